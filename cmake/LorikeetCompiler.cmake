@@ -1,0 +1,37 @@
+# Language level, warnings, sanitizers, linker and compiler cache: everything that is the same for all targets.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g0")
+set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
+
+# Own code only: dependencies come as SYSTEM includes.
+add_library(lorikeet_options INTERFACE)
+target_compile_options(lorikeet_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Werror;-Wno-missing-field-initializers>)
+# GCC 12 takes moves of std::variant for reads of uninitialised members (GCC bug 105562 and kin).
+target_compile_options(lorikeet_options INTERFACE
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>)
+target_include_directories(lorikeet_options INTERFACE "${CMAKE_SOURCE_DIR}/lib" "${CMAKE_SOURCE_DIR}")
+
+if(LORIKEET_SANITIZE)
+  target_compile_options(lorikeet_options INTERFACE
+    -fsanitize=${LORIKEET_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(lorikeet_options INTERFACE -fsanitize=${LORIKEET_SANITIZE})
+endif()
+
+find_program(LORIKEET_CCACHE ccache)
+if(LORIKEET_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${LORIKEET_CCACHE}")
+  set(CMAKE_CUDA_COMPILER_LAUNCHER "${LORIKEET_CCACHE}")
+  # Precompiled headers under ccache need both (ccache manual, "Precompiled headers").
+  set(ENV{CCACHE_SLOPPINESS} "pch_defines,time_macros")
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+endif()
+
+find_program(LORIKEET_MOLD mold)
+if(LORIKEET_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()

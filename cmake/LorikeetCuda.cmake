@@ -1,0 +1,26 @@
+# Decides whether CUDA code is built, with which compiler: the one in the virtual environment's wheels, so that
+# no toolkit has to be installed, else one on PATH. Sets LORIKEET_WITH_CUDA.
+set(LORIKEET_WITH_CUDA FALSE)
+if(LORIKEET_TORCH AND NOT LORIKEET_CUDA STREQUAL "OFF")
+  find_program(LORIKEET_NVCC nvcc PATHS "${LIBTORCH_SITE}/nvidia/cu13/bin" NO_DEFAULT_PATH)
+  find_program(LORIKEET_NVCC nvcc)
+  if(LORIKEET_NVCC AND EXISTS "${LIBTORCH_ROOT}/lib/libtorch_cuda.so")
+    set(LORIKEET_WITH_CUDA TRUE)
+  elseif(LORIKEET_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "LORIKEET_CUDA=ON, but there is no nvcc in ${LORIKEET_VENV} or on PATH, or the torch "
+      "wheel is one without CUDA; run scripts/setup, or configure with -DLORIKEET_CUDA=OFF")
+  endif()
+endif()
+
+if(LORIKEET_WITH_CUDA)
+  set(CMAKE_CUDA_COMPILER "${LORIKEET_NVCC}")
+  set(CMAKE_CUDA_STANDARD 17)
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES "80-real;90a-real")
+  endif()
+  # The wheels' libraries have no unversioned names, which nvcc's own check of the compiler would link.
+  set(CMAKE_CUDA_COMPILER_FORCED TRUE)
+  set(CMAKE_CUDA_RUNTIME_LIBRARY None)
+  enable_language(CUDA)
+endif()
+message(STATUS "CUDA code: ${LORIKEET_WITH_CUDA}")

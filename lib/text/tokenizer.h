@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lorikeet::text {
+
+using TokenId = std::int32_t;
+
+struct EncodeOptions {
+  /// Lets the post-processor add what it adds (usually BOS); false gives the bare text's ids.
+  bool add_special_tokens = true;
+  /// Recognises added tokens ("<|eot_id|>") inside the text. False for text that must not be able to
+  /// speak the control tokens: what users and data rows say.
+  bool parse_special = true;
+};
+
+/// Text to token ids and back. Immutable after loading: any number of threads may use one at once.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  /// Ids of `text`, which must be UTF-8 (throws Error otherwise).
+  virtual std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const = 0;
+
+  /// Text of `ids`; special tokens are left out when `skip_special`. Throws Error for an id that isn't there.
+  /// Bytes that are not UTF-8 (a cut sequence) come out as U+FFFD.
+  virtual std::string decode(std::span<const TokenId> ids, bool skip_special) const = 0;
+
+  /// The id of a token by its exact vocabulary spelling.
+  virtual std::optional<TokenId> id_of(std::string_view token) const = 0;
+  /// The vocabulary spelling of an id; throws Error for an id that isn't there.
+  virtual std::string token_of(TokenId id) const = 0;
+  virtual bool is_special(TokenId id) const = 0;
+
+  /// One more than the largest id.
+  virtual std::size_t vocab_size() const = 0;
+
+  /// From tokenizer_config.json / special_tokens_map.json / the model file; nullopt where none is named.
+  virtual std::optional<TokenId> bos_id() const = 0;
+  virtual std::optional<TokenId> eos_id() const = 0;
+
+  /// The checkpoint's chat template source, if it has one (tokenizer_config.json or chat_template.jinja).
+  virtual const std::optional<std::string>& chat_template() const = 0;
+
+  /// "tokenizer.json" or "tokenizer.model", and why where both were there: for the run to say.
+  virtual const std::string& description() const = 0;
+
+  /// sha256 over all that decides ids: the files' bytes.
+  virtual const std::string& fingerprint() const = 0;
+};
+
+/// Loads the tokenizer of a folder: `tokenizer.json` wins over `tokenizer.model`; special tokens from
+/// `tokenizer_config.json` and `special_tokens_map.json`. Throws Error naming the file and component for
+/// anything absent, malformed or unsupported.
+std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& folder);
+
+}  // namespace lorikeet::text
