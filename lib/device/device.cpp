@@ -1,0 +1,52 @@
+#include "device/device.h"
+
+#include <fstream>
+
+#include "base/error.h"
+#include "base/strings.h"
+
+namespace lorikeet::device {
+namespace {
+
+std::string list_of(const std::vector<CudaDevice>& found) {
+  if (found.empty()) return "no CUDA device is here";
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < found.size(); ++i) names.push_back("cuda:" + std::to_string(i) + " (" + found[i].name + ")");
+  return "here are " + join(names, ", ");
+}
+
+std::string cpu_model() {
+  std::ifstream info("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(info, line)) {
+    if (line.starts_with("model name")) return trim(line.substr(line.find(':') + 1));
+  }
+  return "unknown CPU";
+}
+
+}  // namespace
+
+std::string Device::name() const { return is_cuda() ? "cuda:" + std::to_string(index) : "cpu"; }
+
+Device select(const config::DeviceSetting& setting, bool cuda_built, const std::vector<CudaDevice>& found) {
+  using Kind = config::DeviceSetting::Kind;
+  if (setting.kind == Kind::kCpu) return {};
+  if (setting.kind == Kind::kAuto) return cuda_built && !found.empty() ? Device{Device::Kind::kCuda, 0} : Device{};
+  const Device wanted{Device::Kind::kCuda, static_cast<int>(setting.index.value_or(0))};
+  if (!cuda_built) {
+    throw Error("[device] '" + wanted.name() +
+                "' needs a build with CUDA; configure with -DLORIKEET_CUDA=ON, or use device=cpu");
+  }
+  if (static_cast<std::size_t>(wanted.index) >= found.size()) {
+    throw Error("[device] '" + wanted.name() + "' isn't there; " + list_of(found) + "; use device=cpu or device=auto");
+  }
+  return wanted;
+}
+
+std::string describe(const Device& device, const std::vector<CudaDevice>& found) {
+  if (!device.is_cuda()) return "cpu (" + cpu_model() + ")";
+  const CudaDevice& cuda = found.at(static_cast<std::size_t>(device.index));
+  return device.name() + " (" + cuda.name + ", " + format_bytes(cuda.memory_bytes) + ")";
+}
+
+}  // namespace lorikeet::device

@@ -1,0 +1,71 @@
+#include "nn/checkpointing.h"
+
+#include <torch/torch.h>
+
+#include <memory>
+#include <utility>
+
+namespace lorikeet::nn {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct Layer : torch::CustomClassHolder {
+  std::function<Hidden(Hidden)> run;
+};
+
+variable_list outputs_of(const Hidden& hidden) {
+  // An autograd function can't return an undefined tensor: a stream without delta comes back as its sum alone.
+  if (!hidden.delta.defined()) return {hidden.residual};
+  return {hidden.residual, hidden.delta};
+}
+
+class Checkpointed : public torch::autograd::Function<Checkpointed> {
+ public:
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& residual, const at::Tensor& delta,
+                               const at::Tensor& /*anchor*/, const c10::intrusive_ptr<Layer>& layer) {
+    ctx->save_for_backward({residual, delta});
+    ctx->saved_data["layer"] = layer;
+    const at::NoGradGuard no_grad;
+    return outputs_of(layer->run({residual, delta}));
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grad_outputs) {
+    const auto saved = ctx->get_saved_variables();
+    const auto layer = ctx->saved_data["layer"].toCustomClass<Layer>();
+    variable_list inputs;
+    for (std::size_t i = 0; i < 2; ++i) {
+      at::Tensor input = saved[i].defined() ? saved[i].detach() : at::Tensor();
+      if (input.defined()) input.requires_grad_(ctx->needs_input_grad(i));
+      inputs.push_back(std::move(input));
+    }
+    variable_list outputs;
+    {
+      const at::AutoGradMode grad(true);
+      outputs = outputs_of(layer->run({inputs[0], inputs[1]}));
+    }
+    variable_list roots, gradients;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (!outputs[i].requires_grad() || !grad_outputs[i].defined()) continue;
+      roots.push_back(outputs[i]);
+      gradients.push_back(grad_outputs[i]);
+    }
+    torch::autograd::backward(roots, gradients);
+    const auto gradient_of = [&](std::size_t i) {
+      return ctx->needs_input_grad(i) ? inputs[i].grad() : at::Tensor();
+    };
+    return {gradient_of(0), gradient_of(1), at::Tensor(), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+Hidden checkpointed(std::function<Hidden(Hidden)> layer, const Hidden& input, const at::Tensor& anchor) {
+  auto holder = c10::make_intrusive<Layer>();
+  holder->run = std::move(layer);
+  const variable_list outputs = Checkpointed::apply(input.residual, input.delta, anchor, holder);
+  return {outputs[0], outputs.size() > 1 ? outputs[1] : at::Tensor()};
+}
+
+}  // namespace lorikeet::nn

@@ -1,0 +1,61 @@
+#include "nn/kv_cache.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+namespace lorikeet::nn {
+namespace {
+
+// Appends `rows` to the first `length` rows of `buffer`, growing it when it is full.
+void append_rows(at::Tensor& buffer, std::int64_t length, const at::Tensor& rows) {
+  const std::int64_t needed = length + rows.size(0);
+  if (!buffer.defined() || buffer.size(0) < needed) {
+    const std::int64_t capacity = std::max<std::int64_t>({needed, 2 * length, 64});
+    at::Tensor grown = at::empty({capacity, rows.size(1), rows.size(2)}, rows.options());
+    if (length > 0) grown.narrow(0, 0, length).copy_(buffer.narrow(0, 0, length));
+    buffer = grown;
+  }
+  buffer.narrow(0, length, rows.size(0)).copy_(rows);
+}
+
+}  // namespace
+
+KvCache::KvCache(std::int64_t layers, std::int64_t sequences)
+    : sequences_(sequences),
+      entries_(static_cast<std::size_t>(layers), std::vector<Entry>(static_cast<std::size_t>(sequences))) {}
+
+void KvCache::append(std::int64_t layer, const at::Tensor& k, const at::Tensor& v,
+                     const std::vector<std::int32_t>& cu) {
+  for (std::int64_t s = 0; s < sequences_; ++s) {
+    const std::int64_t begin = cu[static_cast<std::size_t>(s)];
+    const std::int64_t count = cu[static_cast<std::size_t>(s) + 1] - begin;
+    Entry& e = entry(layer, s);
+    append_rows(e.k, e.length, k.narrow(0, begin, count));
+    append_rows(e.v, e.length, v.narrow(0, begin, count));
+    e.length += count;
+  }
+}
+
+std::vector<at::Tensor> KvCache::keys(std::int64_t layer) const {
+  std::vector<at::Tensor> views;
+  for (const Entry& e : entries_[static_cast<std::size_t>(layer)]) views.push_back(e.k.narrow(0, 0, e.length));
+  return views;
+}
+
+std::vector<at::Tensor> KvCache::values(std::int64_t layer) const {
+  std::vector<at::Tensor> views;
+  for (const Entry& e : entries_[static_cast<std::size_t>(layer)]) views.push_back(e.v.narrow(0, 0, e.length));
+  return views;
+}
+
+void KvCache::keep(const std::vector<std::int64_t>& sequences) {
+  for (auto& layer : entries_) {
+    std::vector<Entry> kept;
+    for (const std::int64_t s : sequences) kept.push_back(std::move(layer[static_cast<std::size_t>(s)]));
+    layer = std::move(kept);
+  }
+  sequences_ = static_cast<std::int64_t>(sequences.size());
+}
+
+}  // namespace lorikeet::nn

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace lorikeet::nn {
+
+/// Keys and values of the tokens seen so far, of each layer and sequence, for decoding.
+/// Buffers grow by doubling; a sequence that ended is dropped with `keep`.
+class KvCache {
+ public:
+  KvCache(std::int64_t layers, std::int64_t sequences);
+
+  /// Appends rows [cu[s], cu[s+1]) of `k` and `v` ([T, kv_heads, head_dim]) to each sequence s of `layer`.
+  void append(std::int64_t layer, const at::Tensor& k, const at::Tensor& v, const std::vector<std::int32_t>& cu);
+
+  /// One [length, kv_heads, head_dim] view a sequence.
+  std::vector<at::Tensor> keys(std::int64_t layer) const;
+  std::vector<at::Tensor> values(std::int64_t layer) const;
+
+  /// Keeps only the sequences with these indices, in this order.
+  void keep(const std::vector<std::int64_t>& sequences);
+
+  std::int64_t sequences() const { return sequences_; }
+
+ private:
+  struct Entry {
+    at::Tensor k, v;  // [capacity, kv_heads, head_dim]
+    std::int64_t length = 0;
+  };
+  Entry& entry(std::int64_t layer, std::int64_t sequence) {
+    return entries_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(sequence)];
+  }
+
+  std::int64_t sequences_;
+  std::vector<std::vector<Entry>> entries_;  // [layer][sequence]
+};
+
+}  // namespace lorikeet::nn

@@ -1,0 +1,54 @@
+#include "peft/adapter_store.h"
+
+#include <ATen/ATen.h>
+
+#include "ops/dtype.h"
+
+namespace lorikeet::peft {
+
+std::int64_t AdapterSegment::size() const {
+  std::int64_t n = 1;
+  for (const std::int64_t d : shape) n *= d;
+  return n;
+}
+
+std::size_t AdapterStore::declare(std::vector<AdapterSegment> group) {
+  TORCH_CHECK(!values_.defined(), "adapters are allocated already");
+  const std::size_t first = segments_.size();
+  group_begins_.push_back(first);
+  for (AdapterSegment& segment : group) segments_.push_back(std::move(segment));
+  return first;
+}
+
+void AdapterStore::allocate(const at::Device& device) {
+  std::size_t end = segments_.size();
+  for (auto begin = group_begins_.rbegin(); begin != group_begins_.rend(); ++begin) {
+    for (std::size_t i = *begin; i < end; ++i) {
+      segments_[i].offset = numel_;
+      numel_ += segments_[i].size();
+    }
+    end = *begin;
+  }
+  const auto options = at::TensorOptions().device(device);
+  values_ = at::zeros({numel_}, options.dtype(ops::to_torch(policy_.adapter)));
+  gradients_ = at::zeros({numel_}, options.dtype(ops::to_torch(policy_.gradient)));
+  compute_ = policy_.compute == policy_.adapter ? values_
+                                                : at::zeros({numel_}, options.dtype(ops::to_torch(policy_.compute)));
+  anchor_ = at::zeros({1}, options.dtype(ops::to_torch(policy_.compute))).requires_grad_(true);
+}
+
+at::Tensor AdapterStore::view(const at::Tensor& flat, std::size_t i) const {
+  const AdapterSegment& s = segments_.at(i);
+  return flat.narrow(0, s.offset, s.size()).view(s.shape);
+}
+
+at::Tensor AdapterStore::value(std::size_t i) const { return view(values_, i); }
+at::Tensor AdapterStore::gradient(std::size_t i) const { return view(gradients_, i); }
+at::Tensor AdapterStore::compute(std::size_t i) const { return view(compute_, i); }
+
+void AdapterStore::refresh_compute() {
+  const at::NoGradGuard no_grad;
+  if (!compute_.is_same(values_)) compute_.copy_(values_);
+}
+
+}  // namespace lorikeet::peft

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "precision/policy.h"
+
+namespace lorikeet::peft {
+
+/// One trainable tensor: its place in the flat buffers.
+struct AdapterSegment {
+  std::string name;  ///< "model.layers.0.self_attn.q_proj.lora_A.weight"
+  std::vector<std::int64_t> shape;
+  std::int64_t offset = 0;  ///< in elements
+
+  std::int64_t size() const;
+};
+
+/// All trainable state of a run as flat buffers with one segment table: values, gradients, and a copy of the
+/// values in the compute dtype that forward and backward read. The optimizer's moments have the same layout.
+///
+/// Segments are declared in groups in the order of forward; `allocate` lays groups out in reverse, which is the
+/// order in which backward completes them, so that a finished prefix can be reduced while backward goes on.
+class AdapterStore {
+ public:
+  explicit AdapterStore(const precision::Policy& policy) : policy_(policy) {}
+  AdapterStore(const AdapterStore&) = delete;
+  AdapterStore& operator=(const AdapterStore&) = delete;
+
+  /// Declares the tensors of one group (contiguous, in the given order); returns the index of the first.
+  std::size_t declare(std::vector<AdapterSegment> group);
+
+  /// Allocates all buffers on `device`: values and gradients zero.
+  void allocate(const at::Device& device);
+
+  std::size_t size() const { return segments_.size(); }
+  const AdapterSegment& segment(std::size_t i) const { return segments_.at(i); }
+  std::int64_t numel() const { return numel_; }
+  const precision::Policy& policy() const { return policy_; }
+
+  /// Flat [numel]: what the optimizer reads and writes.
+  const at::Tensor& values() const { return values_; }
+  const at::Tensor& gradients() const { return gradients_; }
+
+  /// Views of one segment, in its shape. `compute` is what operators read.
+  at::Tensor value(std::size_t i) const;
+  at::Tensor gradient(std::size_t i) const;
+  at::Tensor compute(std::size_t i) const;
+
+  /// A leaf that requires grad and never gets one: operators take it so that a graph exists below them.
+  const at::Tensor& anchor() const { return anchor_; }
+
+  /// Copies the values into their compute-dtype twin; to be called after every change of the values.
+  void refresh_compute();
+
+ private:
+  at::Tensor view(const at::Tensor& flat, std::size_t i) const;
+
+  precision::Policy policy_;
+  std::vector<AdapterSegment> segments_;
+  std::vector<std::size_t> group_begins_;
+  std::int64_t numel_ = 0;
+  at::Tensor values_, gradients_, compute_, anchor_;
+};
+
+}  // namespace lorikeet::peft

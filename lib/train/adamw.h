@@ -1,0 +1,38 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "peft/adapter_store.h"
+
+namespace lorikeet::train {
+
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  double clip_grad_norm = 0;  ///< 0: no clipping
+};
+
+/// AdamW (Loshchilov & Hutter 2019) as PyTorch computes it, over the flat buffers of an adapter store.
+class AdamW {
+ public:
+  AdamW(peft::AdapterStore& store, const AdamWOptions& options);
+
+  /// Clips the gradient to the global norm, updates the values and their compute copy, zeroes the gradient.
+  /// Returns the gradient norm before clipping (fp32 scalar on the device). A norm that is not finite makes the
+  /// whole step a no-op, decided on the device: the host need not wait for it.
+  at::Tensor step(double lr);
+
+  /// Moments, flat in the store's layout, and the number of updates made (fp32 scalar).
+  at::Tensor& exp_avg() { return exp_avg_; }
+  at::Tensor& exp_avg_sq() { return exp_avg_sq_; }
+  at::Tensor& updates() { return updates_; }
+
+ private:
+  peft::AdapterStore& store_;
+  AdamWOptions options_;
+  at::Tensor exp_avg_, exp_avg_sq_, updates_;
+};
+
+}  // namespace lorikeet::train

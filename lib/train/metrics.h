@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "base/file.h"
+#include "base/json.h"
+
+namespace lorikeet::train {
+
+/// What one optimizer step did: a line of metrics.jsonl.
+struct StepMetrics {
+  std::int64_t step = 0;  ///< steps done, from 1
+  double epoch = 0;       ///< epochs done, with the part of the current one
+  double loss = 0;        ///< mean negative log-likelihood over the step's label tokens
+  double grad_norm = 0;   ///< before clipping
+  double lr = 0;
+  std::int64_t examples = 0;
+  std::int64_t tokens = 0;
+  std::int64_t label_tokens = 0;
+  double step_seconds = 0;
+  double data_seconds = 0;  ///< waiting for micro-batches
+  double comm_seconds = 0;
+  double flops = 0;
+  std::optional<double> peak_flops;  ///< the device's, where it is known: gives mfu
+  int devices = 1;
+  std::uint64_t memory_peak_bytes = 0;
+  double elapsed_seconds = 0;
+
+  Json json() const;
+};
+
+/// Appends lines to metrics.jsonl, each written whole and at once.
+class MetricsWriter {
+ public:
+  /// Opens `path`, keeping only lines whose `step` is at most `keep_steps` (a resumed run drops what came after
+  /// the checkpoint it goes on from, and a line cut by a crash).
+  MetricsWriter(const std::filesystem::path& path, std::int64_t keep_steps);
+
+  void write(const Json& line);
+
+ private:
+  std::filesystem::path path_;
+  UniqueFd fd_;
+};
+
+}  // namespace lorikeet::train

@@ -1,0 +1,34 @@
+#include "models/registry.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/strings.h"
+#include "models/llama/llama.h"
+
+namespace lorikeet::models {
+
+const std::vector<Family>& families() {
+  static const std::vector<Family> kFamilies{{"llama", llama_spec}};
+  return kFamilies;
+}
+
+Json read_config_json(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "config.json";
+  if (!std::filesystem::exists(path)) {
+    throw Error("[model.path] '" + folder.string() + "' has no config.json; expected a Hugging Face checkpoint folder");
+  }
+  return Json::parse(read_file(path, 16U << 20), path.string());
+}
+
+nn::CausalLMSpec model_spec(const JsonView& config) {
+  const std::string type = config.at("model_type").as_string();
+  std::vector<std::string> known;
+  for (const Family& family : families()) {
+    if (family.model_type == type) return family.spec(config);
+    known.push_back(family.model_type);
+  }
+  throw Error("[" + config.where() + "] model_type '" + escape_control(type) + "' is not supported; the families are " +
+              join(known, ", "));
+}
+
+}  // namespace lorikeet::models
