@@ -3,7 +3,8 @@ set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+# CMAKE_POSITION_INDEPENDENT_CODE stays unset: it gives libraries -fPIC and executables -fPIE, and GCC refuses a
+# precompiled header made with the other one. Everything here is static, so the compiler's default serves all.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g0")
 set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
 
@@ -24,11 +25,15 @@ endif()
 
 find_program(LORIKEET_CCACHE ccache)
 if(LORIKEET_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${LORIKEET_CCACHE}")
+  # Precompiled headers under ccache need this setting when it runs, and -fpch-preprocess (ccache manual,
+  # "Precompiled headers"). A launcher with env holds for every way to start the build.
+  find_program(LORIKEET_ENV env REQUIRED)
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    "${LORIKEET_ENV};CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime;${LORIKEET_CCACHE}")
   set(CMAKE_CUDA_COMPILER_LAUNCHER "${LORIKEET_CCACHE}")
-  # Precompiled headers under ccache need both (ccache manual, "Precompiled headers").
-  set(ENV{CCACHE_SLOPPINESS} "pch_defines,time_macros")
-  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+  endif()
 endif()
 
 find_program(LORIKEET_MOLD mold)

@@ -2,8 +2,8 @@
 # no toolkit has to be installed, else one on PATH. Sets LORIKEET_WITH_CUDA.
 set(LORIKEET_WITH_CUDA FALSE)
 if(LORIKEET_TORCH AND NOT LORIKEET_CUDA STREQUAL "OFF")
-  find_program(LORIKEET_NVCC nvcc PATHS "${LIBTORCH_SITE}/nvidia/cu13/bin" NO_DEFAULT_PATH)
-  find_program(LORIKEET_NVCC nvcc)
+  find_program(LORIKEET_NVCC nvcc PATHS "${LIBTORCH_SITE}/nvidia/cu13/bin" NO_DEFAULT_PATH NO_CACHE)
+  find_program(LORIKEET_NVCC nvcc NO_CACHE)
   if(LORIKEET_NVCC AND EXISTS "${LIBTORCH_ROOT}/lib/libtorch_cuda.so")
     set(LORIKEET_WITH_CUDA TRUE)
   elseif(LORIKEET_CUDA STREQUAL "ON")

@@ -1,4 +1,4 @@
-# Two helpers that declare every target with explicit dependencies.
+# Helpers that declare every target with explicit dependencies: lorikeet_library, lorikeet_app, lorikeet_test.
 
 # One translation unit compiles torch's headers for all targets that use them.
 if(LORIKEET_TORCH)
@@ -21,6 +21,25 @@ function(lorikeet_library)
     target_link_libraries(${target} PUBLIC lorikeet::torch_cpu)
     target_precompile_headers(${target} REUSE_FROM lorikeet_torch_pch)
   endif()
+endfunction()
+
+# lorikeet_app(NAME lorikeet SOURCES main.cpp ... DEPS lorikeet::recipes ... [TORCH])
+#   executable NAME. Installed as libexec/lorikeet/NAME, with the launcher bin/NAME that finds libtorch for it. All
+#   its sources' libtorch users get the CUDA half linked in where CUDA code is built.
+function(lorikeet_app)
+  cmake_parse_arguments(ARG "TORCH" "NAME" "SOURCES;DEPS" ${ARGN})
+  add_executable(${ARG_NAME} ${ARG_SOURCES})
+  target_link_libraries(${ARG_NAME} PRIVATE lorikeet_options ${ARG_DEPS})
+  if(LORIKEET_WITH_CUDA)
+    target_link_libraries(${ARG_NAME} PRIVATE lorikeet::torch_cuda)
+  endif()
+  if(ARG_TORCH)
+    target_link_libraries(${ARG_NAME} PRIVATE lorikeet::torch_cpu)
+    target_precompile_headers(${ARG_NAME} REUSE_FROM lorikeet_torch_pch)
+  endif()
+  set_property(GLOBAL APPEND PROPERTY LORIKEET_APPS ${ARG_NAME})
+  install(TARGETS ${ARG_NAME} RUNTIME DESTINATION ${LORIKEET_INSTALL_LIBEXEC})
+  install(PROGRAMS "${LORIKEET_LAUNCHER}" DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME ${ARG_NAME})
 endfunction()
 
 # lorikeet_test(NAME base SOURCES ... DEPS lorikeet::base ... [TORCH])
