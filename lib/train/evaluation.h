@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+
+#include "data/micro_batch.h"
+#include "nn/causal_lm.h"
+
+namespace lorikeet::train {
+
+struct Evaluation {
+  double nll_sum = 0;  ///< over all label tokens
+  std::int64_t label_tokens = 0;
+
+  /// Mean negative log-likelihood of a label token, in nats.
+  double loss() const { return label_tokens > 0 ? nll_sum / static_cast<double>(label_tokens) : 0.0; }
+};
+
+/// Loss over a whole data set, no gradient.
+Evaluation evaluate(const nn::CausalLM& model, const data::TokenDataset& dataset, const data::MicroOptions& micro,
+                    const at::Device& device);
+
+}  // namespace lorikeet::train

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "data/micro_batch.h"
+#include "data/sampler.h"
+#include "nn/causal_lm.h"
+#include "peft/lora.h"
+#include "train/adamw.h"
+#include "train/checkpoint.h"
+#include "train/metrics.h"
+#include "train/progress.h"
+#include "train/run_state.h"
+#include "train/schedule.h"
+
+namespace lorikeet::train {
+
+struct LoopOptions {
+  Schedule schedule;
+  data::MicroOptions micro;
+  std::optional<std::int64_t> save_every_steps;
+  std::optional<std::int64_t> save_every_epochs;
+  std::optional<std::int64_t> validate_every_steps;  ///< beside once at the end
+  std::optional<std::int64_t> patience;              ///< evaluations without gain before the run ends
+  std::optional<double> peak_flops;                  ///< of the device, for mfu
+};
+
+/// What the loop trains, and on what.
+struct LoopParts {
+  const nn::CausalLM& model;
+  peft::LoraAdapters& adapters;
+  AdamW& optimizer;
+  const data::TokenDataset& training;
+  const data::Sampler& sampler;
+  const data::TokenDataset* validation;  ///< or nullptr
+  at::Device device;
+  const CheckpointStore& checkpoints;
+  MetricsWriter& metrics;
+  Progress& progress;
+};
+
+struct LoopHooks {
+  /// Asked between steps: true saves a checkpoint and ends the run as interrupted.
+  std::function<bool()> interrupted;
+  /// After the first step of this process.
+  std::function<void()> first_step;
+  /// A validation loss that is the lowest so far.
+  std::function<void(const RunState&)> new_best;
+};
+
+enum class LoopEnd { kFinished, kEarlyStop, kInterrupted };
+
+/// Runs the steps from `state.step` to the sampler's last, saving, validating and reporting on the way. `state` is
+/// kept current. Throws Error (kRunFailed) at the first loss or gradient norm that is not finite, naming the step
+/// and the data's lines; no checkpoint is written from then on.
+LoopEnd run_loop(const LoopParts& parts, const LoopOptions& options, const LoopHooks& hooks, RunState& state);
+
+}  // namespace lorikeet::train

@@ -1,0 +1,60 @@
+#include "train/step_runner.h"
+
+#include <ATen/ATen.h>
+
+#include <string>
+
+#include "base/error.h"
+#include "base/strings.h"
+#include "nn/batch.h"
+
+namespace lorikeet::train {
+namespace {
+
+bool all_zero(const at::Tensor& tensor) { return tensor.count_nonzero().item<std::int64_t>() == 0; }
+
+[[noreturn]] void fail(const std::vector<std::string>& names, std::uint64_t step) {
+  std::vector<std::string> some(names.begin(), names.begin() + std::min<std::ptrdiff_t>(8, std::ssize(names)));
+  throw Error("[train] step " + std::to_string(step + 1) + ": expected a gradient in every adapter tensor, " +
+                  std::to_string(names.size()) + " have none: " + join(some, ", ") +
+                  (names.size() > some.size() ? ", ..." : ""),
+              ErrorKind::kRunFailed);
+}
+
+}  // namespace
+
+StepRunner::Result StepRunner::run(const std::vector<nn::Batch>& micro_batches, std::int64_t label_count,
+                                   std::uint64_t step, double lr) {
+  const double loss_scale = 1.0 / static_cast<double>(label_count);
+  at::Tensor loss_sum = at::zeros({}, adapters_.store().gradients().options());
+  for (const nn::Batch& batch : micro_batches) {
+    if (batch.label_count == 0) continue;  // nothing to learn from: its gradient would be zero
+    const nn::ForwardContext context{.batch = batch, .training = true, .step = step};
+    const at::Tensor loss = model_.loss_sum(loss_scale, context);
+    loss.backward();
+    loss_sum.add_(loss.detach());
+  }
+  check_gradients(step);
+  return {loss_sum, optimizer_.step(lr)};
+}
+
+// An adapter without a gradient never learns, and nothing else would tell. At first B is zero, so that only B has
+// a gradient; from the step after B's first change on, A has one too.
+void StepRunner::check_gradients(std::uint64_t step) {
+  if (a_checked_) return;
+  const peft::AdapterStore& store = adapters_.store();
+  if (!store.gradients().isfinite().all().item<bool>()) return;  // the loop reports that
+  std::vector<std::string> without;
+  bool b_all_changed = true;
+  for (const auto& module : adapters_.modules()) {
+    const bool b_is_zero = all_zero(store.value(module.b));
+    b_all_changed = b_all_changed && !b_is_zero;
+    if (!b_checked_ && all_zero(store.gradient(module.b))) without.push_back(store.segment(module.b).name);
+    if (!b_is_zero && all_zero(store.gradient(module.a))) without.push_back(store.segment(module.a).name);
+  }
+  if (!without.empty()) fail(without, step);
+  b_checked_ = true;
+  a_checked_ = b_all_changed;
+}
+
+}  // namespace lorikeet::train

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "nn/causal_lm.h"
+#include "peft/lora.h"
+#include "train/adamw.h"
+
+namespace lorikeet::train {
+
+/// Forward, backward and update of one optimizer step over its micro-batches.
+///
+/// The loss is summed over the step's label tokens and divided once, by their count over all micro-batches (and,
+/// with several devices, over all of them), which is known before: how examples are grouped changes nothing.
+class StepRunner {
+ public:
+  StepRunner(const nn::CausalLM& model, peft::LoraAdapters& adapters, AdamW& optimizer)
+      : model_(model), adapters_(adapters), optimizer_(optimizer) {}
+
+  /// Numbers of a step, still on the device: reading them waits for it.
+  struct Result {
+    at::Tensor loss_sum;   ///< fp32 scalar: sum of the labels' negative log-likelihoods
+    at::Tensor grad_norm;  ///< fp32 scalar, before clipping
+  };
+
+  /// `label_count` is the whole step's. `step` counts from 0 and keys dropout.
+  Result run(const std::vector<nn::Batch>& micro_batches, std::int64_t label_count, std::uint64_t step, double lr);
+
+ private:
+  void check_gradients(std::uint64_t step);
+
+  const nn::CausalLM& model_;
+  peft::LoraAdapters& adapters_;
+  AdamW& optimizer_;
+  bool b_checked_ = false;  // every lora_B has had a gradient
+  bool a_checked_ = false;  // every lora_A has, since lora_B left zero
+};
+
+}  // namespace lorikeet::train
