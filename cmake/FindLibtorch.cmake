@@ -13,7 +13,7 @@ if(LIBTORCH_ROOT AND NOT TARGET lorikeet::torch_cpu)
   get_filename_component(LIBTORCH_SITE "${LIBTORCH_ROOT}" DIRECTORY)
   add_library(lorikeet::torch_cpu INTERFACE IMPORTED)
   set_target_properties(lorikeet::torch_cpu PROPERTIES
-    INTERFACE_SYSTEM_INCLUDE_DIRECTORIES
+    INTERFACE_INCLUDE_DIRECTORIES
       "${LIBTORCH_ROOT}/include;${LIBTORCH_ROOT}/include/torch/csrc/api/include"
     INTERFACE_COMPILE_DEFINITIONS "USE_DISTRIBUTED;USE_C10D_GLOO"
     # at::parallel_for is a header template: without OpenMP here it would run serially, silently.
@@ -25,7 +25,7 @@ if(LIBTORCH_ROOT AND NOT TARGET lorikeet::torch_cpu)
   set(_cuda "${LIBTORCH_SITE}/nvidia/cu13")
   add_library(lorikeet::torch_cuda INTERFACE IMPORTED)
   set_target_properties(lorikeet::torch_cuda PROPERTIES
-    INTERFACE_SYSTEM_INCLUDE_DIRECTORIES
+    INTERFACE_INCLUDE_DIRECTORIES
       "${_cuda}/include;${LIBTORCH_SITE}/nvidia/nccl/include;${LIBTORCH_SITE}/nvidia/cudnn/include"
     INTERFACE_COMPILE_DEFINITIONS "USE_C10D_NCCL"
     INTERFACE_LINK_LIBRARIES
