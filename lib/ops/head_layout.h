@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+
+namespace lorikeet::ops {
+
+/// How a packed attention projection's row [q heads | k heads | v heads] is divided.
+struct HeadLayout {
+  std::int64_t heads;     ///< query heads
+  std::int64_t kv_heads;  ///< key heads, and as many value heads; divides `heads`
+  std::int64_t head_dim;
+
+  std::int64_t width() const { return (heads + 2 * kv_heads) * head_dim; }
+  std::int64_t k_begin() const { return heads * head_dim; }
+  std::int64_t v_begin() const { return (heads + kv_heads) * head_dim; }
+};
+
+}  // namespace lorikeet::ops

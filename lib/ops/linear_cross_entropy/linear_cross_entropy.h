@@ -1,0 +1,49 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ops/frozen_weight.h"
+#include "ops/lora/lora_linear.h"
+
+namespace lorikeet::ops {
+
+struct CrossEntropyOptions {
+  double soft_cap = 0;          ///< > 0: logits become cap * tanh(logit / cap); 0: off
+  double scale = 1;             ///< multiplies the logits before the cap
+  std::int64_t chunk_rows = 0;  ///< label rows whose logits exist at one time; 0: chosen
+};
+
+/// The language model's head and its loss in one, over label rows only:
+///   sum over l of -log softmax(cap(scale * hidden[label_rows[l]] head^T))[labels[l]]
+/// as an fp32 scalar, not averaged (fp64 for fp64 hidden).
+/// hidden: [T, D]; head: [V, D] of hidden's dtype, frozen; head_lora: empty or one projection of all V
+/// columns; label_rows: int64 [L], each row once at most; labels: int64 [L] in [0, V), where V may exceed the
+/// tokenizer's vocabulary. L may be 0. The gradient that flows back for an incoming 1 is loss_scale times the
+/// sum's: give one over the step's label count (times a gradient scaler's factor). It is computed in forward,
+/// chunk by chunk of label rows, while the chunk's logits exist: [T, V] never does. Backward multiplies it by
+/// the incoming gradient, and adds the head adapter's to its grad_a and grad_b. anchor: as in lora_linear.
+/// Throws Error on shapes, dtypes or options that don't fit, and on labels out of range.
+at::Tensor linear_cross_entropy(const at::Tensor& hidden, std::shared_ptr<const FrozenWeight> head,
+                                const std::vector<LoraProjection>& head_lora, const at::Tensor& label_rows,
+                                const at::Tensor& labels, double loss_scale,
+                                const CrossEntropyOptions& options, const at::Tensor& anchor);
+
+/// The single terms of that sum, fp32 [L] (fp64 for fp64 hidden); no gradient.
+at::Tensor token_nll(const at::Tensor& hidden, const FrozenWeight& head,
+                     const std::vector<LoraProjection>& head_lora, const at::Tensor& label_rows,
+                     const at::Tensor& labels, const CrossEntropyOptions& options);
+
+namespace reference {
+
+/// token_nll by plain ATen calls with all logits at once; differentiable in hidden and in the adapter's a and
+/// b, on any device and in fp64.
+at::Tensor token_nll(const at::Tensor& hidden, const at::Tensor& head,
+                     const std::vector<LoraProjection>& head_lora, const at::Tensor& label_rows,
+                     const at::Tensor& labels, const CrossEntropyOptions& options);
+
+}  // namespace reference
+}  // namespace lorikeet::ops

@@ -1,0 +1,28 @@
+#include "ops/linear_cross_entropy/softmax.h"
+
+#include <torch/torch.h>
+
+#include "ops/wide.h"
+
+namespace lorikeet::ops {
+
+void softmax_nll(at::Tensor& logits, const at::Tensor& labels, const CrossEntropyOptions& options,
+                 bool gradient, double grad_scale, at::Tensor nll) {
+  auto values = logits.to(wide_type(logits)) * options.scale;
+  at::Tensor slope;  // of the cap
+  if (options.soft_cap > 0) {
+    const auto bent = at::tanh(values / options.soft_cap);
+    slope = 1 - bent.square();
+    values = bent * options.soft_cap;
+  }
+  const auto index = labels.unsqueeze(1);
+  const auto log_p = at::log_softmax(values, 1);
+  nll.copy_(log_p.gather(1, index).squeeze(1).neg_());
+  if (!gradient) return;
+  auto grad = log_p.exp_();
+  grad.scatter_add_(1, index, at::full_like(index, -1, grad.options()));
+  if (slope.defined()) grad.mul_(slope);
+  logits.copy_(grad.mul_(grad_scale * options.scale));
+}
+
+}  // namespace lorikeet::ops

@@ -1,0 +1,195 @@
+#include "ops/matmul/matmul.h"
+
+#include <ATen/cpu/Utils.h>
+#include <ATen/native/CPUBlas.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+
+#include "ops/wide.h"
+
+namespace lorikeet::ops {
+namespace {
+
+// Elements of a widened panel of weights: 1 MB in fp32, so that it stays in a core's cache while it is used.
+constexpr std::int64_t kPanelElements = std::int64_t{1} << 18;
+constexpr std::int64_t kLeastPanelRows = 128;
+
+std::atomic<HalfProducts> half_products{HalfProducts::kByFeature};
+
+bool cpu_has_bf16() {
+  static const bool has = [] {
+    const auto features = at::cpu::get_cpu_capabilities();
+    const auto on = [&](const char* name) {
+      const auto found = features.find(name);
+      return found != features.end() && found->second.isBool() && found->second.toBool();
+    };
+    return on("amx_bf16") || on("avx512_bf16");
+  }();
+  return has;
+}
+
+bool native_product(const at::Tensor& left, const at::Tensor& right) {
+  return left.scalar_type() == right.scalar_type() && multiplies_natively(left.scalar_type(), left.device());
+}
+
+std::int64_t panel_rows(const at::Tensor& w) {
+  if (!at::isReducedFloatingType(w.scalar_type())) return std::max<std::int64_t>(w.size(0), 1);
+  return std::max(kLeastPanelRows, kPanelElements / std::max<std::int64_t>(w.size(1), 1));
+}
+
+at::Tensor widen(const at::Tensor& tensor) { return tensor.to(wide_type(tensor)); }
+
+// Rows [begin, end) of w in fp32: in `buffer` when they have to be widened.
+at::Tensor wide_rows(const at::Tensor& w, std::int64_t begin, std::int64_t end, const at::Tensor& buffer) {
+  const auto rows = w.slice(0, begin, end);
+  if (!buffer.defined()) return rows;
+  auto target = buffer.slice(0, 0, end - begin);
+  target.copy_(rows);
+  return target;
+}
+
+at::Tensor panel_buffer(const at::Tensor& w, std::int64_t rows) {
+  if (!at::isReducedFloatingType(w.scalar_type())) return {};
+  return at::empty({std::min(rows, w.size(0)), w.size(1)}, w.options().dtype(at::kFloat));
+}
+
+// Adds to `panel`, which is columns [begin, end) of an output, what the terms and the bias give there.
+void add_terms(at::Tensor& panel, std::int64_t begin, std::int64_t end, const std::vector<LowRankTerm>& terms,
+               const at::Tensor& bias) {
+  for (const auto& term : terms) {
+    const auto from = std::max(begin, term.begin);
+    const auto to = std::min(end, term.begin + term.right.size(0));
+    if (from >= to) continue;
+    auto columns = panel.slice(1, from - begin, to - begin);
+    columns.addmm_(term.left, term.right.slice(0, from - term.begin, to - term.begin).t());
+  }
+  if (bias.defined()) panel.add_(bias.slice(0, begin, end));
+}
+
+std::vector<LowRankTerm> widen_terms(const std::vector<LowRankTerm>& terms) {
+  std::vector<LowRankTerm> wide;
+  for (const auto& term : terms) wide.push_back({widen(term.left), widen(term.right), term.begin});
+  return wide;
+}
+
+}  // namespace
+
+bool multiplies_natively(at::ScalarType dtype, at::Device device) {
+  if (!at::isReducedFloatingType(dtype) || !device.is_cpu()) return true;
+  switch (half_products.load(std::memory_order_relaxed)) {
+    case HalfProducts::kNative: return true;
+    case HalfProducts::kWidened: return false;
+    case HalfProducts::kByFeature: break;
+  }
+  return dtype == at::kBFloat16 && cpu_has_bf16();
+}
+
+void set_half_products(HalfProducts choice) { half_products.store(choice); }
+
+at::Tensor matmul_operand(const at::Tensor& x) {
+  return multiplies_natively(x.scalar_type(), x.device()) ? x : widen(x);
+}
+
+at::Tensor matmul_nt(const at::Tensor& x, const at::Tensor& w) {
+  auto out = at::empty({x.size(0), w.size(0)}, x.options());
+  matmul_nt_out(out, x, w);
+  return out;
+}
+
+at::Tensor matmul_nn(const at::Tensor& y, const at::Tensor& w) {
+  auto out = at::empty({y.size(0), w.size(1)}, y.options());
+  matmul_nn_out(out, y, w);
+  return out;
+}
+
+at::Tensor matmul_tn(const at::Tensor& y, const at::Tensor& x) {
+  auto out = at::zeros({y.size(1), x.size(1)}, y.options().dtype(wide_type(y)));
+  matmul_tn_add(out, y, x, 1);
+  return out;
+}
+
+void matmul_nt_out(at::Tensor& out, const at::Tensor& x, const at::Tensor& w,
+                   const std::vector<LowRankTerm>& terms, const at::Tensor& bias) {
+  if (native_product(x, w)) {
+    if (out.scalar_type() == x.scalar_type()) {
+      at::mm_out(out, x, w.t());
+    } else {
+      out.copy_(at::mm(x, w.t()));
+    }
+    add_terms(out, 0, w.size(0), terms, bias);
+    return;
+  }
+  const auto input = widen(x);
+  const auto wide_terms = widen_terms(terms);
+  const auto wide_bias = bias.defined() ? widen(bias) : bias;
+  const auto step = panel_rows(w);
+  const auto weights = panel_buffer(w, step);
+  const bool direct = out.scalar_type() == input.scalar_type();
+  const auto sums =
+      direct ? at::Tensor() : at::empty({x.size(0), std::min(step, w.size(0))}, input.options());
+  for (std::int64_t begin = 0; begin < w.size(0); begin += step) {
+    const auto end = std::min(begin + step, w.size(0));
+    auto columns = out.slice(1, begin, end);
+    auto panel = direct
+                     ? columns
+                     : sums.flatten().slice(0, 0, x.size(0) * (end - begin)).view({x.size(0), end - begin});
+    at::mm_out(panel, input, wide_rows(w, begin, end, weights).t());
+    add_terms(panel, begin, end, wide_terms, wide_bias);
+    if (!direct) columns.copy_(panel);
+  }
+}
+
+void matmul_nn_out(at::Tensor& out, const at::Tensor& y, const at::Tensor& w,
+                   const std::vector<LowRankTerm>& terms) {
+  if (native_product(y, w)) {
+    if (out.scalar_type() == y.scalar_type()) {
+      at::mm_out(out, y, w);
+    } else {
+      out.copy_(at::mm(y, w));
+    }
+    for (const auto& term : terms) out.addmm_(term.left, term.right);
+    return;
+  }
+  const auto wide = wide_type(y);
+  const auto step = panel_rows(w);
+  const auto weights = panel_buffer(w, step);
+  const bool direct = out.scalar_type() == wide;
+  auto sums = direct ? out : at::empty(out.sizes(), out.options().dtype(wide));
+  if (w.size(0) == 0) sums.zero_();
+  for (std::int64_t begin = 0; begin < w.size(0); begin += step) {
+    const auto end = std::min(begin + step, w.size(0));
+    const auto rows = wide_rows(w, begin, end, weights);
+    const auto left = y.slice(1, begin, end).to(wide);
+    if (begin == 0) {
+      at::mm_out(sums, left, rows);
+    } else {
+      sums.addmm_(left, rows);
+    }
+  }
+  for (const auto& term : terms) sums.addmm_(widen(term.left), widen(term.right));
+  if (!direct) out.copy_(sums);
+}
+
+void matmul_tn_add(at::Tensor& out, const at::Tensor& y, const at::Tensor& x, double scale) {
+  if (!native_product(y, x) || !at::isReducedFloatingType(x.scalar_type())) {
+    out.addmm_(widen(y).t(), widen(x), /*beta=*/1, /*alpha=*/scale);
+    return;
+  }
+  if (x.scalar_type() == at::kBFloat16 && x.is_cpu() && out.is_contiguous() && y.stride(1) == 1 &&
+      x.stride(1) == 1) {
+    // Row-major out = y^T x is column-major out^T = x^T y; ATen has no 16-bit product with an fp32 sum on
+    // CPUs.
+    using at::native::TransposeType;
+    at::native::cpublas::gemm(TransposeType::NoTranspose, TransposeType::Transpose, x.size(1), y.size(1),
+                              x.size(0), static_cast<float>(scale), x.const_data_ptr<at::BFloat16>(),
+                              x.stride(0), y.const_data_ptr<at::BFloat16>(), y.stride(0), 1.0F,
+                              out.data_ptr<float>(), out.stride(0));
+    return;
+  }
+  out.add_(x.is_cuda() ? at::mm(y.t(), x, at::kFloat) : at::mm(y.t(), x), scale);
+}
+
+}  // namespace lorikeet::ops

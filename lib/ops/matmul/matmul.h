@@ -1,0 +1,56 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace lorikeet::ops {
+
+// Matrix products with one meaning everywhere: products are summed in fp32 (fp64 for fp64) and rounded once
+// to the output's dtype. Operands are row-major, their rows may be strided. On CPUs without bf16 arithmetic
+// (AMX or AVX512-BF16) 16-bit operands are widened, weights panel by panel, and multiplied in fp32: the same
+// numbers, several times faster. This folder is the only place that knows.
+
+/// A low-rank addend of a product's output columns [begin, begin + width of the addend).
+struct LowRankTerm {
+  at::Tensor left;  ///< [M, r]
+  at::Tensor
+      right;  ///< [n, r] in matmul_nt_out, which adds left right^T; [r, n] in matmul_nn_out: left right
+  std::int64_t begin = 0;
+};
+
+/// `x` in the form that products of its dtype are done in: fp32 where they are widened, else x itself. For
+/// operands used by more than one product. Every function here takes it in place of x.
+at::Tensor matmul_operand(const at::Tensor& x);
+
+/// x [M, K], w [N, K] -> x w^T [M, N] in x's dtype.
+at::Tensor matmul_nt(const at::Tensor& x, const at::Tensor& w);
+
+/// y [M, N], w [N, K] -> y w [M, K] in y's dtype.
+at::Tensor matmul_nn(const at::Tensor& y, const at::Tensor& w);
+
+/// y [M, N], x [M, K] -> y^T x [N, K] in fp32 (fp64 for fp64 operands).
+at::Tensor matmul_tn(const at::Tensor& y, const at::Tensor& x);
+
+/// out [M, N] = x w^T + bias (undefined or [N]) + terms. `out` has any floating dtype; each of its elements
+/// is rounded once where products are widened.
+void matmul_nt_out(at::Tensor& out, const at::Tensor& x, const at::Tensor& w,
+                   const std::vector<LowRankTerm>& terms = {}, const at::Tensor& bias = {});
+
+/// out [M, K] = y w + terms, which have begin = 0 and cover all columns.
+void matmul_nn_out(at::Tensor& out, const at::Tensor& y, const at::Tensor& w,
+                   const std::vector<LowRankTerm>& terms = {});
+
+/// out += scale * y^T x with out [N, K] in fp32 (fp64 for fp64 operands): how weights' gradients are
+/// accumulated.
+void matmul_tn_add(at::Tensor& out, const at::Tensor& y, const at::Tensor& x, double scale);
+
+/// Whether products of `dtype` on `device` are done in that dtype (else they are widened).
+bool multiplies_natively(at::ScalarType dtype, at::Device device);
+
+/// For tests and benchmarks: how CPUs multiply bf16 from now on.
+enum class HalfProducts { kByFeature, kNative, kWidened };
+void set_half_products(HalfProducts choice);
+
+}  // namespace lorikeet::ops
