@@ -1,0 +1,183 @@
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/strings.h"
+#include "config/checks.h"
+#include "config/config.h"
+#include "config/schema.h"
+
+namespace lorikeet::config {
+namespace {
+
+std::string join_name(std::string_view section, std::string_view key) {
+  return section.empty() ? std::string(key) : std::string(section) + "." + std::string(key);
+}
+
+// Reads the tree into settings, gathering every problem rather than stopping at the first.
+class Loader {
+ public:
+  Settings settings;
+  std::vector<std::string> problems;
+  std::set<std::string> given;  // names of the fields that have a value in the file or an override
+
+  void read_section(const YamlNode& node, const std::string& section) {
+    for (const YamlNode& item : node.items) {
+      const std::string name = join_name(section, item.key);
+      if (schema().is_section(name)) {
+        if (item.is_mapping()) {
+          read_section(item, name);
+        } else if (!item.is_null()) {
+          report(item.place,
+                 name + " is a section: expected its settings as a mapping, got " + item.describe());
+        }
+      } else if (const Field* field = schema().find(name)) {
+        read_field(*field, item);
+      } else {
+        report(item.place,
+               "unknown key '" + escape_control(name) + "'" + schema().suggestion(section, item.key));
+      }
+    }
+  }
+
+  void require_fields(const std::string& file) {
+    for (const Field& field : schema().fields()) {
+      if (!field.required || given.contains(field.name)) continue;
+      report(file, field.name + " is required: expected " + field.expected + "; " + field.help);
+    }
+  }
+
+  void report(const std::string& place, const std::string& message) {
+    problems.push_back(place.empty() ? message : place + ": " + message);
+  }
+
+ private:
+  void read_field(const Field& field, const YamlNode& node) {
+    given.insert(field.name);
+    try {
+      field.read(settings, node);
+    } catch (const ValueError& error) {
+      report(node.place, field.name + ": " + error.message);
+    }
+  }
+};
+
+// The member `key` of the mapping `node`, made when absent. A section written as null, or wrongly as a value,
+// gives way to the override.
+YamlNode& member(YamlNode& node, const std::string& key, const std::string& place) {
+  if (!node.is_mapping()) {
+    node.kind = YamlNode::Kind::kMapping;
+    node.items.clear();
+  }
+  if (YamlNode* found = node.find(key)) return *found;
+  YamlNode fresh;
+  fresh.key = key;
+  fresh.place = place;
+  node.items.push_back(std::move(fresh));
+  return node.items.back();
+}
+
+void erase(YamlNode& root, const std::string& name) {
+  const std::vector<std::string> parts = split(name, '.');
+  YamlNode* node = &root;
+  for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
+    node = node->find(parts[i]);
+    if (node == nullptr) return;
+  }
+  std::erase_if(node->items, [&](const YamlNode& item) { return item.key == parts.back(); });
+}
+
+// True for a field, and for an entry of a field that is a map ("data.train.columns.prompt").
+bool is_settable(const std::string& name) {
+  if (schema().find(name) != nullptr) return true;
+  const Field* map = schema().find(name.substr(0, name.rfind('.')));
+  return map != nullptr && map->is_map && name.back() != '.';
+}
+
+// What to say after "unknown key": the nearest full name, else what the named section holds.
+std::string unknown_override(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Field& field : schema().fields()) names.push_back(field.name);
+  if (const std::string meant = did_you_mean(name, names); !meant.empty()) return meant;
+  const std::size_t dot = name.rfind('.');
+  const std::string section = dot == std::string::npos ? "" : name.substr(0, dot);
+  return schema().suggestion(schema().is_section(section) ? section : "", name.substr(dot + 1));
+}
+
+// Changes the tree as one override says; throws Error or ValueError.
+void apply_override(YamlNode& root, const std::string& text) {
+  const bool drops = text.starts_with('~');
+  const std::size_t equals = text.find('=');
+  if (!drops && equals == std::string::npos)
+    throw ValueError{"expected name=value or ~name, as in lora.rank=8 or ~lora.rank"};
+  if (drops && equals != std::string::npos)
+    throw ValueError{"expected ~name without a value, as in ~lora.rank"};
+  const std::string name = drops ? text.substr(1) : trim(text.substr(0, equals));
+  const std::string place = "override '" + escape_control(name) + "'";
+
+  if (drops && schema().is_section(name)) return erase(root, name);
+  if (!drops && schema().is_section(name)) {
+    throw ValueError{"'" + name + "' is a section; set its fields one by one: " + name + "." +
+                     schema().members(name).front() + "=..."};
+  }
+  if (name.empty() || !is_settable(name))
+    throw ValueError{"unknown key '" + escape_control(name) + "'" + unknown_override(name)};
+  if (drops) return erase(root, name);
+
+  YamlNode value = parse_yaml(std::string_view(text).substr(equals + 1), place);
+  YamlNode* node = &root;
+  for (const std::string& part : split(name, '.')) node = &member(*node, part, place);
+  value.key = node->key;
+  value.place = place;
+  *node = std::move(value);
+}
+
+[[noreturn]] void fail(const std::vector<std::string>& problems, const std::string& name) {
+  if (problems.size() == 1) throw Error("[config] " + problems[0]);
+  throw Error("[config] " + std::to_string(problems.size()) + " problems in " + name + ":\n  " +
+              join(problems, "\n  "));
+}
+
+}  // namespace
+
+Settings parse_settings(std::string_view text, const std::string& name,
+                        const std::vector<std::string>& overrides) {
+  Loader loader;
+  YamlNode root = parse_yaml(text, name);
+  if (!root.is_mapping() && !root.is_null())
+    throw Error("[config] " + root.place + ": expected sections such as 'model:', got " + root.describe());
+  root.kind = YamlNode::Kind::kMapping;
+
+  for (const std::string& override_text : overrides) {
+    try {
+      apply_override(root, override_text);
+    } catch (const ValueError& error) {
+      loader.report("override '" + escape_control(override_text) + "'", error.message);
+    } catch (const Error& error) {
+      static constexpr std::string_view kPrefix = "[config] ";
+      loader.report("", std::string(error.what()).substr(kPrefix.size()));
+    }
+  }
+  loader.read_section(root, "");
+  loader.require_fields(name);
+  settle(loader.settings, loader.given, loader.problems);
+  if (!loader.problems.empty()) fail(loader.problems, name);
+
+  if (loader.settings.checkpoint.output_dir.empty()) {
+    const std::string stem = std::filesystem::path(name).stem().string();
+    loader.settings.checkpoint.output_dir = "runs/" + (stem.empty() ? "run" : stem);
+  }
+  return loader.settings;
+}
+
+Settings load_settings(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
+  static constexpr std::uint64_t kMostBytes = YamlLimits{}.max_bytes;
+  return parse_settings(read_file(path, kMostBytes), escape_control(path.string()), overrides);
+}
+
+std::string make_override(std::string_view name, std::string_view text_value) {
+  return std::string(name) + "=" + quote_yaml(text_value);
+}
+
+}  // namespace lorikeet::config

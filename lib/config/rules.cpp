@@ -1,0 +1,145 @@
+#include "config/rules.h"
+
+#include <charconv>
+#include <cmath>
+#include <system_error>
+
+namespace lorikeet::config {
+namespace {
+
+bool is_plain(const YamlNode& node) { return node.is_scalar() && !node.quoted; }
+
+template <typename T>
+std::optional<T> parse_whole(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+ValueError unexpected(const std::string& expected, const YamlNode& got) {
+  return {"expected " + expected + ", got " + got.describe()};
+}
+
+std::string format_number(double value) {
+  std::array<char, 40> buffer{};
+  const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  std::string text(buffer.data(), end);
+  // "2e-04" -> "2.0e-4", "1e+20" -> "1.0e+20": without the point or the sign, readers of YAML 1.1 (PyYAML)
+  // take it for a string.
+  const std::size_t e = text.find('e');
+  if (e == std::string::npos) return text;
+  std::string mantissa = text.substr(0, e);
+  if (mantissa.find('.') == std::string::npos) mantissa += ".0";
+  const std::size_t digits = text.find_first_not_of('0', e + 2);
+  return mantissa + text.substr(e, 2) + text.substr(digits);
+}
+
+IntegerRule::Value IntegerRule::read(const YamlNode& node) const {
+  const auto value = is_plain(node) ? parse_whole<Value>(node.text) : std::nullopt;
+  if (!value || *value < least || *value > most) throw unexpected(expected(), node);
+  return *value;
+}
+
+std::string IntegerRule::expected() const {
+  const bool open = most == std::numeric_limits<Value>::max();
+  if (!open) return "an integer from " + std::to_string(least) + " to " + std::to_string(most);
+  return "an integer, at least " + std::to_string(least);
+}
+
+NumberRule::Value NumberRule::read(const YamlNode& node) const {
+  const auto value = is_plain(node) ? parse_whole<Value>(node.text) : std::nullopt;
+  const bool fits = value && std::isfinite(*value) && (!at_least || *value >= *at_least) &&
+                    (!above || *value > *above) && (!at_most || *value <= *at_most) &&
+                    (!below || *value < *below);
+  if (!fits) throw unexpected(expected(), node);
+  return *value;
+}
+
+std::string NumberRule::expected() const {
+  std::string out = "a number";
+  if (at_least) out += ", at least " + format_number(*at_least);
+  if (above) out += ", above " + format_number(*above);
+  if (at_most) out += ", at most " + format_number(*at_most);
+  if (below) out += ", below " + format_number(*below);
+  return out;
+}
+
+bool FlagRule::read(const YamlNode& node) const {
+  if (is_plain(node) && node.text == "true") return true;
+  if (is_plain(node) && node.text == "false") return false;
+  throw unexpected(expected(), node);
+}
+
+std::string TextRule::read(const YamlNode& node) const {
+  if (!node.is_scalar() || node.text.empty()) throw unexpected(what, node);
+  // Most texts are paths; no file name holds a NUL, and a C function would cut the text there.
+  if (node.text.find('\0') != std::string::npos)
+    throw ValueError{"expected " + what + ", got a text with a NUL"};
+  if (!is_utf8(node.text)) throw ValueError{"expected " + what + ", got a text that is not UTF-8"};
+  return node.text;
+}
+
+DeviceSetting DeviceRule::read(const YamlNode& node) const {
+  static constexpr std::string_view kCuda = "cuda:";
+  if (!node.is_scalar()) throw unexpected(expected(), node);
+  const std::string& name = node.text;
+  if (name == "auto") return {DeviceSetting::Kind::kAuto, {}};
+  if (name == "cpu") return {DeviceSetting::Kind::kCpu, {}};
+  if (name == "cuda") return {DeviceSetting::Kind::kCuda, {}};
+  if (name.starts_with(kCuda)) {
+    static constexpr std::int64_t kMostDevices = 1024;
+    const auto index = parse_whole<std::int64_t>(std::string_view(name).substr(kCuda.size()));
+    if (index && *index >= 0 && *index < kMostDevices) return {DeviceSetting::Kind::kCuda, index};
+  }
+  const bool uuid = name.starts_with("GPU-");
+  const bool bus_id = !name.starts_with("cuda") && name.find(':') != std::string::npos;
+  if (uuid || bus_id) {
+    throw ValueError{"choosing a device by " + std::string(uuid ? "UUID" : "PCI bus id") +
+                     " is not built yet; use " + expected()};
+  }
+  throw unexpected(expected(), node);
+}
+
+std::string DeviceRule::write(const DeviceSetting& value) const {
+  switch (value.kind) {
+    case DeviceSetting::Kind::kAuto: return "auto";
+    case DeviceSetting::Kind::kCpu: return "cpu";
+    case DeviceSetting::Kind::kCuda: break;
+  }
+  return value.index ? "cuda:" + std::to_string(*value.index) : "cuda";
+}
+
+ValueError wrong_choice(const YamlNode& got, const std::vector<std::string>& built,
+                        const std::vector<std::string>& planned) {
+  for (const std::string& name : planned) {
+    if (got.is_scalar() && got.text == name)
+      return {"'" + name + "' is not built yet; use " + join(built, " or ")};
+  }
+  ValueError error = unexpected(built.size() == 1 ? built[0] : "one of " + join(built, ", "), got);
+  if (got.is_scalar()) error.message += did_you_mean(got.text, built);
+  return error;
+}
+
+TextMapRule::Value TextMapRule::read(const YamlNode& node) const {
+  if (!node.is_mapping()) throw unexpected(expected(), node);
+  Value out;
+  for (const YamlNode& item : node.items) {
+    if (!item.is_scalar() || item.text.empty()) {
+      throw ValueError{"expected a name for '" + escape_control(item.key) + "', got " + item.describe()};
+    }
+    out[item.key] = item.text;
+  }
+  return out;
+}
+
+std::string TextMapRule::write(const Value& value) const {
+  std::vector<std::string> parts;
+  for (const auto& [name, column] : value) parts.push_back(quote_yaml(name) + ": " + quote_yaml(column));
+  return "{" + join(parts, ", ") + "}";
+}
+
+}  // namespace lorikeet::config

@@ -1,0 +1,242 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "config/settings.h"
+#include "config/yaml.h"
+
+// How one type of value is read from YAML, checked, written back and described. A rule is a small value type
+// with
+//   Value read(const YamlNode&) const     throws ValueError
+//   std::string write(const Value&) const a YAML value on one line that reads back equal
+//   std::string expected() const          "an integer, at least 1": for errors and for the reference
+// and rules combine: nullable(integer(1)), list_of(text()).
+namespace lorikeet::config {
+
+/// What is wrong with a value; the loader adds the place and the field's name.
+struct ValueError {
+  std::string message;
+};
+
+/// "expected <expected>, got <the node>".
+ValueError unexpected(const std::string& expected, const YamlNode& got);
+
+/// The shortest decimal text that reads back as the same double: "2.0e-4", "0.999", "32".
+std::string format_number(double value);
+
+struct IntegerRule {
+  using Value = std::int64_t;
+  Value least = std::numeric_limits<Value>::min();
+  Value most = std::numeric_limits<Value>::max();
+
+  Value read(const YamlNode& node) const;
+  std::string write(Value value) const { return std::to_string(value); }
+  std::string expected() const;
+};
+
+struct NumberRule {
+  using Value = double;
+  std::optional<Value> at_least, above, at_most, below;
+
+  Value read(const YamlNode& node) const;
+  std::string write(Value value) const { return format_number(value); }
+  std::string expected() const;
+};
+
+struct FlagRule {
+  using Value = bool;
+  Value read(const YamlNode& node) const;
+  std::string write(Value value) const { return value ? "true" : "false"; }
+  std::string expected() const { return "true or false"; }
+};
+
+/// Any scalar that is not empty, taken as written: a number is a text too.
+struct TextRule {
+  using Value = std::string;
+  std::string what;
+
+  Value read(const YamlNode& node) const;
+  std::string write(const Value& value) const { return quote_yaml(value); }
+  std::string expected() const { return what; }
+};
+
+/// auto | cpu | cuda | cuda:N.
+struct DeviceRule {
+  using Value = DeviceSetting;
+  Value read(const YamlNode& node) const;
+  std::string write(const Value& value) const;
+  std::string expected() const { return "auto, cpu, cuda or cuda:N"; }
+};
+
+/// A known word; one without a value is known but not built yet.
+template <typename E>
+struct Choice {
+  std::string_view name;
+  std::optional<E> value;
+};
+
+/// The message for a word that is none of `built`, and not built yet if it is one of `planned`.
+ValueError wrong_choice(const YamlNode& got, const std::vector<std::string>& built,
+                        const std::vector<std::string>& planned);
+
+template <typename E>
+struct ChoiceRule {
+  using Value = E;
+  std::vector<Choice<E>> choices;
+
+  Value read(const YamlNode& node) const {
+    if (node.is_scalar()) {
+      for (const Choice<E>& choice : choices) {
+        if (choice.name == node.text && choice.value) return *choice.value;
+      }
+    }
+    throw wrong_choice(node, names(true), names(false));
+  }
+  std::string write(const Value& value) const {
+    for (const Choice<E>& choice : choices) {
+      if (choice.value == value) return std::string(choice.name);
+    }
+    return "";  // a schema without a name for one of its values: the schema's test finds it
+  }
+  std::string expected() const {
+    const std::vector<std::string> planned = names(false);
+    return join(names(true), " | ") +
+           (planned.empty() ? "" : " (not built yet: " + join(planned, ", ") + ")");
+  }
+
+ private:
+  std::vector<std::string> names(bool built) const {
+    std::vector<std::string> out;
+    for (const Choice<E>& choice : choices) {
+      if (choice.value.has_value() == built) out.emplace_back(choice.name);
+    }
+    return out;
+  }
+};
+
+/// A value or the word that stands for its absence.
+template <typename Rule>
+struct OptionalRule {
+  using Value = std::optional<typename Rule::Value>;
+  Rule rule;
+  std::string empty_word;  // "null" or "auto"
+
+  Value read(const YamlNode& node) const {
+    if (empty_word == "null" ? node.is_null() : node.is_scalar() && node.text == empty_word)
+      return std::nullopt;
+    try {
+      return rule.read(node);
+    } catch (const ValueError& error) {
+      // "expected a, got b" -> "expected a or null, got b"
+      const std::size_t cut = error.message.rfind(", got ");
+      if (cut == std::string::npos) throw;
+      throw ValueError{error.message.substr(0, cut) + ", or " + empty_word + error.message.substr(cut)};
+    }
+  }
+  std::string write(const Value& value) const { return value ? rule.write(*value) : empty_word; }
+  std::string expected() const { return rule.expected() + ", or " + empty_word; }
+};
+
+/// A list; a lone scalar counts as a list of one when `scalar_too`.
+template <typename Rule>
+struct ListRule {
+  using Value = std::vector<typename Rule::Value>;
+  Rule rule;
+  bool scalar_too = false;
+  std::size_t least = 0;
+
+  Value read(const YamlNode& node) const {
+    if (scalar_too && node.is_scalar()) return {rule.read(node)};
+    if (!node.is_sequence() || node.items.size() < least) throw unexpected(expected(), node);
+    Value out;
+    for (const YamlNode& item : node.items) out.push_back(rule.read(item));
+    return out;
+  }
+  std::string write(const Value& value) const {
+    if (scalar_too && value.size() == 1) return rule.write(value[0]);
+    std::vector<std::string> parts;
+    for (const auto& item : value) parts.push_back(rule.write(item));
+    return "[" + join(parts, ", ") + "]";
+  }
+  std::string expected() const {
+    return (scalar_too ? rule.expected() + ", or a list of such" : "a list of: " + rule.expected());
+  }
+};
+
+/// Exactly N values.
+template <typename Rule, std::size_t N>
+struct TupleRule {
+  using Value = std::array<typename Rule::Value, N>;
+  Rule rule;
+
+  Value read(const YamlNode& node) const {
+    if (!node.is_sequence() || node.items.size() != N) throw unexpected(expected(), node);
+    Value out{};
+    for (std::size_t i = 0; i < N; ++i) out[i] = rule.read(node.items[i]);
+    return out;
+  }
+  std::string write(const Value& value) const {
+    std::vector<std::string> parts;
+    for (const auto& item : value) parts.push_back(rule.write(item));
+    return "[" + join(parts, ", ") + "]";
+  }
+  std::string expected() const { return "a list of " + std::to_string(N) + ", each " + rule.expected(); }
+};
+
+/// A mapping of names to texts.
+struct TextMapRule {
+  using Value = std::map<std::string, std::string>;
+  Value read(const YamlNode& node) const;
+  std::string write(const Value& value) const;
+  std::string expected() const { return "a mapping of names to names"; }
+};
+
+/// A field of which only one value is built yet.
+template <typename Rule>
+struct OnlyRule {
+  using Value = typename Rule::Value;
+  Rule rule;
+  Value built;
+
+  Value read(const YamlNode& node) const {
+    Value value = rule.read(node);
+    if (value == built) return value;
+    throw ValueError{"the value " + rule.write(value) + " is not built yet; leave it at " +
+                     rule.write(built)};
+  }
+  std::string write(const Value& value) const { return rule.write(value); }
+  std::string expected() const { return rule.write(built) + " (other values are not built yet)"; }
+};
+
+inline IntegerRule integer(std::int64_t least, std::int64_t most = std::numeric_limits<std::int64_t>::max()) {
+  return {least, most};
+}
+inline FlagRule flag() { return {}; }
+inline TextRule text(std::string what) { return {std::move(what)}; }
+template <typename Rule>
+OptionalRule<Rule> nullable(Rule rule) {
+  return {std::move(rule), "null"};
+}
+template <typename Rule>
+OptionalRule<Rule> or_auto(Rule rule) {
+  return {std::move(rule), "auto"};
+}
+template <typename Rule>
+ListRule<Rule> list_of(Rule rule) {
+  return {std::move(rule)};
+}
+template <typename Rule>
+OnlyRule<Rule> only(typename Rule::Value built, Rule rule) {
+  return {std::move(rule), std::move(built)};
+}
+
+}  // namespace lorikeet::config

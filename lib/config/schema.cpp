@@ -1,0 +1,306 @@
+#include "config/schema.h"
+
+#include <algorithm>
+
+namespace lorikeet::config {
+namespace {
+
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
+constexpr std::int64_t kMostRows = std::int64_t{1} << 31;
+
+void declare_model(Schema& schema) {
+  SectionBuilder<ModelSettings>(
+      schema, "model", [](Settings& s) -> ModelSettings& { return s.model; }, "The base model.")
+      .field("path", &ModelSettings::path, text("a folder"),
+             "A checkpoint in Hugging Face's format: config.json, safetensors, tokenizer.")
+      .required();
+}
+
+void declare_lora(Schema& schema) {
+  SectionBuilder<LoraSettings>(
+      schema, "lora", [](Settings& s) -> LoraSettings& { return s.lora; }, "The adapter that is trained.")
+      .field("rank", &LoraSettings::rank, integer(1, 65536), "Rank of the adapter's two factors.")
+      .field("alpha", &LoraSettings::alpha, NumberRule{.above = 0, .at_most = 1e6},
+             "The adapter's output is scaled by alpha / rank.")
+      .field("dropout", &LoraSettings::dropout, NumberRule{.at_least = 0, .below = 1},
+             "Probability with which an input feature of the adapter is dropped.")
+      .field(
+          "target_modules", &LoraSettings::target_modules,
+          ListRule<TextRule>{.rule = text("a module's name or all-linear"), .scalar_too = true, .least = 1},
+          "Modules that get an adapter; all-linear is every linear one but lm_head.")
+      .field("use_rslora", &LoraSettings::use_rslora, flag(), "Scale by alpha / sqrt(rank) instead.")
+      .field("use_dora", &LoraSettings::use_dora, only(false, flag()), "Weight-decomposed adapters (DoRA).")
+      .field("init", &LoraSettings::init, text("kaiming, gaussian or an adapter's folder"),
+             "How lora_A starts, or a PEFT adapter folder to go on from.");
+}
+
+void declare_data(Schema& schema) {
+  SectionBuilder<TrainDataSettings>(
+      schema, "data.train", [](Settings& s) -> TrainDataSettings& { return s.data.train; },
+      "The training rows.")
+      .field("path", &TrainDataSettings::path, text("a file"), "JSON lines or a JSON array, gzipped or not.")
+      .field("format", &TrainDataSettings::format,
+             ChoiceRule<DataFormat>{{{"auto", DataFormat::kAuto},
+                                     {"alpaca", DataFormat::kAlpaca},
+                                     {"chat", DataFormat::kChat},
+                                     {"sharegpt", DataFormat::kShareGpt},
+                                     {"instruct", DataFormat::kInstruct},
+                                     {"text", DataFormat::kText},
+                                     {"tokens", DataFormat::kTokens}}},
+             "What a row holds; auto finds out and says which.")
+      .field("columns", &TrainDataSettings::columns, TextMapRule{},
+             "Other names of the format's columns, e.g. {prompt: question, completion: answer}.");
+
+  SectionBuilder<ValidationSettings>(
+      schema, "data.validation", [](Settings& s) -> ValidationSettings& { return s.data.validation; },
+      "Held-out rows; off unless path or fraction is set.")
+      .field("path", &ValidationSettings::path, nullable(text("a file")),
+             "A file of the same format as the training rows.")
+      .field("fraction", &ValidationSettings::fraction, NumberRule{.at_least = 0, .below = 1},
+             "Part of the training rows to hold out instead of a file.")
+      .field("every_steps", &ValidationSettings::every_steps, nullable(integer(1)),
+             "Steps between evaluations; null: at the end of each epoch.")
+      .field("keep_best", &ValidationSettings::keep_best, flag(),
+             "Keep the adapter with the lowest validation loss as the result.")
+      .field("patience", &ValidationSettings::patience, nullable(integer(1)),
+             "Stop after this many evaluations in a row without a new best.");
+
+  SectionBuilder<DataSettings>(
+      schema, "data", [](Settings& s) -> DataSettings& { return s.data; }, "How rows become tokens.")
+      .field("max_seq_len", &DataSettings::max_seq_len, integer(2, std::int64_t{1} << 24),
+             "Longest example in tokens.")
+      .field("overlong", &DataSettings::overlong,
+             ChoiceRule<Overlong>{
+                 {{"truncate", Overlong::kTruncate}, {"drop", Overlong::kDrop}, {"error", Overlong::kError}}},
+             "What happens to longer ones (counted); text is split into chunks instead.")
+      .field("packing", &DataSettings::packing, flag(),
+             "Put several examples into one row; never changes the result, only the speed.")
+      .field("shuffle", &DataSettings::shuffle, flag(), "Another order each epoch, fixed by the seed.")
+      .field("train_on_prompt", &DataSettings::train_on_prompt, flag(), "Count the loss on prompts too.")
+      .field("chat_template", &DataSettings::chat_template, text("auto, a built-in's name or a file"),
+             "How messages are written as text; auto takes the checkpoint's if it is a known one.")
+      .field("cache_dir", &DataSettings::cache_dir, nullable(text("a folder")),
+             "Where tokenised data is kept; null: lorikeet under XDG_CACHE_HOME.")
+      .same_numbers();
+}
+
+void declare_batch(Schema& schema) {
+  SectionBuilder<BatchSettings>(
+      schema, "batch", [](Settings& s) -> BatchSettings& { return s.batch; },
+      "What one optimizer step takes in (global, global_tokens: exactly one) and how it is cut up.")
+      .field("global", &BatchSettings::global, nullable(integer(1, kMostRows)),
+             "Examples in a step, over all devices.")
+      .field("global_tokens", &BatchSettings::global_tokens, nullable(integer(1, kMostTokens)),
+             "Tokens in a step instead; given alone it takes the place of global.")
+      .field("micro", &BatchSettings::micro, nullable(integer(1, kMostRows)),
+             "Most rows in one forward pass.")
+      .field("micro_tokens", &BatchSettings::micro_tokens, or_auto(integer(1, kMostTokens)),
+             "Most tokens in one forward pass; auto: by the device.");
+}
+
+void declare_training(Schema& schema) {
+  SectionBuilder<TrainingSettings>(
+      schema, "training", [](Settings& s) -> TrainingSettings& { return s.training; }, "The loop.")
+      .field("epochs", &TrainingSettings::epochs, integer(1, 1000000), "Passes over the training rows.")
+      .field("max_steps", &TrainingSettings::max_steps, nullable(integer(1, kMostRows)),
+             "Optimizer steps at most; null: as many as the epochs have.")
+      .field("seed", &TrainingSettings::seed, integer(0), "Fixes initialisation, order and dropout.")
+      .field("clip_grad_norm", &TrainingSettings::clip_grad_norm, nullable(NumberRule{.above = 0}),
+             "Largest norm of the whole gradient; null: no clipping.")
+      .field("activation_checkpointing", &TrainingSettings::activation_checkpointing,
+             ChoiceRule<ActivationCheckpointing>{
+                 {{"none", ActivationCheckpointing::kNone}, {"full", ActivationCheckpointing::kFull}}},
+             "full recomputes each layer in the backward pass: less memory, about a third more work.")
+      .field("deterministic", &TrainingSettings::deterministic, flag(),
+             "Only algorithms that give the same bits each time, even where slower.");
+}
+
+void declare_optimizer(Schema& schema) {
+  SectionBuilder<OptimizerSettings>(
+      schema, "optimizer", [](Settings& s) -> OptimizerSettings& { return s.optimizer; }, "PyTorch's AdamW.")
+      .field("name", &OptimizerSettings::name, ChoiceRule<OptimizerName>{{{"adamw", OptimizerName::kAdamW}}},
+             "The optimizer.")
+      .field("lr", &OptimizerSettings::lr, NumberRule{.above = 0, .at_most = 1000}, "Peak learning rate.")
+      .field("betas", &OptimizerSettings::betas,
+             TupleRule<NumberRule, 2>{NumberRule{.at_least = 0, .below = 1}}, "Decay of the two moments.")
+      .field("eps", &OptimizerSettings::eps, NumberRule{.above = 0, .at_most = 1},
+             "Added to the root of the second moment.")
+      .field("weight_decay", &OptimizerSettings::weight_decay, NumberRule{.at_least = 0, .at_most = 1000},
+             "Decoupled weight decay.");
+
+  SectionBuilder<SchedulerSettings>(
+      schema, "lr_scheduler", [](Settings& s) -> SchedulerSettings& { return s.lr_scheduler; },
+      "The learning rate over the steps, as in Hugging Face's schedules.")
+      .field("name", &SchedulerSettings::name,
+             ChoiceRule<SchedulerName>{{{"cosine", SchedulerName::kCosine},
+                                        {"linear", SchedulerName::kLinear},
+                                        {"constant", SchedulerName::kConstant}}},
+             "Shape after the warm-up.")
+      .field("warmup_ratio", &SchedulerSettings::warmup_ratio,
+             nullable(NumberRule{.at_least = 0, .below = 1}),
+             "Part of all steps in which the rate rises from 0.")
+      .field("warmup_steps", &SchedulerSettings::warmup_steps, nullable(integer(0, kMostRows)),
+             "The same as a number of steps; given alone it takes the place of warmup_ratio.")
+      .field("min_lr", &SchedulerSettings::min_lr, NumberRule{.at_least = 0}, "Learning rate at the end.");
+}
+
+void declare_precision(Schema& schema) {
+  const ChoiceRule<DType> storage{{{"bf16", DType::kBF16},
+                                   {"fp32", DType::kF32},
+                                   {"fp16", std::nullopt},
+                                   {"fp8", std::nullopt},
+                                   {"nf4", std::nullopt}}};
+  const ChoiceRule<DType> compute{{{"bf16", DType::kBF16}, {"fp32", DType::kF32}, {"fp16", std::nullopt}}};
+  const ChoiceRule<DType> fp32_now{{{"fp32", DType::kF32}, {"bf16", std::nullopt}}};
+  const ChoiceRule<DType> matmul{{{"fp32", DType::kF32}, {"tf32", std::nullopt}}};
+  SectionBuilder<PrecisionSettings>(
+      schema, "precision", [](Settings& s) -> PrecisionSettings& { return s.precision; },
+      "Which number formats are used: a preset, and overrides of its parts.")
+      .field("preset", &PrecisionSettings::preset,
+             ChoiceRule<PrecisionPreset>{{{"bf16", PrecisionPreset::kBf16},
+                                          {"fp32", PrecisionPreset::kFp32},
+                                          {"tf32", std::nullopt},
+                                          {"fp16", std::nullopt}}},
+             "bf16: frozen weights and products in bf16, adapter, optimizer and sums in fp32.")
+      .field("base_storage", &PrecisionSettings::base_storage, nullable(storage), "Frozen weights in memory.")
+      .field("compute", &PrecisionSettings::compute, nullable(compute), "Activations and products.")
+      .field("adapter", &PrecisionSettings::adapter, nullable(fp32_now), "Adapter and optimizer state.")
+      .field("reduce", &PrecisionSettings::reduce, nullable(fp32_now), "Losses and sums of gradients.")
+      .field("matmul", &PrecisionSettings::matmul, nullable(matmul), "Products of fp32 matrices on a GPU.");
+}
+
+void declare_run(Schema& schema) {
+  SectionBuilder<Settings>(
+      schema, "", [](Settings& s) -> Settings& { return s; }, "")
+      .field("device", &Settings::device, DeviceRule{}, "Where to run; auto: the best GPU, else the CPU.")
+      .same_numbers();
+
+  SectionBuilder<DistributedSettings>(
+      schema, "distributed", [](Settings& s) -> DistributedSettings& { return s.distributed; },
+      "More than one device; a run on a single one ignores this section.")
+      .field("strategy", &DistributedSettings::strategy,
+             ChoiceRule<Strategy>{{{"auto", Strategy::kAuto},
+                                   {"replicate", Strategy::kReplicate},
+                                   {"shard", std::nullopt},
+                                   {"hybrid", std::nullopt}}},
+             "What each device holds of the frozen weights.")
+      .same_numbers()
+      .field("shard_degree", &DistributedSettings::shard_degree,
+             only(std::nullopt, or_auto(integer(1, 1 << 20))), "Devices that share one copy of the weights.")
+      .same_numbers()
+      .field("interface", &DistributedSettings::interface, nullable(text("a network interface's name")),
+             "Network interface between nodes; null: found out.")
+      .same_numbers()
+      .field("watchdog_seconds", &DistributedSettings::watchdog_seconds, integer(1, 1 << 30),
+             "A collective that takes longer ends the run.")
+      .same_numbers()
+      .field("verify", &DistributedSettings::verify, flag(), "Check that all devices hold equal adapters.")
+      .same_numbers();
+}
+
+void declare_output(Schema& schema) {
+  SectionBuilder<CheckpointSettings>(
+      schema, "checkpoint", [](Settings& s) -> CheckpointSettings& { return s.checkpoint; },
+      "What is written, and how a stopped run goes on.")
+      .field("output_dir", &CheckpointSettings::output_dir, text("a folder"), "Folder of the run's results.")
+      .default_note("runs/<the config file's name>")
+      .same_numbers()
+      .field("save_every_steps", &CheckpointSettings::save_every_steps, nullable(integer(1)),
+             "Steps between checkpoints; null: by epochs only.")
+      .same_numbers()
+      .field("save_every_epochs", &CheckpointSettings::save_every_epochs, nullable(integer(1)),
+             "Epochs between checkpoints; null: by steps only.")
+      .same_numbers()
+      .field("keep_last", &CheckpointSettings::keep_last, nullable(integer(1)),
+             "Checkpoints to keep; null: all.")
+      .same_numbers()
+      .field("resume", &CheckpointSettings::resume,
+             ChoiceRule<Resume>{{{"auto", Resume::kAuto}, {"never", Resume::kNever}}},
+             "auto goes on with the same run in output_dir; never takes it for an error.")
+      .same_numbers()
+      .field("overwrite", &CheckpointSettings::overwrite, flag(), "Replace another run in output_dir.")
+      .same_numbers()
+      .field("save_merged", &CheckpointSettings::save_merged, flag(),
+             "Write the base with the adapter merged into it at the end, too.")
+      .same_numbers();
+
+  SectionBuilder<MetricsSettings>(
+      schema, "metrics", [](Settings& s) -> MetricsSettings& { return s.metrics; },
+      "What is measured and logged.")
+      .field("log_every_steps", &MetricsSettings::log_every_steps, integer(1), "Steps between printed lines.")
+      .same_numbers()
+      .field("tensorboard", &MetricsSettings::tensorboard, only(false, flag()), "TensorBoard event files.")
+      .same_numbers()
+      .field("profile_steps", &MetricsSettings::profile_steps, only({}, list_of(integer(1))),
+             "Steps to trace.")
+      .same_numbers();
+}
+
+Schema make_schema() {
+  Schema schema;
+  declare_model(schema);
+  declare_lora(schema);
+  declare_data(schema);
+  declare_batch(schema);
+  declare_training(schema);
+  declare_optimizer(schema);
+  declare_precision(schema);
+  declare_run(schema);
+  declare_output(schema);
+  return schema;
+}
+
+// The part of `name` directly under `section`, or nothing when it lies elsewhere.
+std::string_view member_of(std::string_view name, std::string_view section) {
+  if (!section.empty()) {
+    if (!name.starts_with(section) || name.size() <= section.size() || name[section.size()] != '.') return {};
+    name.remove_prefix(section.size() + 1);
+  }
+  return name.substr(0, name.find('.'));
+}
+
+}  // namespace
+
+const Field* Schema::find(std::string_view name) const {
+  const auto it =
+      std::find_if(fields_.begin(), fields_.end(), [&](const Field& f) { return f.name == name; });
+  return it == fields_.end() ? nullptr : &*it;
+}
+
+bool Schema::is_section(std::string_view name) const {
+  return std::any_of(sections_.begin(), sections_.end(),
+                     [&](const SectionHelp& s) { return s.name == name; });
+}
+
+std::vector<std::string> Schema::members(std::string_view section) const {
+  std::vector<std::string> out;
+  for (const Field& field : fields_) {
+    const std::string member(member_of(field.name, section));
+    if (!member.empty() && std::find(out.begin(), out.end(), member) == out.end()) out.push_back(member);
+  }
+  return out;
+}
+
+std::string Schema::suggestion(std::string_view section, std::string_view key) const {
+  const auto mean = [](const std::string& name) { return " (did you mean '" + name + "'?)"; };
+  const Field* elsewhere = nullptr;
+  for (const Field& field : fields_) {
+    if (field.leaf() != key) continue;
+    if (!member_of(field.name, section).empty()) return mean(field.name);
+    if (elsewhere == nullptr) elsewhere = &field;
+  }
+  if (elsewhere != nullptr) return mean(elsewhere->name);
+  const std::vector<std::string> own = members(section);
+  if (const auto best = nearest(key, own)) return mean(*best);
+  for (const Field& field : fields_) {
+    if (nearest(key, {std::string(field.leaf())})) return mean(field.name);
+  }
+  return " (known here: " + join(own, ", ") + ")";
+}
+
+const Schema& schema() {
+  static const Schema instance = make_schema();
+  return instance;
+}
+
+}  // namespace lorikeet::config

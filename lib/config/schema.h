@@ -1,0 +1,119 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "config/rules.h"
+#include "config/settings.h"
+#include "config/yaml.h"
+
+// Every setting, declared once in schema.cpp. Parsing, validation, the printed config, the reference and the
+// fingerprints all walk this list.
+namespace lorikeet::config {
+
+/// One setting. A plain record: the functions are bound to the member and its rule by SectionBuilder.
+struct Field {
+  std::string name;          ///< "data.train.path"
+  std::string help;          ///< one line
+  std::string expected;      ///< "an integer, at least 1"
+  std::string default_note;  ///< replaces the default's value in the reference, where that depends on the run
+  bool required = false;
+  bool is_map = false;  ///< `name.key=value` sets one entry
+  /// Part of what a run computes: a resumed run must agree on it.
+  bool changes_numbers = true;
+
+  /// Throws ValueError.
+  std::function<void(Settings&, const YamlNode&)> read;
+  /// The value as YAML on one line.
+  std::function<std::string(const Settings&)> write;
+
+  /// The last part of the name.
+  std::string_view leaf() const { return std::string_view(name).substr(name.rfind('.') + 1); }
+};
+
+struct SectionHelp {
+  std::string name;  ///< "data.train"
+  std::string help;
+};
+
+class Schema {
+ public:
+  const std::vector<Field>& fields() const { return fields_; }
+  const std::vector<SectionHelp>& sections() const { return sections_; }
+
+  const Field* find(std::string_view name) const;
+  bool is_section(std::string_view name) const;
+  /// Names of the fields and sections directly in `section` ("" is the root), without the section's own.
+  std::vector<std::string> members(std::string_view section) const;
+  /// " (did you mean 'x'?)" for a key that `section` does not have: one of its own members, or the full name
+  /// of a field elsewhere whose last part is the key.
+  std::string suggestion(std::string_view section, std::string_view key) const;
+
+ private:
+  template <typename>
+  friend class SectionBuilder;
+  std::vector<Field> fields_;
+  std::vector<SectionHelp> sections_;
+};
+
+/// Declares the fields of one struct. `reach` leads from the settings to it.
+template <typename Struct>
+class SectionBuilder {
+ public:
+  using Reach = Struct& (*)(Settings&);
+
+  SectionBuilder(Schema& schema, std::string name, Reach reach, std::string help)
+      : schema_(schema), prefix_(name.empty() ? "" : name + "."), reach_(reach) {
+    if (!name.empty()) schema_.sections_.push_back({std::move(name), std::move(help)});
+  }
+
+  template <typename Rule>
+  SectionBuilder& field(const std::string& name, typename Rule::Value Struct::*member, const Rule& rule,
+                        std::string help) {
+    const Reach reach = reach_;
+    Field field;
+    field.name = prefix_ + name;
+    field.help = std::move(help);
+    field.expected = rule.expected();
+    field.is_map = std::is_same_v<Rule, TextMapRule>;
+    field.read = [reach, member, rule](Settings& s, const YamlNode& node) {
+      reach(s).*member = rule.read(node);
+    };
+    field.write = [reach, member, rule](const Settings& s) {
+      return rule.write(reach(const_cast<Settings&>(s)).*member);  // only read
+    };
+    schema_.fields_.push_back(std::move(field));
+    return *this;
+  }
+
+  // Each speaks of the field declared last.
+  SectionBuilder& required() {
+    last().required = true;
+    return *this;
+  }
+  SectionBuilder& default_note(std::string note) {
+    last().default_note = std::move(note);
+    return *this;
+  }
+  /// A run with another value here computes the same numbers.
+  SectionBuilder& same_numbers() {
+    last().changes_numbers = false;
+    return *this;
+  }
+
+ private:
+  Field& last() { return schema_.fields_.back(); }
+
+  Schema& schema_;
+  std::string prefix_;
+  Reach reach_;
+};
+
+/// The one schema, made at first use.
+const Schema& schema();
+
+}  // namespace lorikeet::config

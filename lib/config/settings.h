@@ -1,0 +1,174 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+
+// The typed settings of a run, one struct a section. A member's initialiser is the field's default; its name
+// in the file, its range and its help stand in schema.cpp, and nowhere else.
+namespace lorikeet::config {
+
+struct ModelSettings {
+  std::string path;
+};
+
+struct LoraSettings {
+  std::int64_t rank = 16;
+  double alpha = 32;
+  double dropout = 0;
+  /// Names of modules (their last parts), or the one word "all-linear".
+  std::vector<std::string> target_modules{"all-linear"};
+  bool use_rslora = false;
+  bool use_dora = false;
+  /// "kaiming", "gaussian" or the folder of a PEFT adapter.
+  std::string init = "kaiming";
+
+  bool targets_all_linear() const { return target_modules.size() == 1 && target_modules[0] == "all-linear"; }
+  bool starts_from_folder() const { return init != "kaiming" && init != "gaussian"; }
+};
+
+enum class DataFormat { kAuto, kAlpaca, kChat, kShareGpt, kInstruct, kText, kTokens };
+enum class Overlong { kTruncate, kDrop, kError };
+
+struct TrainDataSettings {
+  std::string path = "train.jsonl";
+  DataFormat format = DataFormat::kAuto;
+  /// What the format calls a column -> its name in the file.
+  std::map<std::string, std::string> columns;
+};
+
+struct ValidationSettings {
+  std::optional<std::string> path;
+  double fraction = 0;
+  std::optional<std::int64_t> every_steps;
+  bool keep_best = true;
+  std::optional<std::int64_t> patience;
+
+  bool enabled() const { return path.has_value() || fraction > 0; }
+};
+
+struct DataSettings {
+  TrainDataSettings train;
+  ValidationSettings validation;
+  std::int64_t max_seq_len = 2048;
+  Overlong overlong = Overlong::kTruncate;
+  bool packing = true;
+  bool shuffle = true;
+  bool train_on_prompt = false;
+  /// "auto", the name of a built-in template, or a file.
+  std::string chat_template = "auto";
+  std::optional<std::string> cache_dir;
+};
+
+/// After loading exactly one of `global` and `global_tokens` has a value.
+struct BatchSettings {
+  std::optional<std::int64_t> global = 32;
+  std::optional<std::int64_t> global_tokens;
+  std::optional<std::int64_t> micro;
+  /// Empty: "auto".
+  std::optional<std::int64_t> micro_tokens;
+};
+
+enum class ActivationCheckpointing { kNone, kFull };
+
+struct TrainingSettings {
+  std::int64_t epochs = 1;
+  std::optional<std::int64_t> max_steps;
+  std::int64_t seed = 42;
+  std::optional<double> clip_grad_norm = 1;
+  ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
+  bool deterministic = false;
+};
+
+enum class OptimizerName { kAdamW };
+
+struct OptimizerSettings {
+  OptimizerName name = OptimizerName::kAdamW;
+  double lr = 2e-4;
+  std::array<double, 2> betas{0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+};
+
+enum class SchedulerName { kCosine, kLinear, kConstant };
+
+/// After loading at most one of `warmup_ratio` and `warmup_steps` has a value; neither: no warm-up.
+struct SchedulerSettings {
+  SchedulerName name = SchedulerName::kCosine;
+  std::optional<double> warmup_ratio = 0.03;
+  std::optional<std::int64_t> warmup_steps;
+  double min_lr = 0;
+};
+
+enum class PrecisionPreset { kBf16, kFp32 };
+
+/// An empty override leaves what the preset says.
+struct PrecisionSettings {
+  PrecisionPreset preset = PrecisionPreset::kBf16;
+  std::optional<DType> base_storage;
+  std::optional<DType> compute;
+  std::optional<DType> adapter;
+  std::optional<DType> reduce;
+  std::optional<DType> matmul;
+};
+
+struct DeviceSetting {
+  enum class Kind { kAuto, kCpu, kCuda };
+  Kind kind = Kind::kAuto;
+  /// Of a CUDA device that was named by number.
+  std::optional<std::int64_t> index;
+
+  bool operator==(const DeviceSetting&) const = default;
+};
+
+enum class Strategy { kAuto, kReplicate };
+
+struct DistributedSettings {
+  Strategy strategy = Strategy::kAuto;
+  /// Empty: "auto".
+  std::optional<std::int64_t> shard_degree;
+  std::optional<std::string> interface;
+  std::int64_t watchdog_seconds = 600;
+  bool verify = false;
+};
+
+enum class Resume { kAuto, kNever };
+
+struct CheckpointSettings {
+  /// Empty only before loading, which fills in runs/<the config file's stem>.
+  std::string output_dir;
+  std::optional<std::int64_t> save_every_steps;
+  std::optional<std::int64_t> save_every_epochs = 1;
+  std::optional<std::int64_t> keep_last = 3;
+  Resume resume = Resume::kAuto;
+  bool overwrite = false;
+  bool save_merged = false;
+};
+
+struct MetricsSettings {
+  std::int64_t log_every_steps = 1;
+  bool tensorboard = false;
+  std::vector<std::int64_t> profile_steps;
+};
+
+struct Settings {
+  ModelSettings model;
+  LoraSettings lora;
+  DataSettings data;
+  BatchSettings batch;
+  TrainingSettings training;
+  OptimizerSettings optimizer;
+  SchedulerSettings lr_scheduler;
+  PrecisionSettings precision;
+  DeviceSetting device;
+  DistributedSettings distributed;
+  CheckpointSettings checkpoint;
+  MetricsSettings metrics;
+};
+
+}  // namespace lorikeet::config

@@ -1,0 +1,165 @@
+#include "base/file.h"
+#include "support.h"
+#include "support/catch.h"
+#include "support/paths.h"
+
+using namespace lorikeet;
+using namespace lorikeet::config;
+using Catch::Contains;
+using test::error_of;
+using test::parse;
+
+TEST_CASE("a file that names only the model gets the documented defaults") {
+  const Settings s = parse("");
+  CHECK(s.model.path == "base");
+  CHECK(s.lora.rank == 16);
+  CHECK(s.lora.alpha == 32);
+  CHECK(s.lora.targets_all_linear());
+  CHECK(s.batch.global == 32);
+  CHECK_FALSE(s.batch.micro_tokens);
+  CHECK(s.optimizer.lr == 2e-4);
+  CHECK(s.lr_scheduler.warmup_ratio == 0.03);
+  CHECK(s.checkpoint.output_dir == "runs/run");
+  CHECK(s.checkpoint.keep_last == 3);
+}
+
+TEST_CASE("values of every kind are read") {
+  const Settings s = parse(R"(
+lora: {rank: 8, alpha: 1.6e1, target_modules: [q_proj, v_proj], use_rslora: true, init: ./first}
+data:
+  train: {path: rows.jsonl, format: instruct, columns: {prompt: question}}
+  validation: {fraction: 0.1, patience: 2}
+  overlong: drop
+  cache_dir: "12"
+batch: {global: 4, micro_tokens: 512}
+training: {clip_grad_norm: null, activation_checkpointing: full, seed: 7}
+optimizer: {lr: 2e-4, betas: [0.8, 0.95]}
+lr_scheduler: {name: linear}
+precision: {preset: fp32, base_storage: bf16}
+device: cuda:3
+)");
+  CHECK(s.lora.rank == 8);
+  CHECK(s.lora.alpha == 16);
+  CHECK(s.lora.target_modules == std::vector<std::string>{"q_proj", "v_proj"});
+  CHECK(s.lora.use_rslora);
+  CHECK(s.lora.starts_from_folder());
+  CHECK(s.data.train.format == DataFormat::kInstruct);
+  CHECK(s.data.train.columns.at("prompt") == "question");
+  CHECK(s.data.validation.patience == 2);
+  CHECK(s.data.overlong == Overlong::kDrop);
+  CHECK(s.data.cache_dir == "12");
+  CHECK(s.batch.micro_tokens == 512);
+  CHECK_FALSE(s.training.clip_grad_norm);
+  CHECK(s.training.activation_checkpointing == ActivationCheckpointing::kFull);
+  CHECK(s.optimizer.betas[1] == 0.95);
+  CHECK(s.lr_scheduler.name == SchedulerName::kLinear);
+  CHECK(s.precision.preset == PrecisionPreset::kFp32);
+  CHECK(s.precision.base_storage == DType::kBF16);
+  CHECK(s.device.index == 3);
+}
+
+TEST_CASE("the output folder is named after the config file") {
+  const test::TemporaryFolder folder;
+  write_file_atomic(folder / "tiny_lora.yaml", "model: {path: base}\n");
+  CHECK(load_settings(folder / "tiny_lora.yaml").checkpoint.output_dir == "runs/tiny_lora");
+  CHECK(load_settings(folder / "tiny_lora.yaml", {"checkpoint.output_dir=x"}).checkpoint.output_dir == "x");
+}
+
+TEST_CASE("all problems of a file are reported together, each with its line") {
+  const std::string text = error_of(R"(lora:
+  rnak: 8
+  rank: sixteen
+trainning: {epochs: 1}
+optimizer: {lr: -1}
+)");
+  CHECK_THAT(text, Contains("4 problems in run.yaml"));
+  CHECK_THAT(text, Contains("run.yaml:3: unknown key 'lora.rnak' (did you mean 'rank'?)"));
+  CHECK_THAT(text, Contains("run.yaml:4: lora.rank: expected an integer from 1 to 65536, got 'sixteen'"));
+  CHECK_THAT(text, Contains("run.yaml:5: unknown key 'trainning' (did you mean 'training'?)"));
+  CHECK_THAT(text, Contains("run.yaml:6: optimizer.lr: expected a number, above 0"));
+}
+
+TEST_CASE("a key in the wrong section is pointed to the right one") {
+  CHECK_THAT(error_of("training: {lr: 1}"), Contains("did you mean 'optimizer.lr'?"));
+  CHECK_THAT(error_of("data: {path: x}"), Contains("did you mean 'data.train.path'?"));
+  CHECK_THAT(error_of("device: {x: 1}"), Contains("auto, cpu, cuda or cuda:N, got a mapping"));
+  CHECK_THAT(error_of("lora: 3"), Contains("lora is a section"));
+  CHECK_THAT(error_of("zzzzzzzz: 3"), Contains("known here: model, lora, data"));
+}
+
+TEST_CASE("a required setting that is absent is an error") {
+  CHECK_THROWS_WITH(parse_settings("", "run.yaml"), Contains("model.path is required"));
+  CHECK_THROWS_WITH(parse_settings("model: {path: null}", "run.yaml"),
+                    Contains("model.path: expected a folder, got null"));
+}
+
+TEST_CASE("values of the wrong type or out of range are refused") {
+  const auto [text, message] = GENERATE(table<std::string, std::string>({
+      {"lora: {rank: 1.5}", "lora.rank: expected an integer"},
+      {"lora: {rank: '8'}", "got the text '8'"},
+      {"lora: {rank: 0}", "lora.rank"},
+      {"lora: {rank: 99999999999999999999}", "lora.rank"},
+      {"lora: {rank: 1_000}", "lora.rank"},
+      {"lora: {rank: [8]}", "got a list"},
+      {"lora: {alpha: 0}", "above 0"},
+      {"lora: {alpha: .nan}", "lora.alpha"},
+      {"lora: {alpha: nan}", "lora.alpha"},
+      {"lora: {alpha: inf}", "lora.alpha"},
+      {"lora: {alpha: 1e999}", "lora.alpha"},
+      {"lora: {dropout: 1}", "below 1"},
+      {"lora: {use_rslora: yes}", "expected true or false, got 'yes'"},
+      {"lora: {target_modules: []}", "lora.target_modules"},
+      {"lora: {target_modules: [q_proj, all-linear]}", "leave out the others"},
+      {"lora: {init: gausian}", "did you mean 'gaussian'?"},
+      {"data: {packing: 1}", "expected true or false"},
+      {"data: {train: {format: alpacca}}", "did you mean 'alpaca'?"},
+      {"data: {train: {columns: [a]}}", "a mapping of names to names"},
+      {"data: {train: {path: ''}}", "expected a file"},
+      {"data: {train: {path: \"a\\0b\"}}", "NUL"},
+      {"data: {validation: {fraction: 1}}", "below 1"},
+      {"data: {validation: {fraction: 0.1, path: v}}", "at most one of them, got both"},
+      {"data: {validation: {patience: 1}}", "needs data.validation.path"},
+      {"data: {max_seq_len: 1}", "data.max_seq_len"},
+      {"batch: {global: null}", "exactly one of them, got neither"},
+      {"batch: {global: 8, global_tokens: 8}", "exactly one of them, got both"},
+      {"batch: {global: 8, micro: 9}", "batch.micro"},
+      {"batch: {micro_tokens: many}", "or auto, got 'many'"},
+      {"batch: {micro_tokens: null}", "or auto, got null"},
+      {"training: {seed: -1}", "training.seed"},
+      {"optimizer: {betas: [0.9]}", "a list of 2"},
+      {"optimizer: {name: sgd}", "expected adamw, got 'sgd'"},
+      {"lr_scheduler: {warmup_ratio: 0.1, warmup_steps: 3}", "at most one of them, got both"},
+      {"lr_scheduler: {warmup_steps: 10}\ntraining: {max_steps: 10}", "fewer than training.max_steps (10)"},
+      {"lr_scheduler: {min_lr: 1}", "at most optimizer.lr"},
+      {"device: gpu", "expected auto, cpu, cuda or cuda:N"},
+      {"device: cuda:-1", "device"},
+  }));
+  INFO(text);
+  CHECK_THAT(error_of(text), Contains(message));
+}
+
+TEST_CASE("values that are known but not built yet say so") {
+  const std::string text = GENERATE(
+      as<std::string>{}, "lora: {use_dora: true}", "precision: {preset: tf32}", "precision: {preset: fp16}",
+      "precision: {base_storage: fp8}", "precision: {base_storage: nf4}", "precision: {adapter: bf16}",
+      "precision: {matmul: tf32}", "distributed: {strategy: shard}", "distributed: {strategy: hybrid}",
+      "distributed: {shard_degree: 2}", "metrics: {tensorboard: true}", "metrics: {profile_steps: [3]}",
+      "device: GPU-8f6a", "device: '0000:65:00.0'");
+  INFO(text);
+  CHECK_THAT(error_of(text), Contains("not built yet") && Contains("run.yaml:2"));
+}
+
+TEST_CASE("their default values, written out, are accepted") {
+  CHECK(error_of("lora: {use_dora: false}\nmetrics: {tensorboard: false, profile_steps: []}\n"
+                 "distributed: {strategy: replicate, shard_degree: auto}\n"
+                 "precision: {adapter: fp32, reduce: fp32, matmul: fp32}\n") == "no error");
+}
+
+TEST_CASE("a field given alone takes the place of the default that excludes it") {
+  const Settings tokens = parse("batch: {global_tokens: 4096}");
+  CHECK(tokens.batch.global_tokens == 4096);
+  CHECK_FALSE(tokens.batch.global);
+  const Settings steps = parse("lr_scheduler: {warmup_steps: 5}");
+  CHECK(steps.lr_scheduler.warmup_steps == 5);
+  CHECK_FALSE(steps.lr_scheduler.warmup_ratio);
+}
