@@ -193,6 +193,14 @@ def gpt2_state(folder):
                       "fuse_unk": False, "byte_fallback": False, "vocab": vocab, "merges": merges}}
 
 
+def round_scores(text):
+    """Scores of few digits: the package reads longer ones a bit off, which decides between equal cuts."""
+    state = json.loads(text)
+    if state["model"]["type"] == "Unigram":
+        state["model"]["vocab"] = [[t, round(s, 6)] for t, s in state["model"]["vocab"]]
+    return json.dumps(state)
+
+
 def json_kinds(root, data):
     """(name, folder, `tokenizers` object) for every tokenizer.json."""
     found = list(trained_json_kinds())
@@ -205,6 +213,8 @@ def json_kinds(root, data):
         folder = root / name
         folder.mkdir()
         text = made.to_str() if isinstance(made, Tokenizer) else json.dumps(made)
+        if '"Unigram"' in text:
+            text = round_scores(text)
         (folder / "tokenizer.json").write_text(text, encoding="utf-8")
         yield name, folder, Tokenizer.from_str(text)
 

@@ -29,7 +29,7 @@ def run_tool(tool, folder, values, *flags):
     done = subprocess.run([tool, str(folder), *flags], input=lines, capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(done.stderr.strip())
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in done.stdout.split("\n")[:-1]]
 
 
 class Report:
