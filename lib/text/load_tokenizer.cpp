@@ -1,0 +1,59 @@
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "text/folder_config.h"
+#include "text/sentencepiece_tokenizer.h"
+#include "text/tokenizer_json.h"
+
+namespace lorikeet::text {
+namespace {
+
+constexpr std::uint64_t kTokenizerLimitBytes = std::uint64_t{256} << 20;
+
+std::string fingerprint_of(const FolderConfig& config, const std::string& name, const std::string& bytes) {
+  Sha256 hash;
+  hash.field(name).field(bytes);
+  for (const auto& [file, content] : config.files) hash.field(file).field(content);
+  return hash.hex();
+}
+
+// Llama 3's original `tokenizer.model` is a list of "<base64> <rank>" lines.
+bool looks_like_tiktoken(std::string_view bytes) {
+  const std::size_t space = bytes.find(' ');
+  return space != std::string_view::npos && space > 0 && space < 512 &&
+         bytes.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=") ==
+             space &&
+         space + 1 < bytes.size() && bytes[space + 1] >= '0' && bytes[space + 1] <= '9';
+}
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& folder) {
+  const std::filesystem::path json_path = folder / "tokenizer.json";
+  const std::filesystem::path model_path = folder / "tokenizer.model";
+  const bool has_json = std::filesystem::exists(json_path);
+  const bool has_model = std::filesystem::exists(model_path);
+  if (!has_json && !has_model) {
+    throw Error("[tokenizer] expected tokenizer.json or tokenizer.model in " + folder.string() +
+                ", found neither; copy the tokenizer's files beside the checkpoint");
+  }
+  const FolderConfig config = read_folder_config(folder);
+  if (has_json) {
+    const std::string bytes = read_file(json_path, kTokenizerLimitBytes);
+    const Json json = Json::parse(bytes, json_path.string());
+    const std::string description =
+        has_model ? "tokenizer.json (chosen over tokenizer.model, which is there too)" : "tokenizer.json";
+    return make_tokenizer_json(json, config, json_path.string(), description,
+                               fingerprint_of(config, "tokenizer.json", bytes));
+  }
+  const std::string bytes = read_file(model_path, kTokenizerLimitBytes);
+  if (looks_like_tiktoken(bytes)) {
+    throw Error("[" + model_path.string() +
+                "] is a tiktoken vocabulary, which is not supported; expected a sentencepiece model, or "
+                "tokenizer.json beside it (every Hugging Face checkpoint of the model has one)");
+  }
+  return make_sentencepiece_tokenizer(bytes, config, model_path.string(), "tokenizer.model",
+                                      fingerprint_of(config, "tokenizer.model", bytes));
+}
+
+}  // namespace lorikeet::text

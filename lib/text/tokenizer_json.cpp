@@ -1,0 +1,217 @@
+#include "text/tokenizer_json.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/strings.h"
+#include "text/decoder.h"
+#include "text/model.h"
+#include "text/normalizer.h"
+#include "text/post_processor.h"
+#include "text/pre_tokenizer.h"
+#include "text/utf8_input.h"
+
+namespace lorikeet::text {
+namespace {
+
+const Json kNull;
+
+JsonView part(const JsonView& json, std::string_view key) {
+  return json.maybe(key).value_or(JsonView(kNull, json.where() + ": " + std::string(key)));
+}
+
+class JsonTokenizer final : public Tokenizer {
+ public:
+  JsonTokenizer(const JsonView& json, const FolderConfig& config, std::string description,
+                std::string fingerprint)
+      : normalizer_(make_normalizer(part(json, "normalizer"))),
+        pre_tokenizer_(make_pre_tokenizer(part(json, "pre_tokenizer"), can_take_bytes(json.at("model")))),
+        model_(make_model(json.at("model"), pre_tokenizer_.yields_bytes)),
+        post_processor_(part(json, "post_processor")),
+        decoder_(make_decoder(part(json, "decoder"))),
+        chat_template_(config.chat_template),
+        description_(std::move(description)),
+        fingerprint_(std::move(fingerprint)) {
+    vocab_size_ = model_->vocabulary().id_bound();
+    if (const auto added = json.maybe("added_tokens")) add_tokens(*added);
+    if (config.bos_token) bos_ = id_of(*config.bos_token);
+    if (config.eos_token) eos_ = id_of(*config.eos_token);
+  }
+
+  std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options) const override;
+  std::string decode(std::span<const TokenId> ids, bool skip_special) const override;
+
+  std::optional<TokenId> id_of(std::string_view token) const override {
+    const auto added = added_ids_.find(std::string(token));
+    if (added != added_ids_.end()) return added->second;
+    return model_->vocabulary().id_of(token);
+  }
+  std::string token_of(TokenId id) const override {
+    const auto added = added_.find(id);
+    return added != added_.end() ? added->second.token.content : model_token(id);
+  }
+  bool is_special(TokenId id) const override {
+    const auto added = added_.find(id);
+    return added != added_.end() && added->second.token.special;
+  }
+  std::size_t vocab_size() const override { return vocab_size_; }
+  std::optional<TokenId> bos_id() const override { return bos_; }
+  std::optional<TokenId> eos_id() const override { return eos_; }
+  const std::optional<std::string>& chat_template() const override { return chat_template_; }
+  const std::string& description() const override { return description_; }
+  const std::string& fingerprint() const override { return fingerprint_; }
+
+ private:
+  struct Added {
+    AddedToken token;
+    std::string normal;  // the content as the normaliser leaves it
+  };
+
+  void add_tokens(const JsonView& json);
+  void encode_plain(std::string_view text, bool at_start, bool parse_special,
+                    std::vector<TokenId>& out) const;
+  void encode_normal(std::string_view text, bool at_start, std::vector<TokenId>& out) const;
+
+  const std::string& model_token(TokenId id) const {
+    const std::string* token = model_->vocabulary().token_of(id);
+    if (token == nullptr) {
+      throw Error("[tokenizer] there is no token with id " + std::to_string(id) + " (vocabulary size " +
+                  std::to_string(vocab_size_) + ")");
+    }
+    return *token;
+  }
+
+  std::unique_ptr<Normalizer> normalizer_;
+  PreTokenizerSteps pre_tokenizer_;
+  std::unique_ptr<Model> model_;
+  PostProcessor post_processor_;
+  std::unique_ptr<Decoder> decoder_;
+
+  std::unordered_map<std::string, TokenId> added_ids_;
+  std::unordered_map<TokenId, Added> added_;
+  AddedTokenMatcher raw_matcher_;     // tokens looked for in the text as it comes
+  AddedTokenMatcher normal_matcher_;  // and in the normalised text
+
+  std::optional<TokenId> bos_;
+  std::optional<TokenId> eos_;
+  std::optional<std::string> chat_template_;
+  std::string description_;
+  std::string fingerprint_;
+  std::size_t vocab_size_ = 0;
+};
+
+// An added token that the model knows has the model's id; the others are numbered on from the model's count.
+// The ids in the file agree in every file that the Rust library wrote. In one edited by hand, that library
+// goes by this numbering and so does this one, with a warning.
+void JsonTokenizer::add_tokens(const JsonView& json) {
+  const Vocabulary& vocabulary = model_->vocabulary();
+  auto next_id = static_cast<TokenId>(vocabulary.size());
+  for (const JsonView& item : json.items()) {
+    Added added{read_added_token(item), {}};
+    AddedToken& token = added.token;
+    if (token.content.empty()) continue;
+    const auto known = id_of(token.content);
+    token.id = known ? *known : next_id++;
+    if (const std::int64_t declared = item.at("id").as_int(); declared != token.id) {
+      log_warning("[" + item.where() + "] token '" + token.content + "' is declared with id " +
+                  std::to_string(declared) + ", but the tokenizers library numbers it " +
+                  std::to_string(token.id) + ", which is used");
+    }
+    added.normal = token.content;
+    if (token.normalized && normalizer_) {
+      NormalText normal{token.content, true};
+      normalizer_->apply(normal);
+      added.normal = std::move(normal.text);
+    }
+    added_ids_[token.content] = token.id;
+    added_.insert_or_assign(token.id, std::move(added));
+  }
+  for (const auto& [id, added] : added_) {
+    (added.token.normalized ? normal_matcher_ : raw_matcher_).add(added.normal, added.token);
+    vocab_size_ = std::max(vocab_size_, static_cast<std::size_t>(id) + 1);
+  }
+}
+
+std::vector<TokenId> JsonTokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  check_utf8_input(text);
+  std::vector<TokenId> ids;
+  ids.reserve(text.size() / 4 + 4);
+  if (raw_matcher_.empty()) {
+    encode_plain(text, true, options.parse_special, ids);
+  } else {
+    for (const TextSegment& segment : raw_matcher_.split(text, options.parse_special)) {
+      if (segment.id) {
+        ids.push_back(*segment.id);
+      } else {
+        encode_plain(text.substr(segment.begin, segment.end - segment.begin), segment.begin == 0,
+                     options.parse_special, ids);
+      }
+    }
+  }
+  return post_processor_.apply(std::move(ids), options.add_special_tokens);
+}
+
+void JsonTokenizer::encode_plain(std::string_view text, bool at_start, bool parse_special,
+                                 std::vector<TokenId>& out) const {
+  NormalText normal{{}, at_start};
+  if (normalizer_) {
+    normal.text = text;
+    normalizer_->apply(normal);
+    text = normal.text;
+  }
+  if (normal_matcher_.empty()) {
+    encode_normal(text, normal.at_start, out);
+    return;
+  }
+  for (const TextSegment& segment : normal_matcher_.split(text, parse_special)) {
+    if (segment.id) {
+      out.push_back(*segment.id);
+    } else {
+      encode_normal(text.substr(segment.begin, segment.end - segment.begin),
+                    normal.at_start && segment.begin == 0, out);
+    }
+  }
+}
+
+void JsonTokenizer::encode_normal(std::string_view text, bool at_start, std::vector<TokenId>& out) const {
+  if (text.empty()) return;
+  if (pre_tokenizer_.steps.empty()) {
+    model_->tokenize(text, out);
+    return;
+  }
+  Pieces pieces;
+  pieces.list.push_back({text, at_start});
+  for (const auto& step : pre_tokenizer_.steps) step->apply(pieces);
+  for (const Piece& piece : pieces.list) model_->tokenize(piece.text, out);
+}
+
+std::string JsonTokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {
+  std::vector<std::string> tokens;
+  tokens.reserve(ids.size());
+  for (const TokenId id : ids) {
+    const auto added = added_.find(id);
+    if (added == added_.end()) {
+      tokens.push_back(model_token(id));
+    } else if (!skip_special || !added->second.token.special) {
+      // As it would stand in the normalised text, which is what the decoder undoes.
+      tokens.push_back(added->second.normal);
+    }
+  }
+  if (!decoder_) return join(tokens, " ");
+  decoder_->apply(tokens);
+  return join(tokens, "");
+}
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> make_tokenizer_json(const Json& json, const FolderConfig& config,
+                                                     const std::string& where, std::string description,
+                                                     std::string fingerprint) {
+  const JsonView view(json, where);
+  return std::make_shared<JsonTokenizer>(view, config, std::move(description), std::move(fingerprint));
+}
+
+}  // namespace lorikeet::text
