@@ -1,0 +1,269 @@
+#include "data/format.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/strings.h"
+
+namespace lorikeet::data {
+namespace {
+
+struct FormatSpec {
+  Format format;
+  std::string_view name;
+  std::vector<std::string> required;
+  std::vector<std::string> optional;
+};
+
+const std::vector<FormatSpec>& specs() {
+  static const std::vector<FormatSpec> kSpecs{
+      {Format::kAlpaca, "alpaca", {"instruction", "output"}, {"input"}},
+      {Format::kInstruct, "instruct", {"prompt", "completion"}, {}},
+      {Format::kChat, "chat", {"messages"}, {}},
+      {Format::kShareGpt, "sharegpt", {"conversations"}, {}},
+      {Format::kText, "text", {"text"}, {}},
+      {Format::kTokens, "tokens", {"input_ids"}, {"labels"}},
+  };
+  return kSpecs;
+}
+
+const FormatSpec& spec_of(Format format) {
+  return *std::find_if(specs().begin(), specs().end(),
+                       [&](const FormatSpec& s) { return s.format == format; });
+}
+
+std::string key_of(const std::string& field, const Columns& columns) {
+  const auto found = columns.find(field);
+  return found == columns.end() ? field : found->second;
+}
+
+std::string quoted(const std::vector<std::string>& names) {
+  std::vector<std::string> parts;
+  parts.reserve(names.size());
+  for (const std::string& name : names) parts.push_back("'" + escape_control(name) + "'");
+  return join(parts, ", ");
+}
+
+std::string keys_found(const Json& record) {
+  constexpr std::size_t kShown = 12;
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : record.object()) {
+    if (keys.size() == kShown) break;
+    keys.push_back(key.substr(0, 60));
+  }
+  if (keys.empty()) return "no keys";
+  return quoted(keys) + (record.object().size() > kShown ? ", ..." : "");
+}
+
+std::string formats_known() {
+  std::vector<std::string> lines;
+  for (const FormatSpec& spec : specs()) {
+    std::vector<std::string> fields = spec.required;
+    for (const std::string& field : spec.optional) fields.push_back(field + "?");
+    lines.push_back(std::string(spec.name) + " {" + join(fields, ", ") + "}");
+  }
+  return join(lines, ", ");
+}
+
+void require_object(const Json& record, const std::string& where) {
+  if (!record.is_object())
+    throw Error(where + ": expected a JSON object, got " + std::string(record.kind_name()));
+}
+
+const Json& field(const Json& record, const std::string& name, const Columns& columns,
+                  const std::string& where) {
+  const std::string key = key_of(name, columns);
+  const Json* value = record.find(key);
+  if (value == nullptr) {
+    throw Error(where + ": expected key '" + key + "', found " + keys_found(record) +
+                "; name the file's keys in data.train.columns, or choose another data.train.format");
+  }
+  return *value;
+}
+
+std::string text_of(const Json& value, const std::string& name, const std::string& where) {
+  if (!value.is_string())
+    throw Error(where + ": expected '" + name + "' to be a string, got " + std::string(value.kind_name()));
+  return value.string();
+}
+
+// A message's content: a string, or a list of parts {"type": "text", "text" or "value": string}.
+std::string content_of(const Json& value, const std::string& name, const std::string& where) {
+  if (!value.is_array()) return text_of(value, name, where);
+  std::string text;
+  for (const Json& part : value.array()) {
+    const Json* type = part.find("type");
+    const Json* body = part.find("text") != nullptr ? part.find("text") : part.find("value");
+    if (body == nullptr || !body->is_string() ||
+        (type != nullptr && !(type->is_string() && type->string() == "text")))
+      throw Error(where + ": expected the parts of '" + name +
+                  "' to be {\"type\": \"text\", \"text\": ...}; other kinds of content can't be trained on");
+    text += body->string();
+  }
+  return text;
+}
+
+// "weight" is OpenAI's name, "loss_weight" LLaMA-Factory's.
+bool trained_by_weight(const Json& turn, const std::string& where) {
+  for (const char* key : {"weight", "loss_weight"}) {
+    const Json* weight = turn.find(key);
+    if (weight == nullptr || weight->is_null()) continue;
+    if (!weight->is_number() || (weight->number() != 0 && weight->number() != 1))
+      throw Error(where + ": expected '" + key + "' to be 0 or 1");
+    return weight->number() == 1;
+  }
+  return true;
+}
+
+std::string role_of_speaker(const std::string& speaker) {
+  static const std::map<std::string, std::string, std::less<>> kRoles{
+      {"human", "user"},        {"user", "user"},       {"gpt", "assistant"}, {"assistant", "assistant"},
+      {"chatgpt", "assistant"}, {"model", "assistant"}, {"system", "system"}};
+  const auto found = kRoles.find(speaker);
+  return found == kRoles.end() ? speaker : found->second;
+}
+
+std::vector<text::Message> parse_messages(const Json& record, Format format, const Columns& columns,
+                                          const std::string& where) {
+  const bool chat = format == Format::kChat;
+  const std::string name = chat ? "messages" : "conversations";
+  const char* role_key = chat ? "role" : "from";
+  const char* content_key = chat ? "content" : "value";
+  const Json& turns = field(record, name, columns, where);
+  if (!turns.is_array() || turns.array().empty()) {
+    throw Error(where + ": expected '" + key_of(name, columns) + "' to be a list of turns, got " +
+                (turns.is_array() ? "an empty list" : std::string(turns.kind_name())));
+  }
+  std::vector<text::Message> messages;
+  messages.reserve(turns.array().size());
+  for (const Json& turn : turns.array()) {
+    const std::string here = where + ", turn " + std::to_string(messages.size() + 1);
+    require_object(turn, here);
+    for (const char* key : {"tool_calls", "function_call"}) {
+      const Json* call = turn.find(key);
+      if (call != nullptr && !call->is_null())
+        throw Error(here + ": tool calls ('" + key + "') are not supported");
+    }
+    static const Columns kNone;
+    const std::string role = text_of(field(turn, role_key, kNone, here), role_key, here);
+    messages.push_back({chat ? role : role_of_speaker(role),
+                        content_of(field(turn, content_key, kNone, here), content_key, here),
+                        trained_by_weight(turn, here)});
+  }
+  return messages;
+}
+
+std::vector<std::int32_t> parse_ids(const Json& value, const std::string& name, const std::string& where) {
+  if (!value.is_array())
+    throw Error(where + ": expected '" + name + "' to be a list of integers, got " +
+                std::string(value.kind_name()));
+  std::vector<std::int32_t> ids;
+  ids.reserve(value.array().size());
+  for (const Json& id : value.array()) {
+    if (!id.is_integer() || id.integer() < INT32_MIN || id.integer() > INT32_MAX)
+      throw Error(where + ": expected '" + name + "' to hold 32-bit integers, element " +
+                  std::to_string(ids.size()) + " is " + escape_control(id.dump().substr(0, 40)));
+    ids.push_back(static_cast<std::int32_t>(id.integer()));
+  }
+  return ids;
+}
+
+TokensRow parse_tokens(const Json& record, const Columns& columns, const std::string& where) {
+  TokensRow row;
+  row.ids = parse_ids(field(record, "input_ids", columns, where), key_of("input_ids", columns), where);
+  const std::string labels_key = key_of("labels", columns);
+  const Json* labels = record.find(labels_key);
+  row.labels = labels == nullptr || labels->is_null() ? row.ids : parse_ids(*labels, labels_key, where);
+  if (row.labels.size() != row.ids.size()) {
+    throw Error(where + ": expected as many labels as input_ids (" + std::to_string(row.ids.size()) +
+                "), got " + std::to_string(row.labels.size()));
+  }
+  return row;
+}
+
+}  // namespace
+
+std::string_view format_name(Format format) { return spec_of(format).name; }
+
+Format format_from_name(std::string_view name) {
+  std::vector<std::string> names{"auto"};
+  for (const FormatSpec& spec : specs()) {
+    if (spec.name == name) return spec.format;
+    names.emplace_back(spec.name);
+  }
+  throw Error("[data.train.format] expected " + join(names, ", ") + "; got '" + escape_control(name) + "'" +
+              did_you_mean(name, names));
+}
+
+void check_columns(Format format, const Columns& columns) {
+  const FormatSpec& spec = spec_of(format);
+  std::vector<std::string> fields = spec.required;
+  fields.insert(fields.end(), spec.optional.begin(), spec.optional.end());
+  for (const auto& [name, key] : columns) {
+    if (std::find(fields.begin(), fields.end(), name) != fields.end()) continue;
+    throw Error("[data.train.columns] format " + std::string(spec.name) + " has the fields " +
+                quoted(fields) + ", got '" + escape_control(name) + "'" + did_you_mean(name, fields));
+  }
+}
+
+Format detect_format(const Json& record, const Columns& columns, const std::string& where) {
+  require_object(record, where);
+  std::vector<const FormatSpec*> matches;
+  for (const FormatSpec& spec : specs()) {
+    const bool has_all =
+        std::all_of(spec.required.begin(), spec.required.end(),
+                    [&](const std::string& name) { return record.find(key_of(name, columns)) != nullptr; });
+    const bool knows_columns = std::all_of(columns.begin(), columns.end(), [&](const auto& column) {
+      const auto in = [&](const std::vector<std::string>& names) {
+        return std::find(names.begin(), names.end(), column.first) != names.end();
+      };
+      return in(spec.required) || in(spec.optional);
+    });
+    if (has_all && knows_columns) matches.push_back(&spec);
+  }
+  const bool preferences = record.find("chosen") != nullptr && record.find("rejected") != nullptr;
+  // Alpaca files often carry the rendered prompt as "text" beside the fields that it was made from.
+  if (matches.size() == 2 && matches[0]->format == Format::kAlpaca && matches[1]->format == Format::kText)
+    matches.pop_back();
+  if (matches.size() == 1 && !preferences) return matches[0]->format;
+  std::string problem = "no known format";
+  if (preferences) {
+    problem = "preference pairs (chosen, rejected), which aren't supported here";
+  } else if (!matches.empty()) {
+    std::vector<std::string> names;
+    for (const FormatSpec* spec : matches) names.emplace_back(spec->name);
+    problem = "more than one format (" + join(names, ", ") + ")";
+  }
+  throw Error(where + ": found " + keys_found(record) + ", which fits " + problem +
+              "; known: " + formats_known() +
+              ". Set data.train.format, and data.train.columns where the file's keys have other names");
+}
+
+Row parse_row(const Json& record, Format format, const Columns& columns, const std::string& where) {
+  require_object(record, where);
+  const auto text = [&](const std::string& name) {
+    return text_of(field(record, name, columns, where), key_of(name, columns), where);
+  };
+  switch (format) {
+    case Format::kAlpaca: {
+      const std::string input_key = key_of("input", columns);
+      const Json* input = record.find(input_key);
+      const bool given = input != nullptr && !input->is_null();
+      return text::Instruction{text("instruction"), given ? text_of(*input, input_key, where) : "",
+                               text("output")};
+    }
+    case Format::kInstruct: return text::Instruction{text("prompt"), "", text("completion")};
+    case Format::kChat:
+    case Format::kShareGpt: return parse_messages(record, format, columns, where);
+    case Format::kText: return DocumentRow{text("text")};
+    case Format::kTokens: return parse_tokens(record, columns, where);
+  }
+  throw Error("[data] unknown format");
+}
+
+bool has_instructions(Format format) { return format == Format::kAlpaca || format == Format::kInstruct; }
+
+bool needs_template(Format format) { return format != Format::kText && format != Format::kTokens; }
+
+}  // namespace lorikeet::data

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/json.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace lorikeet::data {
+
+/// What a row of a data file looks like. Fields are found under these keys, or those that `columns` gives.
+enum class Format : std::uint8_t {
+  kAlpaca,    ///< {"instruction", "input" (optional), "output"}
+  kInstruct,  ///< {"prompt", "completion"}
+  kChat,      ///< {"messages": [{"role", "content", "weight" (optional, 0 or 1)}, ...]}
+  kShareGpt,  ///< {"conversations": [{"from", "value"}, ...]}
+  kText,      ///< {"text"}
+  kTokens,    ///< {"input_ids", "labels" (optional, -100 for no loss)}
+};
+
+std::string_view format_name(Format format);
+
+/// The format of a name; throws Error listing the names.
+Format format_from_name(std::string_view name);
+
+/// Field names of the format -> keys of the file.
+using Columns = std::map<std::string, std::string>;
+
+struct DocumentRow {
+  std::string text;
+};
+struct TokensRow {
+  std::vector<text::TokenId> ids;
+  std::vector<std::int32_t> labels;  ///< as long as `ids`
+};
+using Row = std::variant<text::Instruction, std::vector<text::Message>, DocumentRow, TokensRow>;
+
+/// Throws Error if `columns` names a field that `format` doesn't have.
+void check_columns(Format format, const Columns& columns);
+
+/// The one format whose required fields `record` (the file's first row) has, read through `columns`.
+/// Throws Error listing keys found and formats known when there is none or more than one.
+Format detect_format(const Json& record, const Columns& columns, const std::string& where);
+
+/// Reads one record. Contents of messages may be strings or lists of typed text parts. `where` ("[data] line
+/// 17 of train.jsonl") starts the Error that is thrown for whatever is missing or of another type.
+Row parse_row(const Json& record, Format format, const Columns& columns, const std::string& where);
+
+/// True if rows of the format are an instruction and an answer (alpaca, instruct).
+bool has_instructions(Format format);
+
+/// True if rows of the format go through a prompt template (all but text and tokens).
+bool needs_template(Format format);
+
+}  // namespace lorikeet::data

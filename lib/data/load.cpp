@@ -1,0 +1,150 @@
+#include "data/load.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+#include "base/strings.h"
+#include "data/sampler.h"
+
+namespace lorikeet::data {
+namespace {
+
+constexpr std::size_t kRowsLookedAt = 8;
+
+void check(const DataOptions& options) {
+  if (options.max_seq_len < 2 || options.max_seq_len > INT32_MAX)
+    throw Error("[data.max_seq_len] expected at least 2, got " + std::to_string(options.max_seq_len));
+  if (options.validation_path && options.validation_fraction != 0.0)
+    throw Error("[data.validation] expected a path or a fraction, got both");
+}
+
+TokenizedFile tokenize(const RecordFile& file, const DataOptions& options, const text::Tokenizer& tokenizer) {
+  const RowPlan plan = plan_rows(file, options, tokenizer);
+  const text::SegmentEncoder encoder(tokenizer);
+  const text::ChatTemplate* chat_template = plan.chat_template.chat_template;
+  if (chat_template != nullptr) {
+    // A vocabulary without the template's control tokens is an error of the settings, not of the first row.
+    encoder.encode(chat_template->render(text::Instruction{"a", "", "b"}));
+  }
+  TokenizedFile out;
+  out.format = plan.format_description;
+  out.template_description = plan.chat_template.description;
+  out.dataset = TokenDataset(tokenize_file(file, plan.format, options, encoder, chat_template, out.counts));
+  return out;
+}
+
+std::pair<std::vector<std::size_t>, std::vector<std::size_t>> split_by_rows(const TokenDataset& dataset,
+                                                                            double fraction,
+                                                                            std::uint64_t seed) {
+  std::vector<std::int64_t> rows;
+  for (std::size_t i = 0; i < dataset.size(); ++i) rows.push_back(dataset.source_row(i));
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());  // in the file's order, so neighbours
+  std::vector<std::int64_t> held;
+  for (const std::size_t k : split_indices(rows.size(), fraction, seed).second) held.push_back(rows[k]);
+  std::pair<std::vector<std::size_t>, std::vector<std::size_t>> split;
+  for (std::size_t i = 0; i < dataset.size(); ++i) {
+    const bool out = std::binary_search(held.begin(), held.end(), dataset.source_row(i));
+    (out ? split.second : split.first).push_back(i);
+  }
+  return split;
+}
+
+}  // namespace
+
+RowPlan plan_rows(const RecordFile& file, const DataOptions& options, const text::Tokenizer& tokenizer) {
+  RowPlan plan;
+  if (options.format == "auto") {
+    plan.format = detect_format(file.parse(0), options.columns, file.where(0));
+    for (std::size_t i = 1; i < std::min(file.size(), kRowsLookedAt); ++i) {
+      const Format other = detect_format(file.parse(i), options.columns, file.where(i));
+      if (other == plan.format) continue;
+      throw Error(file.where(i) + ": fits format " + std::string(format_name(other)) +
+                  ", the rows before it " + std::string(format_name(plan.format)) +
+                  "; set data.train.format");
+    }
+    plan.format_description = std::string(format_name(plan.format)) + " (found)";
+  } else {
+    plan.format = format_from_name(options.format);
+    plan.format_description = std::string(format_name(plan.format)) + " (configured)";
+  }
+  check_columns(plan.format, options.columns);
+  if (needs_template(plan.format)) {
+    plan.chat_template = text::choose_chat_template(options.chat_template, tokenizer.chat_template(),
+                                                    has_instructions(plan.format));
+  }
+  return plan;
+}
+
+LoadedFile load_file(const std::filesystem::path& path, const DataOptions& options,
+                     const text::Tokenizer& tokenizer) {
+  const auto start = std::chrono::steady_clock::now();
+  check(options);
+  const std::optional<std::filesystem::path> folder =
+      options.cache_dir ? options.cache_dir : default_cache_dir();
+  std::optional<TokenCache> cache;
+  if (options.use_cache && folder) cache.emplace(*folder);
+
+  std::string key;
+  std::optional<TokenizedFile> entry;
+  if (cache) {
+    key = cache_key(MappedFile(path).bytes(), options, tokenizer);
+    entry = cache->find(key);
+  }
+  LoadedFile loaded;
+  loaded.report.cache_hit = entry.has_value();
+  if (!entry) {
+    const RecordFile file(path);
+    entry = tokenize(file, options, tokenizer);
+    if (cache) {
+      if (auto kept = cache->store(key, *entry)) entry = std::move(kept);
+    }
+  }
+  loaded.dataset = std::move(entry->dataset);
+  FileReport& report = loaded.report;
+  report.file = escape_control(path.filename().string());
+  report.format = entry->format;
+  report.template_description = entry->template_description;
+  report.counts = entry->counts;
+  report.examples = static_cast<std::int64_t>(loaded.dataset.size());
+  report.tokens = loaded.dataset.total_tokens();
+  report.label_tokens = loaded.dataset.total_labels();
+  report.longest = loaded.dataset.longest();
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return loaded;
+}
+
+LoadedData load_data(const DataOptions& options, const text::Tokenizer& tokenizer) {
+  check(options);
+  LoadedFile train = load_file(options.train_path, options, tokenizer);
+  LoadedData data;
+  data.train = train.dataset;
+  data.train_report = train.report;
+  if (options.validation_path) {
+    LoadedFile validation = load_file(*options.validation_path, options, tokenizer);
+    data.validation = std::move(validation.dataset);
+    data.validation_report = std::move(validation.report);
+  } else if (options.validation_fraction != 0.0) {
+    auto [rest, held] = split_by_rows(train.dataset, options.validation_fraction, options.seed);
+    data.train = train.dataset.subset(std::move(rest));
+    data.validation = train.dataset.subset(std::move(held));
+  }
+  return data;
+}
+
+std::string FileReport::describe() const {
+  std::string text = file + ": " + std::to_string(counts.rows) + " rows, format " + format;
+  if (!template_description.empty()) text += ", template " + template_description;
+  text += "\n" + std::to_string(examples) + " examples, " + std::to_string(tokens) + " tokens (" +
+          std::to_string(label_tokens) + " trained on), longest " + std::to_string(longest);
+  const auto count = [&](std::int64_t n, const char* what) {
+    if (n > 0) text += "\n" + std::to_string(n) + what;
+  };
+  count(counts.truncated, " rows cut to data.max_seq_len");
+  count(counts.dropped, " rows left out: longer than data.max_seq_len");
+  count(counts.without_labels, " rows left out: nothing in them to train on");
+  count(counts.split, " texts split into consecutive chunks of data.max_seq_len");
+  return text + (cache_hit ? "\nfrom the cache in " : "\ntokenised in ") + format_seconds(seconds);
+}
+
+}  // namespace lorikeet::data

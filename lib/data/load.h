@@ -1,0 +1,63 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "data/options.h"
+#include "data/token_cache.h"
+#include "data/token_dataset.h"
+#include "data/tokenize.h"
+#include "text/tokenizer.h"
+
+namespace lorikeet::data {
+
+/// How a file became a data set: for the run's log and run.json.
+struct FileReport {
+  std::string file;                  ///< name without folder
+  std::string format;                ///< "alpaca (found)" or "alpaca (configured)"
+  std::string template_description;  ///< which and why; "" where rows need none
+  RowCounts counts;
+  std::int64_t examples = 0;
+  std::int64_t tokens = 0;
+  std::int64_t label_tokens = 0;
+  std::int64_t longest = 0;  ///< tokens of the longest example
+  bool cache_hit = false;
+  double seconds = 0.0;
+
+  /// Lines for people: what was read, and a count for everything that was left out or cut.
+  std::string describe() const;
+};
+
+struct LoadedFile {
+  TokenDataset dataset;
+  FileReport report;
+};
+
+/// Tokenises one file, or takes it from the cache. `options` gives format, columns, lengths, template and
+/// cache; its paths other than cache_dir are not looked at. Throws Error for every fault of the file or the
+/// settings.
+LoadedFile load_file(const std::filesystem::path& path, const DataOptions& options,
+                     const text::Tokenizer& tokenizer);
+
+struct LoadedData {
+  TokenDataset train;
+  std::optional<TokenDataset> validation;
+  FileReport train_report;                      ///< of the file, before validation_fraction is taken off
+  std::optional<FileReport> validation_report;  ///< only of a file of its own
+};
+
+/// Training and validation data of a run. A validation fraction is taken from the training file by whole
+/// rows, so that chunks of one text never lie on both sides.
+LoadedData load_data(const DataOptions& options, const text::Tokenizer& tokenizer);
+
+/// What a file's rows are read as, before any is tokenised.
+struct RowPlan {
+  Format format = Format::kText;
+  std::string format_description;
+  text::ChosenTemplate chat_template;  ///< null where rows need none
+};
+
+/// Settles format and template for `file`: the format by its first rows when `options.format` is auto.
+RowPlan plan_rows(const RecordFile& file, const DataOptions& options, const text::Tokenizer& tokenizer);
+
+}  // namespace lorikeet::data

@@ -1,0 +1,80 @@
+#include "data/micro_batch.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "base/error.h"
+
+namespace lorikeet::data {
+
+MicroBatch make_micro_batch(const TokenDataset& dataset, std::span<const std::size_t> indices) {
+  std::int64_t total = 0;
+  for (const std::size_t i : indices) total += dataset.length(i);
+  if (total > std::numeric_limits<std::int32_t>::max())
+    throw Error("[data] a micro-batch of " + std::to_string(total) + " tokens; lower batch.micro_tokens");
+  MicroBatch batch;
+  batch.real_tokens = total;
+  batch.tokens.reserve(static_cast<std::size_t>(total));
+  batch.position_ids.reserve(static_cast<std::size_t>(total));
+  batch.labels.reserve(static_cast<std::size_t>(total));
+  batch.cu_seqlens.reserve(indices.size() + 1);
+  batch.cu_seqlens.push_back(0);
+  for (const std::size_t i : indices) {
+    const auto ids = dataset.ids(i);
+    const auto labels = dataset.labels(i);
+    const auto length = static_cast<std::int64_t>(ids.size());
+    batch.tokens.insert(batch.tokens.end(), ids.begin(), ids.end());
+    for (std::int64_t t = 0; t < length; ++t) {
+      const std::int32_t label = t + 1 < length ? labels[static_cast<std::size_t>(t + 1)] : kNoLabel;
+      if (label != kNoLabel) batch.label_rows.push_back(static_cast<std::int64_t>(batch.labels.size()));
+      batch.labels.push_back(label);
+      batch.position_ids.push_back(t);
+    }
+    batch.cu_seqlens.push_back(static_cast<std::int32_t>(batch.tokens.size()));
+    batch.sample_ids.push_back(static_cast<std::int64_t>(i));
+    batch.max_seqlen = std::max(batch.max_seqlen, length);
+  }
+  return batch;
+}
+
+std::vector<MicroBatch> make_micro_batches(const TokenDataset& dataset, const Step& step,
+                                           const MicroOptions& options) {
+  std::vector<std::int64_t> lengths;
+  lengths.reserve(step.examples.size());
+  for (const std::size_t i : step.examples) lengths.push_back(dataset.length(i));
+  std::vector<MicroBatch> batches;
+  for (std::vector<std::size_t>& group : group_examples(lengths, options)) {
+    for (std::size_t& position : group) position = step.examples[position];
+    batches.push_back(make_micro_batch(dataset, group));
+  }
+  return batches;
+}
+
+void fill_up(MicroBatch& batch, std::int64_t tokens, std::int64_t sequences, std::int64_t token_id) {
+  const auto have = static_cast<std::int64_t>(batch.tokens.size());
+  const std::int64_t missing = tokens - have;
+  if (missing < 0 || sequences < batch.sequences() || (missing > 0 && sequences == batch.sequences()))
+    throw Error("[data] fill_up: a batch of " + std::to_string(have) + " tokens in " +
+                    std::to_string(batch.sequences()) + " sequences doesn't fit " + std::to_string(tokens) +
+                    " in " + std::to_string(sequences),
+                ErrorKind::kRunFailed);
+  for (std::int64_t t = 0; t < missing; ++t) {
+    batch.tokens.push_back(token_id);
+    batch.position_ids.push_back(t);
+    batch.labels.push_back(kNoLabel);
+  }
+  batch.max_seqlen = std::max(batch.max_seqlen, missing);
+  while (batch.sequences() < sequences) {
+    batch.cu_seqlens.push_back(static_cast<std::int32_t>(tokens));
+    batch.sample_ids.push_back(-1);
+  }
+}
+
+std::int64_t step_label_count(const TokenDataset& dataset, const Step& step) {
+  std::int64_t total = 0;
+  for (const std::size_t i : step.examples) total += dataset.label_count(i);
+  return total;
+}
+
+}  // namespace lorikeet::data

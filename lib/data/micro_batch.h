@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "data/packing.h"
+#include "data/sampler.h"
+#include "data/token_dataset.h"
+
+namespace lorikeet::data {
+
+/// A packed, variable-length batch of T tokens in S sequences, with all that a step needs to know about it on
+/// the CPU, so that nothing has to be asked of the device. Attention never crosses a sequence.
+struct MicroBatch {
+  std::vector<std::int64_t> tokens;        ///< [T]
+  std::vector<std::int64_t> position_ids;  ///< [T], from 0 in every sequence
+  std::vector<std::int32_t> cu_seqlens;    ///< [S + 1], sequence s is [cu_seqlens[s], cu_seqlens[s + 1])
+  /// [T], shifted inside each sequence: the token that follows, or kNoLabel; a sequence's last is kNoLabel.
+  std::vector<std::int64_t> labels;
+  std::vector<std::int64_t> label_rows;  ///< [L], ascending: the rows of `labels` that hold a target
+  std::vector<std::int64_t> sample_ids;  ///< [S], indices into the data set; -1 for a filler
+  std::int64_t max_seqlen = 0;           ///< longest sequence
+  std::int64_t real_tokens = 0;          ///< T without the filler
+
+  std::int64_t label_count() const { return static_cast<std::int64_t>(label_rows.size()); }
+  std::int64_t sequences() const { return static_cast<std::int64_t>(sample_ids.size()); }
+};
+
+/// The examples at `indices` one behind the other; none makes an empty batch (T = 0, cu_seqlens {0}).
+MicroBatch make_micro_batch(const TokenDataset& dataset, std::span<const std::size_t> indices);
+
+/// All micro-batches of a step, grouped by `options`.
+std::vector<MicroBatch> make_micro_batches(const TokenDataset& dataset, const Step& step,
+                                           const MicroOptions& options);
+
+/// Fills `batch` up to `tokens` tokens by one filler sequence of `token_id` without labels, and to
+/// `sequences` sequences by empty ones (repeated ends in cu_seqlens), so that shapes can be fixed.
+/// real_tokens stays. Throws Error when the batch is larger, or tokens are to be filled and no sequence is
+/// left for them.
+void fill_up(MicroBatch& batch, std::int64_t tokens, std::int64_t sequences, std::int64_t token_id);
+
+/// Targets of a whole step: the loss's divisor, known without looking at any micro-batch.
+std::int64_t step_label_count(const TokenDataset& dataset, const Step& step);
+
+}  // namespace lorikeet::data

@@ -1,0 +1,144 @@
+#include "data/record_file.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/strings.h"
+#include "data/gzip.h"
+
+namespace lorikeet::data {
+namespace {
+
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+// Offset just behind the JSON value that begins at `begin`, by brackets and quotes alone: whether the value
+// is valid is Json::parse's to say. npos when the text ends inside it.
+std::size_t value_end(std::string_view text, std::size_t begin) {
+  std::size_t depth = 0;
+  for (std::size_t i = begin; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') {
+      for (++i; i < text.size() && text[i] != '"'; ++i)
+        if (text[i] == '\\') ++i;
+      if (i >= text.size()) return std::string_view::npos;
+      if (depth == 0) return i + 1;
+    } else if (c == '{' || c == '[') {
+      ++depth;
+    } else if (c == '}' || c == ']') {
+      if (depth == 0) return i;  // the end of the array around a bare number or word
+      if (--depth == 0) return i + 1;
+    } else if (depth == 0 && (c == ',' || is_blank(c))) {
+      return i;
+    }
+  }
+  return std::string_view::npos;
+}
+
+}  // namespace
+
+RecordFile::RecordFile(const std::filesystem::path& path)
+    : name_(escape_control(path.filename().string())), map_(std::make_unique<MappedFile>(path)) {
+  text_ = map_->bytes();
+  if (is_gzip(text_)) {
+    unpacked_ = gunzip(text_, name_);
+    text_ = unpacked_;
+  }
+  check_utf8();
+  if (text_.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);
+  const std::size_t first = text_.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos)
+    throw Error("[data] '" + name_ + "' is empty: expected JSON lines or a JSON array of rows");
+  if (text_[first] == '[') {
+    split_array();
+  } else {
+    split_lines();
+  }
+  if (spans_.empty()) throw Error("[data] '" + name_ + "' holds an empty array: expected at least one row");
+}
+
+void RecordFile::check_utf8() const {
+  const std::size_t bad = find_invalid_utf8(text_);
+  if (bad == std::string_view::npos) return;
+  throw Error("[data] line " + std::to_string(line_of(bad)) + " of " + name_ + ": byte " +
+              std::to_string(bad) + " of the file is not UTF-8; convert the file (iconv -t UTF-8)");
+}
+
+std::size_t RecordFile::line_of(std::size_t offset) const {
+  return 1 + static_cast<std::size_t>(
+                 std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(offset), '\n'));
+}
+
+void RecordFile::split_lines() {
+  std::size_t line = 1;
+  for (std::size_t begin = 0; begin < text_.size(); ++line) {
+    const std::size_t end = std::min(text_.find('\n', begin), text_.size());
+    const bool blank = std::all_of(text_.begin() + static_cast<std::ptrdiff_t>(begin),
+                                   text_.begin() + static_cast<std::ptrdiff_t>(end), is_blank);
+    if (!blank) spans_.push_back({begin, end - begin, line});
+    begin = end + 1;
+  }
+}
+
+void RecordFile::split_array() {
+  std::size_t line = 1;
+  std::size_t counted = 0;  // newlines before here are in `line`
+  const auto line_at = [&](std::size_t offset) {
+    line += static_cast<std::size_t>(std::count(text_.begin() + static_cast<std::ptrdiff_t>(counted),
+                                                text_.begin() + static_cast<std::ptrdiff_t>(offset), '\n'));
+    counted = offset;
+    return line;
+  };
+  const auto fail = [&](std::size_t offset, const std::string& what) -> Error {
+    return Error("[data] line " + std::to_string(line_at(offset)) + " of " + name_ + ": " + what);
+  };
+  const auto skip_blanks = [&](std::size_t i) {
+    while (i < text_.size() && is_blank(text_[i])) ++i;
+    return i;
+  };
+  std::size_t i = skip_blanks(0) + 1;  // behind '['
+  bool first = true;
+  while (true) {
+    i = skip_blanks(i);
+    if (i == text_.size())
+      throw fail(i, "the JSON array is cut short: expected ']' before the end of the file");
+    if (text_[i] == ']') {
+      i = skip_blanks(i + 1);
+      if (i != text_.size()) throw fail(i, "expected nothing after the JSON array's ']'");
+      return;
+    }
+    if (!first) {
+      if (text_[i] != ',') throw fail(i, "expected ',' or ']' after a row of the JSON array");
+      i = skip_blanks(i + 1);
+    }
+    const std::size_t end = value_end(text_, i);
+    if (end == std::string_view::npos)
+      throw fail(i, "the JSON array is cut short inside the row that begins here");
+    if (end == i) throw fail(i, "expected a row of the JSON array");
+    spans_.push_back({i, end - i, line_at(i)});
+    i = end;
+    first = false;
+  }
+}
+
+std::string RecordFile::where(std::size_t i) const {
+  return "[data] line " + std::to_string(spans_[i].line) + " of " + name_;
+}
+
+Json RecordFile::parse(std::size_t i) const {
+  const std::string_view record = text_.substr(spans_[i].offset, spans_[i].length);
+  static constexpr std::string_view kOneLine = "not valid JSON at line 1, ";
+  try {
+    return Json::parse(record, "record");
+  } catch (const Error& error) {
+    std::string what = error.what();
+    what = what.substr(what.find("] ") + 2);
+    // Lines inside the record would be mistaken for the file's.
+    if (what.starts_with(kOneLine))
+      what = "not valid JSON at " + what.substr(kOneLine.size());
+    else if (what.starts_with("not valid JSON at line "))
+      what.insert(what.find(','), " of the row");
+    throw Error(where(i) + ": " + what);
+  }
+}
+
+}  // namespace lorikeet::data

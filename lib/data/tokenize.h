@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "data/format.h"
+#include "data/options.h"
+#include "data/record_file.h"
+#include "data/token_dataset.h"
+#include "text/chat_encode.h"
+
+namespace lorikeet::data {
+
+/// What became of a file's rows.
+struct RowCounts {
+  std::int64_t rows = 0;       ///< in the file
+  std::int64_t truncated = 0;  ///< cut to max_seq_len
+  std::int64_t dropped = 0;    ///< left out: longer than max_seq_len
+  std::int64_t without_labels =
+      0;                   ///< left out: nothing to learn (nothing is left of the answer, or none was)
+  std::int64_t split = 0;  ///< texts that were split into consecutive chunks
+
+  RowCounts& operator+=(const RowCounts& other);
+};
+
+/// Ids and labels of one row (labels unshifted, kNoLabel = no loss), before max_seq_len is applied.
+///
+/// Instructions and conversations go through `chat_template`; only the answers and the tokens that end them
+/// have labels, or with `train_on_prompt` all tokens. A text is BOS, text, EOS with labels throughout. Tokens
+/// are taken as they are; ids and labels outside the vocabulary are an Error.
+struct EncodedRow {
+  std::vector<std::int32_t> ids;
+  std::vector<std::int32_t> labels;
+};
+EncodedRow encode_row(const Row& row, const text::SegmentEncoder& encoder,
+                      const text::ChatTemplate* chat_template, bool train_on_prompt);
+
+/// Parses, renders and encodes all records of `file` on `options.threads` threads. The result has the file's
+/// order whatever the number of threads. `chat_template` may be null for formats that need none. Throws the
+/// Error of the first row that has one; and an Error when no row is left, saying where they went.
+TokenRows tokenize_file(const RecordFile& file, Format format, const DataOptions& options,
+                        const text::SegmentEncoder& encoder, const text::ChatTemplate* chat_template,
+                        RowCounts& counts);
+
+}  // namespace lorikeet::data

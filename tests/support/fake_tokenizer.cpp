@@ -1,0 +1,103 @@
+#include "support/fake_tokenizer.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/strings.h"
+
+namespace lorikeet::test {
+namespace {
+
+constexpr text::TokenId kFirstSpecial = 256;
+
+class FakeTokenizer : public text::Tokenizer {
+ public:
+  explicit FakeTokenizer(const FakeTokenizerOptions& options) : options_(options) {
+    specials_ = {"<s>", "</s>"};
+    if (options.chat_tokens) {
+      for (const char* token :
+           {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|im_start|>", "<|im_end|>"})
+        specials_.emplace_back(token);
+    }
+    fingerprint_ = sha256_hex(join(specials_, " ") + (options.dummy_prefix ? "prefix" : ""));
+  }
+
+  std::vector<text::TokenId> encode(std::string_view text,
+                                    const text::EncodeOptions& options) const override {
+    if (!is_utf8(text)) throw Error("[fake] not UTF-8");
+    std::vector<text::TokenId> ids;
+    if (options.add_special_tokens && bos_id()) ids.push_back(*bos_id());
+    bool start = true;
+    while (!text.empty()) {
+      if (options.parse_special) {
+        const auto special = std::find_if(specials_.begin(), specials_.end(),
+                                          [&](const std::string& token) { return text.starts_with(token); });
+        if (special != specials_.end()) {
+          ids.push_back(kFirstSpecial + static_cast<text::TokenId>(special - specials_.begin()));
+          text.remove_prefix(special->size());
+          start = true;
+          continue;
+        }
+      }
+      if (start && options_.dummy_prefix) ids.push_back(' ');
+      start = false;
+      ids.push_back(static_cast<unsigned char>(text[0]));
+      text.remove_prefix(1);
+    }
+    return ids;
+  }
+
+  std::string decode(std::span<const text::TokenId> ids, bool skip_special) const override {
+    std::string out;
+    for (const text::TokenId id : ids)
+      if (!skip_special || !is_special(id)) out += token_of(id);
+    std::string valid;  // cut sequences become U+FFFD
+    for (std::string_view rest = out; !rest.empty();) {
+      const std::size_t bad = std::min(find_invalid_utf8(rest), rest.size());
+      valid += rest.substr(0, bad);
+      rest.remove_prefix(bad);
+      if (rest.empty()) break;
+      valid += "\uFFFD";
+      rest.remove_prefix(1);
+    }
+    return valid;
+  }
+
+  std::optional<text::TokenId> id_of(std::string_view token) const override {
+    const auto found = std::find(specials_.begin(), specials_.end(), token);
+    if (found != specials_.end())
+      return kFirstSpecial + static_cast<text::TokenId>(found - specials_.begin());
+    if (token.size() == 1) return static_cast<unsigned char>(token[0]);
+    return std::nullopt;
+  }
+  std::string token_of(text::TokenId id) const override {
+    if (id < 0 || static_cast<std::size_t>(id) >= vocab_size()) throw Error("[fake] no such id");
+    if (id < kFirstSpecial) return std::string(1, static_cast<char>(id));
+    return specials_[static_cast<std::size_t>(id - kFirstSpecial)];
+  }
+  bool is_special(text::TokenId id) const override { return id >= kFirstSpecial; }
+  std::size_t vocab_size() const override { return kFirstSpecial + specials_.size(); }
+  std::optional<text::TokenId> bos_id() const override {
+    return options_.bos ? id_of(options_.bos_token) : std::nullopt;
+  }
+  std::optional<text::TokenId> eos_id() const override { return options_.eos ? id_of("</s>") : std::nullopt; }
+  const std::optional<std::string>& chat_template() const override { return options_.chat_template; }
+  const std::string& description() const override { return description_; }
+  const std::string& fingerprint() const override { return fingerprint_; }
+
+ private:
+  FakeTokenizerOptions options_;
+  std::vector<std::string> specials_;
+  std::string description_ = "one id a byte";
+  std::string fingerprint_;
+};
+
+}  // namespace
+
+std::shared_ptr<const text::Tokenizer> fake_tokenizer(const FakeTokenizerOptions& options) {
+  return std::make_shared<FakeTokenizer>(options);
+}
+
+}  // namespace lorikeet::test
