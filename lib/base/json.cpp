@@ -51,7 +51,7 @@ void dump_value(const Json& value, int indent, int level, std::string& out) {
   const auto new_line = [&](int at) {
     if (indent < 0) return;
     out += '\n';
-    out.append(static_cast<std::size_t>(indent * at), ' ');
+    out.append(static_cast<std::size_t>(indent) * static_cast<std::size_t>(at), ' ');
   };
   if (value.is_null()) {
     out += "null";

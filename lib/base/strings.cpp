@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <numeric>
 
@@ -120,7 +121,7 @@ std::string format_bytes(std::uint64_t bytes) {
 
 std::string format_seconds(double seconds) {
   std::array<char, 32> buffer{};
-  const auto whole = static_cast<long long>(seconds + 0.5);
+  const auto whole = std::llround(seconds);
   if (seconds < 60) {
     std::snprintf(buffer.data(), buffer.size(), "%.1f s", seconds);
   } else if (whole < 3600) {

@@ -42,13 +42,17 @@ build_jobs() {
 # configure PRESET [-DX=Y ...]: makes build/PRESET unless it is there for this virtual environment (ninja itself sees
 # to later changes of the CMake files).
 configure() {
-  local preset=$1 cache=$ROOT/build/$1/CMakeCache.txt
+  local preset=$1 cache=$ROOT/build/$1/CMakeCache.txt log=$ROOT/build/configure-$1.log
   shift
   if [[ -f $ROOT/build/$preset/build.ninja ]] && grep -qxF "LORIKEET_VENV:PATH=$VENV" "$cache"; then
     return
   fi
   say "Configuring build/$preset ..."
-  (cd "$ROOT" && cmake --preset "$preset" -DLORIKEET_VENV:PATH="$VENV" "$@") >&2
+  mkdir -p "$ROOT/build"
+  (cd "$ROOT" && cmake --preset "$preset" -DLORIKEET_VENV:PATH="$VENV" "$@") >"$log" 2>&1 || {
+    cat "$log" >&2
+    die 3 "cmake could not configure build/$preset; its words are above"
+  }
 }
 
 # build PRESET [TARGET ...]: compiles all, or the targets named.
