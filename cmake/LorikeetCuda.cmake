@@ -21,9 +21,9 @@ if(LORIKEET_WITH_CUDA)
   # The wheels' libraries have no unversioned names, which nvcc's own check of the compiler would link.
   set(CMAKE_CUDA_COMPILER_FORCED TRUE)
   set(CMAKE_CUDA_RUNTIME_LIBRARY None)
+  enable_language(CUDA)
   # Unchecked, the compiler's own include folders are unknown too: without them CMake would pass /usr/include as a
   # system folder, which breaks the host's <cmath>.
   set(CMAKE_CUDA_IMPLICIT_INCLUDE_DIRECTORIES ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
-  enable_language(CUDA)
 endif()
 message(STATUS "CUDA code: ${LORIKEET_WITH_CUDA}")

@@ -20,7 +20,7 @@ at::Tensor Norm::forward(Hidden& hidden) const {
   at::Tensor normed;
   std::tie(hidden.residual, normed) =
       ops::add_rms_norm(hidden.residual, hidden.delta, unit_->tensor(segment_), spec_.eps, spec_.unit_offset);
-  hidden.delta = {};
+  hidden.delta = at::Tensor();
   return normed;
 }
 

@@ -25,9 +25,9 @@ class AdamW {
   at::Tensor step(double lr);
 
   /// Moments, flat in the store's layout, and the number of updates made (fp32 scalar).
-  at::Tensor& exp_avg() { return exp_avg_; }
-  at::Tensor& exp_avg_sq() { return exp_avg_sq_; }
-  at::Tensor& updates() { return updates_; }
+  const at::Tensor& exp_avg() const { return exp_avg_; }
+  const at::Tensor& exp_avg_sq() const { return exp_avg_sq_; }
+  const at::Tensor& updates() const { return updates_; }
 
  private:
   peft::AdapterStore& store_;

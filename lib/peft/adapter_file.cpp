@@ -1,0 +1,99 @@
+#include "peft/adapter_file.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/strings.h"
+#include "io/safetensors.h"
+#include "peft/adapter_config.h"
+#include "peft/tensor_bytes.h"
+
+namespace lorikeet::peft {
+namespace {
+
+constexpr const char* kPrefix = "base_model.model.";
+constexpr const char* kTensors = "adapter_model.safetensors";
+constexpr const char* kConfig = "adapter_config.json";
+
+std::string quoted(std::vector<std::string> names) {
+  std::sort(names.begin(), names.end());
+  return "[" + join(names, ", ") + "]";
+}
+
+}  // namespace
+
+void save_adapter(const std::filesystem::path& folder, const LoraAdapters& adapters, const std::string& base_model) {
+  const AdapterStore& store = adapters.store();
+  TensorBytes tensors;
+  for (std::size_t i = 0; i < store.size(); ++i) tensors.add(kPrefix + store.segment(i).name, store.value(i));
+  io::write_safetensors(folder / kTensors, tensors.entries(), {{"format", "pt"}});
+
+  std::vector<std::string> modules;
+  for (const auto& module : adapters.modules()) modules.push_back(module.name);
+  write_file_atomic(folder / kConfig, adapter_config_json(adapters.config(), base_model, modules).dump(2) + "\n");
+}
+
+LoraConfig load_adapter_config(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / kConfig;
+  if (!std::filesystem::exists(path)) {
+    throw Error("[adapter] '" + folder.string() + "' has no " + kConfig + "; expected a PEFT adapter folder");
+  }
+  const Json json = Json::parse(read_file(path, 1U << 20), path.string());
+  return read_adapter_config(JsonView(json, path.string()));
+}
+
+void load_adapter(const std::filesystem::path& folder, LoraAdapters& adapters) {
+  AdapterStore& store = adapters.store();
+  const auto file = io::SafetensorsFile::open(folder / kTensors);
+  const std::string where = file.path().string();
+  std::set<std::string> wanted;
+  std::vector<std::string> missing, unexpected;
+  for (std::size_t i = 0; i < store.size(); ++i) {
+    const std::string name = kPrefix + store.segment(i).name;
+    wanted.insert(name);
+    if (file.find(name) == nullptr) missing.push_back(name);
+  }
+  for (const io::TensorView& tensor : file.tensors()) {
+    if (!wanted.contains(tensor.name)) unexpected.push_back(tensor.name);
+  }
+  if (!missing.empty() || !unexpected.empty()) {
+    throw Error(escape_control("[" + where + "] doesn't fit this model and its lora settings: " +
+                               std::to_string(missing.size()) + " tensors are missing" +
+                               (missing.empty() ? "" : " (first: " + missing[0] + ")") + ", " +
+                               std::to_string(unexpected.size()) + " are unexpected" +
+                               (unexpected.empty() ? "" : " (first: " + unexpected[0] + ")")));
+  }
+  const at::Tensor before = store.values().clone();
+  try {
+    for (std::size_t i = 0; i < store.size(); ++i) {
+      const io::TensorView* tensor = file.find(kPrefix + store.segment(i).name);
+      copy_into({tensor->name, tensor->dtype, tensor->shape}, tensor->bytes, store.value(i), where);
+    }
+  } catch (...) {
+    store.values().copy_(before);
+    throw;
+  }
+  store.refresh_compute();
+}
+
+void require_same_settings(const LoraConfig& wanted, const LoraConfig& found, const std::string& where) {
+  const auto fail = [&](const std::string& key, const std::string& ours, const std::string& theirs) {
+    throw Error("[lora.init] " + key + " is " + ours + " in the config and " + theirs + " in '" + where +
+                "'; make them agree");
+  };
+  const auto number = [](double value) { return Json(value).dump(); };
+  if (wanted.rank != found.rank) fail("lora.rank", std::to_string(wanted.rank), std::to_string(found.rank));
+  if (wanted.alpha != found.alpha) fail("lora.alpha", number(wanted.alpha), number(found.alpha));
+  if (wanted.use_rslora != found.use_rslora) {
+    fail("lora.use_rslora", wanted.use_rslora ? "true" : "false", found.use_rslora ? "true" : "false");
+  }
+  // "all-linear" is written out in adapter files; load_adapter compares the modules it stands for.
+  const auto is_all = [](const LoraConfig& c) { return c.target_modules == std::vector<std::string>{"all-linear"}; };
+  if (!is_all(wanted) && !is_all(found) && quoted(wanted.target_modules) != quoted(found.target_modules)) {
+    fail("lora.target_modules", quoted(wanted.target_modules), quoted(found.target_modules));
+  }
+}
+
+}  // namespace lorikeet::peft

@@ -1,0 +1,92 @@
+#include "models/loading.h"
+
+#include <ATen/ATen.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/strings.h"
+#include "ops/dtype.h"
+
+namespace lorikeet::models {
+namespace {
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::vector<std::string> parts;
+  for (const std::int64_t d : shape) parts.push_back(std::to_string(d));
+  return "[" + join(parts, ", ") + "]";
+}
+
+// A view of the mapped bytes as a tensor; copied where they are not aligned to their element size.
+at::Tensor tensor_of(const io::TensorView& view, std::vector<char>* scratch) {
+  const void* data = view.bytes.data();
+  if (reinterpret_cast<std::uintptr_t>(data) % dtype_size(view.dtype) != 0) {
+    scratch->assign(view.bytes.begin(), view.bytes.end());
+    data = scratch->data();
+  }
+  return at::from_blob(const_cast<void*>(data), view.shape, at::TensorOptions().dtype(ops::to_torch(view.dtype)));
+}
+
+bool is_floating(DType dtype) {
+  return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+// Buffers that older writers saved although they follow from config.json, and the copy of a tied head.
+bool is_derivable(const std::string& name, const nn::CausalLM& model) {
+  return name.ends_with(".rotary_emb.inv_freq") || (model.shape().tied_head && name == "lm_head.weight");
+}
+
+std::string list(const std::vector<std::string>& names) {
+  const std::size_t shown = std::min<std::size_t>(names.size(), 6);
+  std::string text = join({names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown)}, ", ");
+  if (names.size() > shown) text += ", and " + std::to_string(names.size() - shown) + " more";
+  return text;
+}
+
+}  // namespace
+
+LoadReport load_weights(nn::CausalLM& model, const io::Checkpoint& checkpoint) {
+  const at::NoGradGuard no_grad;
+  LoadReport report;
+  std::set<std::string> wanted;
+  std::vector<char> scratch;
+  for (const auto& unit : model.store().units()) {
+    for (std::size_t i = 0; i < unit->segments().size(); ++i) {
+      const nn::WeightSegment& segment = unit->segments()[i];
+      wanted.insert(segment.name);
+      const io::TensorView* view = checkpoint.find(segment.name);
+      if (view == nullptr) {
+        report.missing.push_back(segment.name);
+      } else if (view->shape != segment.shape) {
+        report.mismatched.push_back(segment.name + ": expected " + shape_text(segment.shape) + ", got " +
+                                    shape_text(view->shape));
+      } else if (!is_floating(view->dtype)) {
+        report.mismatched.push_back(segment.name + ": expected a floating dtype, got " +
+                                    std::string(dtype_name(view->dtype)));
+      } else {
+        unit->tensor(i).copy_(tensor_of(*view, &scratch));
+        checkpoint.drop_pages(*view);
+      }
+    }
+  }
+  for (const auto& [name, view] : checkpoint.tensors()) {
+    if (!wanted.contains(name) && !is_derivable(name, model)) report.unexpected.push_back(name);
+  }
+  return report;
+}
+
+void require_complete(const LoadReport& report, const io::Checkpoint& checkpoint) {
+  const std::string where = "[model.path] '" + checkpoint.folder().string() + "'";
+  if (!report.unexpected.empty()) {
+    log_warning(where + " holds " + std::to_string(report.unexpected.size()) +
+                " tensors that this model has no use for: " + escape_control(list(report.unexpected)));
+  }
+  if (report.complete()) return;
+  std::string message = where + " doesn't fit its config.json:";
+  if (!report.missing.empty()) message += "\n  missing: " + list(report.missing);
+  if (!report.mismatched.empty()) message += "\n  mismatched: " + list(report.mismatched);
+  throw Error(escape_control(message));
+}
+
+}  // namespace lorikeet::models
