@@ -1,0 +1,52 @@
+#include "io/atomic_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "base/error.h"
+#include "base/strings.h"
+
+namespace lorikeet::io {
+namespace {
+
+[[noreturn]] void fail(const std::filesystem::path& path, const char* action) {
+  const char* reason = std::strerror(errno);
+  throw Error("[file] can't " + std::string(action) + " '" + escape_control(path.string()) + "': " + reason,
+              ErrorKind::kEnvironment);
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::filesystem::path path, unsigned mode)
+    : path_(std::move(path)), temporary_(path_.string() + ".tmp-" + std::to_string(::getpid())) {
+  // O_NOFOLLOW: a link planted under the temporary name must not redirect the bytes.
+  fd_ = UniqueFd(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
+  if (!fd_) fail(temporary_, "create");
+}
+
+AtomicFile::~AtomicFile() {
+  if (!committed_) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd_.get(), bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(path_, "write");
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+    written_ += static_cast<std::uint64_t>(n);
+  }
+}
+
+void AtomicFile::commit() {
+  if (::fsync(fd_.get()) != 0) fail(path_, "sync");
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "rename to");
+  committed_ = true;
+  sync_path(path_.has_parent_path() ? path_.parent_path() : ".");
+}
+
+}  // namespace lorikeet::io

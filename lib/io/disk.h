@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+namespace lorikeet::io {
+
+/// Bytes that this user may still write where `folder` is or will be (its nearest existing parent counts).
+/// Throws Error (kEnvironment) if that can't be found out.
+std::uint64_t free_space_bytes(const std::filesystem::path& folder);
+
+/// Throws Error (kEnvironment) with both numbers when fewer than `bytes` are free for `folder`.
+void require_free_space(const std::filesystem::path& folder, std::uint64_t bytes);
+
+/// Makes `folder` with its parents unless it is there, and makes sure that files can be made in it.
+/// Throws Error (kUsage) that says why not.
+void make_writable_folder(const std::filesystem::path& folder);
+
+}  // namespace lorikeet::io

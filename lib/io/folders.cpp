@@ -1,0 +1,195 @@
+#include "io/folders.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <optional>
+
+#include "base/error.h"
+#include "base/strings.h"
+#include "io/remove_tree.h"
+
+namespace lorikeet::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kMarkerText = "{\"written_by\": \"lorikeet\", \"format\": 1}\n";
+constexpr std::string_view kTemporary = ".tmp-";
+
+[[noreturn]] void fail(const fs::path& path, const char* action) {
+  const char* reason = std::strerror(errno);
+  throw Error("[file] can't " + std::string(action) + " '" + escape_control(path.string()) + "': " + reason,
+              ErrorKind::kEnvironment);
+}
+
+std::optional<struct stat> stat_of(const fs::path& path) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) return std::nullopt;
+  return info;
+}
+
+fs::path parent_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+std::string temporary_suffix() { return std::string(kTemporary) + std::to_string(::getpid()); }
+
+// The process id at the end of "<name>.tmp-<pid>".
+std::optional<pid_t> writer_of(const std::string& name) {
+  const std::size_t at = name.rfind(kTemporary);
+  if (at == std::string::npos || at == 0) return std::nullopt;
+  const std::string_view digits = std::string_view(name).substr(at + kTemporary.size());
+  pid_t pid = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), pid);
+  if (error != std::errc() || end != digits.data() + digits.size() || pid <= 0) return std::nullopt;
+  return pid;
+}
+
+// The marker goes last: what a killed deletion leaves is still known as ours.
+void discard(const fs::path& folder) {
+  remove_tree(parent_of(folder), folder.filename().string(), kMarkerFile);
+}
+
+bool runs_here(pid_t pid) { return ::kill(pid, 0) == 0 || errno == EPERM; }
+
+bool is_step_name(std::string_view name) {
+  static constexpr std::string_view kStep = "step_";
+  static constexpr std::size_t kMostDigits = 18;
+  if (!name.starts_with(kStep)) return false;
+  name.remove_prefix(kStep.size());
+  return !name.empty() && name.size() <= kMostDigits &&
+         std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// Files first, then the folders that name them.
+void sync_tree(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.is_symlink()) continue;
+    if (entry.is_directory()) {
+      sync_tree(entry.path());
+    } else if (entry.is_regular_file()) {
+      sync_path(entry.path());
+    }
+  }
+  sync_path(folder);
+}
+
+// Puts `from` in the place of the folder `to`; afterwards `from` holds the old one.
+void exchange(const fs::path& from, const fs::path& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
+  if (errno != EINVAL && errno != ENOSYS) fail(to, "replace");
+  // A file system without exchange (NFS, some FUSE): two renames, with a moment in which `to` doesn't exist.
+  const fs::path aside = from.string() + "-old";
+  if (::rename(to.c_str(), aside.c_str()) != 0) fail(to, "move");
+  if (::rename(from.c_str(), to.c_str()) != 0) fail(to, "rename to");
+  if (::rename(aside.c_str(), from.c_str()) != 0) fail(aside, "move");
+}
+
+}  // namespace
+
+bool has_own_marker(const fs::path& folder) {
+  const auto info = stat_of(folder);
+  const auto marker = stat_of(folder / kMarkerFile);
+  if (!info || !S_ISDIR(info->st_mode) || !marker || !S_ISREG(marker->st_mode)) return false;
+  return static_cast<std::size_t>(marker->st_size) == kMarkerText.size() &&
+         read_file(folder / kMarkerFile, kMarkerText.size()) == kMarkerText;
+}
+
+AtomicFolder::AtomicFolder(fs::path target) : target_(std::move(target)) {
+  if (!target_.has_filename()) target_ = target_.parent_path();  // "a/b/" is "a/b"
+  if (stat_of(target_) && !has_own_marker(target_)) {
+    throw Error("[file] '" + escape_control(target_.string()) +
+                "' is there and was not written by lorikeet; it is left alone: choose another folder");
+  }
+  std::error_code error;
+  fs::create_directories(parent_of(target_), error);
+  temporary_ = target_.string() + temporary_suffix();
+  // One that an earlier process of the same id left behind.
+  if (has_own_marker(temporary_)) discard(temporary_);
+  if (::mkdir(temporary_.c_str(), 0755) != 0) fail(temporary_, "make the folder");
+  try {
+    write_file_atomic(temporary_ / kMarkerFile, kMarkerText);
+  } catch (...) {
+    ::rmdir(temporary_.c_str());
+    throw;
+  }
+}
+
+AtomicFolder::~AtomicFolder() {
+  if (committed_) return;
+  try {
+    discard(temporary_);
+  } catch (const Error&) {
+    // Already unwinding, most likely from the same fault; the next run's remove_stale_folders gets it.
+  }
+}
+
+void AtomicFolder::commit() {
+  sync_tree(temporary_);
+  const fs::path parent = parent_of(target_);
+  if (!stat_of(target_)) {
+    if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail(target_, "rename to");
+    committed_ = true;
+    return sync_path(parent);
+  }
+  if (!has_own_marker(target_)) {
+    throw Error("[file] '" + escape_control(target_.string()) +
+                "' appeared meanwhile and is not ours; it is left alone");
+  }
+  exchange(temporary_, target_);
+  committed_ = true;
+  sync_path(parent);
+  discard(temporary_);
+}
+
+void remove_own_folder(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  if (!is_step_name(name) || !has_own_marker(folder)) {
+    throw Error("[file] '" + escape_control(folder.string()) +
+                    "' is not removed: expected a folder step_<n> that holds our " + kMarkerFile,
+                ErrorKind::kRunFailed);
+  }
+  const fs::path doomed = parent_of(folder) / (name + temporary_suffix());
+  if (::rename(folder.c_str(), doomed.c_str()) != 0) fail(folder, "rename");
+  discard(doomed);
+}
+
+std::vector<fs::path> remove_stale_folders(const fs::path& parent) {
+  std::vector<fs::path> named;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(parent, ignored)) {
+    const auto pid = writer_of(entry.path().filename().string());
+    if (pid && (*pid == ::getpid() || !runs_here(*pid))) named.push_back(entry.path());
+  }
+  std::vector<fs::path> removed;
+  for (const fs::path& path : named) {
+    if (has_own_marker(path)) {
+      discard(path);
+    } else if (::rmdir(path.c_str()) != 0) {
+      continue;  // not ours; an empty one was made by a writer killed before it could write its marker
+    }
+    removed.push_back(path);
+  }
+  return removed;
+}
+
+FolderLock::FolderLock(const fs::path& folder) {
+  const fs::path path = folder / ".lorikeet.lock";
+  fd_ = UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!fd_) fail(path, "create");
+  if (::flock(fd_.get(), LOCK_EX | LOCK_NB) == 0) return;
+  if (errno != EWOULDBLOCK) fail(path, "lock");
+  throw Error("[output] another process is writing into '" + escape_control(folder.string()) +
+              "'; wait for it or choose another checkpoint.output_dir");
+}
+
+}  // namespace lorikeet::io

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+
+// Folders that appear whole or not at all, and deletion that touches nothing but our own.
+namespace lorikeet::io {
+
+/// The file that marks a folder as written, and removable, by us.
+inline constexpr const char* kMarkerFile = "lorikeet_checkpoint.json";
+
+/// A folder written aside and put in place at once: files go into `path()`, "<target>.tmp-<pid>"; `commit`
+/// syncs every file and the folder, and renames. A crash at any moment leaves the old target, or the whole
+/// new one. Destroyed before the commit, it removes what it wrote.
+class AtomicFolder {
+ public:
+  /// Makes the temporary folder with our marker in it (and parents of `target` that are absent).
+  /// Throws Error (kEnvironment) when that fails, and (kUsage) when `target` is there and not marked as ours.
+  explicit AtomicFolder(std::filesystem::path target);
+  ~AtomicFolder();
+  AtomicFolder(const AtomicFolder&) = delete;
+  AtomicFolder& operator=(const AtomicFolder&) = delete;
+
+  /// Where to write; not valid after `commit`.
+  const std::filesystem::path& path() const { return temporary_; }
+
+  /// A target that is there already, marked as ours, is replaced.
+  void commit();
+
+ private:
+  std::filesystem::path target_;
+  std::filesystem::path temporary_;
+  bool committed_ = false;
+};
+
+/// True for a real folder (no link) that holds our marker as a real file.
+bool has_own_marker(const std::filesystem::path& folder);
+
+/// Removes a checkpoint folder: one named step_<n> that holds our marker. Links inside are removed, never
+/// followed; the folder is renamed first, so that a crash midway leaves no half of a checkpoint under its
+/// name. Throws Error when it is anything else, or can't be removed.
+void remove_own_folder(const std::filesystem::path& folder);
+
+/// Removes from `parent` what killed writers left: folders "<name>.tmp-<pid>" that hold our marker, or
+/// nothing, and whose process no longer runs here. To be called by the holder of the FolderLock before it
+/// writes anything itself (its own process id counts as left over: in a container it is often the same).
+/// Returns what it removed.
+std::vector<std::filesystem::path> remove_stale_folders(const std::filesystem::path& parent);
+
+/// Keeps two runs from writing into one folder: a lock on a file in it, held for the object's life and
+/// released by the system when the process dies.
+class FolderLock {
+ public:
+  /// Throws Error (kUsage) when another process holds it.
+  explicit FolderLock(const std::filesystem::path& folder);
+
+ private:
+  UniqueFd fd_;
+};
+
+}  // namespace lorikeet::io

@@ -1,0 +1,247 @@
+#include "io/folders.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "io/atomic_file.h"
+#include "io/disk.h"
+#include "support.h"
+#include "support/catch.h"
+#include "support/paths.h"
+
+using namespace lorikeet;
+using namespace lorikeet::io;
+using Catch::Contains;
+using test::error_text;
+namespace fs = std::filesystem;
+
+namespace {
+
+void write_step(const fs::path& folder, const std::string& text) {
+  AtomicFolder step(folder);
+  write_file_atomic(step.path() / "state", text);
+  fs::create_directory(step.path() / "inner");
+  write_file_atomic(step.path() / "inner/more", text);
+  step.commit();
+}
+
+std::size_t count(const fs::path& folder) {
+  return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), {}));
+}
+
+// The id of a process that has ended.
+pid_t dead_process() {
+  const pid_t pid = fork();
+  if (pid == 0) _exit(0);
+  waitpid(pid, nullptr, 0);
+  return pid;
+}
+
+}  // namespace
+
+TEST_CASE("a folder appears whole at its commit and not before") {
+  const test::TemporaryFolder folder;
+  const fs::path target = folder / "checkpoints/step_1";
+  {
+    AtomicFolder step(target);
+    write_file_atomic(step.path() / "state", "1");
+    CHECK_FALSE(fs::exists(target));
+    step.commit();
+  }
+  CHECK(read_file(target / "state") == "1");
+  CHECK(has_own_marker(target));
+  CHECK(count(target.parent_path()) == 1);
+}
+
+TEST_CASE("a folder given up leaves nothing, and the old one as it was") {
+  const test::TemporaryFolder folder;
+  write_step(folder / "step_1", "old");
+  {
+    AtomicFolder step(folder / "step_1");
+    write_file_atomic(step.path() / "state", "new");
+  }
+  CHECK(read_file(folder / "step_1/state") == "old");
+  CHECK(count(folder.path()) == 1);
+}
+
+TEST_CASE("a commit replaces a folder of ours and refuses to touch another") {
+  const test::TemporaryFolder folder;
+  write_step(folder / "step_1", "old");
+  write_step(folder / "step_1", "new");
+  CHECK(read_file(folder / "step_1/state") == "new");
+  CHECK(count(folder.path()) == 1);
+
+  fs::create_directory(folder / "step_2");
+  write_file_atomic(folder / "step_2/precious", "x");
+  CHECK_THAT(error_text([&] { AtomicFolder(folder / "step_2"); }), Contains("left alone"));
+  CHECK(read_file(folder / "step_2/precious") == "x");
+
+  AtomicFolder late(folder / "step_3");
+  fs::create_directory(folder / "step_3");
+  CHECK_THAT(error_text([&] { late.commit(); }), Contains("appeared meanwhile"));
+  CHECK(fs::exists(folder / "step_3"));
+}
+
+TEST_CASE("only folders named step_<n> that hold our marker are removed") {
+  const test::TemporaryFolder folder;
+  write_step(folder / "step_12", "x");
+  remove_own_folder(folder / "step_12");
+  CHECK(count(folder.path()) == 0);
+
+  const auto remove_error = [&](const std::string& name) {
+    return error_text([&] { remove_own_folder(folder / name); }, ErrorKind::kRunFailed);
+  };
+  for (const char* name : {"step_", "step_x", "step_1x", "steps_1", "best", "step_1234567890123456789"}) {
+    write_step(folder / name, "x");
+    INFO(name);
+    CHECK_THAT(remove_error(name), Contains("is not removed"));
+    CHECK(fs::exists(folder / name));
+  }
+  fs::create_directory(folder / "step_5");
+  CHECK_THAT(remove_error("step_5"), Contains("is not removed"));
+  write_file_atomic(folder / "step_5" / kMarkerFile, "{}");
+  CHECK_THAT(remove_error("step_5"), Contains("is not removed"));
+  CHECK_THAT(remove_error("step_6"), Contains("is not removed"));
+}
+
+TEST_CASE("removal follows no link, neither the folder itself nor one inside it") {
+  const test::TemporaryFolder folder;
+  fs::create_directory(folder / "home");
+  write_file_atomic(folder / "home/precious", "x");
+  write_step(folder / "home/step_9", "x");
+
+  fs::create_symlink("home/step_9", folder / "step_1");
+  CHECK_THAT(error_text([&] { remove_own_folder(folder / "step_1"); }, ErrorKind::kRunFailed),
+             Contains("is not removed"));
+  CHECK(fs::exists(folder / "home/step_9/state"));
+
+  write_step(folder / "step_2", "x");
+  fs::create_symlink("../home", folder / "step_2/link");
+  fs::create_symlink("../../home/precious", folder / "step_2/inner/file");
+  remove_own_folder(folder / "step_2");
+  CHECK_FALSE(fs::exists(folder / "step_2"));
+  CHECK(read_file(folder / "home/precious") == "x");
+
+  // A marker that is a link to a real one makes no folder ours.
+  fs::create_directory(folder / "step_3");
+  fs::create_symlink(folder / "home/step_9" / kMarkerFile, folder / "step_3" / kMarkerFile);
+  CHECK_FALSE(has_own_marker(folder / "step_3"));
+}
+
+TEST_CASE("what killed writers left is removed, what lives or isn't ours stays") {
+  const test::TemporaryFolder folder;
+  const std::string dead = std::to_string(dead_process());
+  const std::string alive = std::to_string(getppid());
+  write_step(folder / "kept", "x");
+  fs::copy(folder / "kept", folder / ("step_1.tmp-" + dead), fs::copy_options::recursive);
+  fs::copy(folder / "kept", folder / ("step_2.tmp-" + alive), fs::copy_options::recursive);
+  fs::create_directory(folder / ("step_3.tmp-" + dead));
+  write_file_atomic(folder / ("step_3.tmp-" + dead) / "precious", "x");
+  fs::create_directory(folder / ("step_4.tmp-" + dead));
+  fs::create_directory(folder / "step_5.tmp-x");
+  fs::create_symlink("kept", folder / ("step_6.tmp-" + dead));
+  const auto removed = remove_stale_folders(folder.path());
+  CHECK(removed.size() == 2);
+  CHECK_FALSE(fs::exists(folder / ("step_1.tmp-" + dead)));
+  CHECK_FALSE(fs::exists(folder / ("step_4.tmp-" + dead)));
+  CHECK(fs::exists(folder / ("step_2.tmp-" + alive)));
+  CHECK(fs::exists(folder / ("step_3.tmp-" + dead) / "precious"));
+  CHECK(fs::exists(folder / "kept/state"));
+  CHECK(count(folder.path()) == 5);
+}
+
+TEST_CASE("a writer killed at any moment leaves the old folder or the whole new one") {
+  const test::TemporaryFolder folder;
+  const std::string old_text(1000, 'o');
+  const std::string new_text(1000, 'n');
+  for (int delay = 0; delay < 25; ++delay) {
+    write_step(folder / "step_1", old_text);
+    const pid_t pid = fork();
+    if (pid == 0) {
+      while (true) write_step(folder / "step_1", new_text);
+    }
+    usleep(static_cast<useconds_t>(500 + 211 * delay));
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    const std::string state = read_file(folder / "step_1/state");
+    REQUIRE((state == old_text || state == new_text));
+    REQUIRE(read_file(folder / "step_1/inner/more") == state);
+    REQUIRE(has_own_marker(folder / "step_1"));
+    remove_stale_folders(folder.path());
+    REQUIRE(fs::exists(folder / "step_1"));
+  }
+}
+
+TEST_CASE("a folder is locked against a second run until the first ends") {
+  const test::TemporaryFolder folder;
+  {
+    const FolderLock lock(folder.path());
+    CHECK_THAT(error_text([&] { FolderLock(folder.path()); }), Contains("another process is writing"));
+  }
+  CHECK_NOTHROW(FolderLock(folder.path()));
+}
+
+TEST_CASE("a file written in pieces appears at its commit, and one given up leaves nothing") {
+  const test::TemporaryFolder folder;
+  {
+    AtomicFile file(folder / "a");
+    file.write("12");
+    file.write("34");
+    CHECK_FALSE(fs::exists(folder / "a"));
+    CHECK(file.bytes_written() == 4);
+    file.commit();
+  }
+  CHECK(read_file(folder / "a") == "1234");
+  { AtomicFile(folder / "a").write("5"); }
+  CHECK(read_file(folder / "a") == "1234");
+  CHECK(count(folder.path()) == 1);
+}
+
+TEST_CASE("a write that the system refuses is an error of the environment and leaves nothing behind") {
+  const test::TemporaryFolder folder;
+  const pid_t pid = fork();
+  if (pid == 0) {
+    // A file size limit stands in for a full disk: the same path through write().
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{4096, 4096};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    try {
+      AtomicFile file(folder / "a");
+      file.write(std::string(10000, 'x'));
+      _exit(1);
+    } catch (const Error& error) {
+      _exit(error.exit_code());
+    }
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  CHECK(WEXITSTATUS(status) == 3);
+  CHECK(count(folder.path()) == 0);
+}
+
+TEST_CASE("too little free space is an error with both numbers, for folders not made yet too") {
+  const test::TemporaryFolder folder;
+  CHECK(free_space_bytes(folder.path()) > 0);
+  CHECK_NOTHROW(require_free_space(folder / "not/made/yet", 1));
+  CHECK_THAT(error_text([&] { require_free_space(folder / "not/made/yet", std::uint64_t{1} << 60); },
+                        ErrorKind::kEnvironment),
+             Contains("at least 1048576.0 TiB free") && Contains("got "));
+}
+
+TEST_CASE("an output folder that can't be written is refused with the reason") {
+  const test::TemporaryFolder folder;
+  make_writable_folder(folder / "runs/a");
+  CHECK(fs::is_directory(folder / "runs/a"));
+  CHECK(count(folder / "runs/a") == 0);
+  write_file_atomic(folder / "file", "x");
+  CHECK_THAT(error_text([&] { make_writable_folder(folder / "file"); }), Contains("can't write into"));
+  CHECK_THAT(error_text([&] { make_writable_folder(folder / "file/a"); }), Contains("can't write into"));
+  CHECK_THAT(error_text([&] { make_writable_folder("/proc/nothing"); }), Contains("can't write into"));
+  if (geteuid() == 0) return;  // to root every folder is writable
+  fs::permissions(folder / "runs", fs::perms::owner_read | fs::perms::owner_exec);
+  CHECK_THAT(error_text([&] { make_writable_folder(folder / "runs"); }), Contains("Permission denied"));
+  fs::permissions(folder / "runs", fs::perms::owner_all);
+}
