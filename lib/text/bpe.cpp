@@ -101,9 +101,9 @@ void Bpe::split_symbols(std::string_view word, std::vector<TokenId>& symbols) co
 
 bool Bpe::fall_back_to_bytes(std::string_view character, std::vector<TokenId>& symbols) const {
   for (const char byte : character) {
-    if (fallback_[static_cast<unsigned char>(byte)] < 0) return false;
+    if (byte_ids_[static_cast<unsigned char>(byte)] < 0) return false;
   }
-  for (const char byte : character) symbols.push_back(fallback_[static_cast<unsigned char>(byte)]);
+  for (const char byte : character) symbols.push_back(byte_ids_[static_cast<unsigned char>(byte)]);
   return true;
 }
 

@@ -62,10 +62,10 @@ class Bpe final : public Model {
   void merge_short(std::vector<TokenId>& symbols) const;
   void merge_long(std::vector<TokenId>& symbols) const;
 
-  FlatMap merges_;                     // (left, right) -> (rank, id)
-  FlatMap characters_;                 // code point -> id
-  std::array<TokenId, 256> low_;       // id of a byte (byte_pieces) or of a code point below 128; -1: none
-  std::array<TokenId, 256> fallback_;  // id of "<0xNN>"; -1: none
+  FlatMap merges_;                 // (left, right) -> (rank, id)
+  FlatMap characters_;             // code point -> id
+  std::array<TokenId, 256> low_;   // id of a byte (byte_pieces) or of a code point below 128; -1: none
+  std::vector<TokenId> byte_ids_;  // see byte_token_ids
   std::unordered_map<std::string, TokenId, Hash, std::equal_to<>> raw_words_;  // ignore_merges on bytes
   std::optional<TokenId> unk_;
   bool fuse_unk_;

@@ -1,6 +1,4 @@
 // Building a Bpe, and reading one from the "model" object of a tokenizer.json.
-#include <cstdio>
-
 #include "base/error.h"
 #include "base/strings.h"
 #include "text/bpe.h"
@@ -95,11 +93,8 @@ Bpe::Bpe(Vocabulary vocabulary, const BpeParts& parts, const std::string& where)
 
 void Bpe::find_symbols(const BpeParts& parts) {
   low_.fill(-1);
-  fallback_.fill(-1);
+  byte_ids_ = byte_token_ids(vocabulary());
   for (unsigned byte = 0; byte < 256; ++byte) {
-    std::array<char, 8> name{};
-    std::snprintf(name.data(), name.size(), "<0x%02X>", byte);
-    fallback_[byte] = vocabulary().id_of(name.data()).value_or(-1);
     if (parts.byte_pieces) {
       std::string spelling;
       append_utf8(spelling, byte_to_char(static_cast<unsigned char>(byte)));

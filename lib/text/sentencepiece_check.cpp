@@ -38,7 +38,7 @@ void require(bool good, const std::string& where, const char* what) {
 }
 
 SentencePieceSummary::Piece read_piece(std::string_view bytes, std::size_t id, const std::string& where) {
-  SentencePieceSummary::Piece piece{{}, SentencePieceSummary::Type::kNormal};
+  SentencePieceSummary::Piece piece{{}, SentencePieceSummary::Type::kNormal, 0};
   const std::string here = where + ": piece " + std::to_string(id);
   ProtobufReader reader(bytes, here);
   while (const auto field = reader.next()) {
@@ -47,8 +47,8 @@ SentencePieceSummary::Piece read_piece(std::string_view bytes, std::size_t id, c
       piece.text = field->bytes;
     } else if (field->number == kPieceScore) {
       require(field->wire == Wire::kFixed32, here, "its score is no float");
-      const auto score = std::bit_cast<float>(static_cast<std::uint32_t>(field->integer));
-      require(std::isfinite(score), here, "its score is not finite");
+      piece.score = std::bit_cast<float>(static_cast<std::uint32_t>(field->integer));
+      require(std::isfinite(piece.score), here, "its score is not finite");
     } else if (field->number == kPieceType) {
       require(field->wire == Wire::kVarint && field->integer >= 1 && field->integer <= 6, here,
               "its type is none of 1 to 6");
@@ -138,7 +138,6 @@ SentencePieceSummary check_sentencepiece_model(std::string_view bytes, const std
   static_assert(std::endian::native == std::endian::little, "the chars map is read in place");
   SentencePieceSummary summary;
   std::uint64_t model_type = 1;  // the format's default: unigram
-  bool byte_fallback = false;
   ProtobufReader reader(bytes, where);
   while (const auto field = reader.next()) {
     const bool known = field->number <= kModelDenormalizerSpec;
@@ -149,7 +148,9 @@ SentencePieceSummary check_sentencepiece_model(std::string_view bytes, const std
                 "more than 16777216 pieces");
         summary.pieces.push_back(read_piece(field->bytes, summary.pieces.size(), where));
         break;
-      case kModelTrainerSpec: read_trainer_spec(field->bytes, model_type, byte_fallback, where); break;
+      case kModelTrainerSpec:
+        read_trainer_spec(field->bytes, model_type, summary.byte_fallback, where);
+        break;
       case kModelNormalizerSpec: check_normalizer_spec(field->bytes, where + ": normalizer_spec"); break;
       case kModelDenormalizerSpec: check_normalizer_spec(field->bytes, where + ": denormalizer_spec"); break;
       default: break;
@@ -157,7 +158,8 @@ SentencePieceSummary check_sentencepiece_model(std::string_view bytes, const std
   }
   require(!summary.pieces.empty(), where, "it has no pieces");
   require(model_type == 1 || model_type == 2, where, "its model type is neither unigram (1) nor BPE (2)");
-  check_pieces(summary.pieces, byte_fallback, where);
+  summary.is_unigram = model_type == 1;
+  check_pieces(summary.pieces, summary.byte_fallback, where);
   return summary;
 }
 

@@ -13,8 +13,11 @@ struct SentencePieceSummary {
   struct Piece {
     std::string text;
     Type type;
+    float score;
   };
   std::vector<Piece> pieces;  ///< by id
+  bool is_unigram = true;     ///< else BPE
+  bool byte_fallback = false;
 };
 
 /// Reads a `tokenizer.model` (sentencepiece_model.proto) with a reader of its own and refuses, before the

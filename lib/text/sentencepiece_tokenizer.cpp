@@ -3,6 +3,7 @@
 #include <sentencepiece_processor.h>
 
 #include <algorithm>
+#include <limits>
 #include <unordered_map>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "base/strings.h"
 #include "text/sentencepiece_check.h"
 #include "text/unicode.h"
+#include "text/unigram.h"
 #include "text/utf8_input.h"
 #include "text/vocabulary.h"
 
@@ -35,6 +37,43 @@ std::unique_ptr<sentencepiece::SentencePieceProcessor> load_processor(const std:
   throw Error("[" + where + "] the sentencepiece library refuses the model: " + escape_control(message));
 }
 
+// The byte that a piece like "<0x0A>" stands for; the check has seen to the form.
+std::size_t byte_of(const std::string& piece) { return std::stoul(piece.substr(3, 2), nullptr, 16); }
+
+// The pieces that may be cut out of text, with the library's scores for them.
+std::unique_ptr<Unigram> make_unigram_of(const SentencePieceSummary& summary, const std::string& where) {
+  Vocabulary vocabulary;
+  std::vector<double> scores(summary.pieces.size());
+  float lowest = std::numeric_limits<float>::max();
+  float highest = std::numeric_limits<float>::lowest();
+  std::optional<TokenId> unk;
+  std::vector<TokenId> byte_ids;
+  if (summary.byte_fallback) byte_ids.resize(256, -1);
+  for (std::size_t id = 0; id < scores.size(); ++id) {
+    const auto& piece = summary.pieces[id];
+    if (piece.type == Type::kByte && summary.byte_fallback)
+      byte_ids[byte_of(piece.text)] = static_cast<TokenId>(id);
+    if (piece.type == Type::kUnknown) unk = static_cast<TokenId>(id);
+    if (piece.type != Type::kNormal) continue;
+    lowest = std::min(lowest, piece.score);
+    highest = std::max(highest, piece.score);
+  }
+  for (std::size_t id = 0; id < scores.size(); ++id) {
+    const auto& piece = summary.pieces[id];
+    if (piece.type == Type::kNormal) {
+      scores[id] = piece.score;
+    } else if (piece.type == Type::kUserDefined) {  // so good that it is always taken
+      scores[id] = static_cast<float>(static_cast<float>(piece.text.size()) * highest - 0.1);
+    } else {
+      continue;
+    }
+    vocabulary.add(piece.text, static_cast<std::int64_t>(id), where);
+  }
+  return std::make_unique<Unigram>(std::move(vocabulary), std::move(scores), unk,
+                                   static_cast<float>(lowest - static_cast<float>(Unigram::kUnkPenalty)),
+                                   std::move(byte_ids), Unigram::Precision::kFloat, where);
+}
+
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   SentencePieceTokenizer(std::string_view bytes, const FolderConfig& config, const std::string& where,
@@ -46,6 +85,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     processor_ = load_processor(std::string(bytes), where);
     if (!config.legacy)
       bare_processor_ = load_processor(std::string(bytes) + std::string(kNoPrefixPatch), where);
+    if (summary.is_unigram) unigram_ = make_unigram_of(summary, where);
     types_.reserve(summary.pieces.size());
     for (auto& piece : summary.pieces) {
       vocabulary_.add(std::move(piece.text), static_cast<std::int64_t>(types_.size()), where);
@@ -103,11 +143,13 @@ class SentencePieceTokenizer final : public Tokenizer {
     return prefix || !bare_processor_ ? *processor_ : *bare_processor_;
   }
 
+  void encode_plain(std::string_view text, bool prefix, std::vector<TokenId>& out) const;
   void add_tokens(const FolderConfig& config);
   void add_token(AddedToken token);
 
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
   std::unique_ptr<sentencepiece::SentencePieceProcessor> bare_processor_;  // null in legacy mode
+  std::unique_ptr<Unigram> unigram_;                                       // null for BPE
   Vocabulary vocabulary_;
   std::vector<Type> types_;
   std::unordered_map<std::string, TokenId> added_ids_;
@@ -149,22 +191,47 @@ void SentencePieceTokenizer::add_tokens(const FolderConfig& config) {
   }
 }
 
+void SentencePieceTokenizer::encode_plain(std::string_view text, bool prefix,
+                                          std::vector<TokenId>& out) const {
+  const auto run = [&](auto* result) {
+    const auto status = processor(prefix).Encode({text.data(), text.size()}, result);
+    if (!status.ok()) throw Error("[tokenizer] sentencepiece: " + status.ToString(), ErrorKind::kRunFailed);
+  };
+  if (!unigram_) {
+    std::vector<int> ids;
+    run(&ids);
+    out.insert(out.end(), ids.begin(), ids.end());
+    return;
+  }
+  // Version 0.1.97 compares sums in double with sums in float, so that it cuts runs of equal scores otherwise
+  // than the later versions that models are used with. Its pieces give the normalised text, which is cut once
+  // more, all in float.
+  std::vector<std::string> pieces;
+  run(&pieces);
+  std::string normal;
+  for (const std::string& piece : pieces) {
+    const TokenId id = vocabulary_.id_of(piece).value_or(-1);
+    if (is_piece(id) && type_of(id) == Type::kByte) {
+      normal += static_cast<char>(byte_of(piece));
+    } else {
+      normal += piece;
+    }
+  }
+  unigram_->tokenize(normal, out);
+}
+
 std::vector<TokenId> SentencePieceTokenizer::encode(std::string_view text,
                                                     const EncodeOptions& options) const {
   check_utf8_input(text);
   std::vector<TokenId> ids;
   if (options.add_special_tokens && adds_bos_) ids.push_back(*bos_);
-  std::vector<int> part;
   for (const TextSegment& segment : matcher_.split(text, options.parse_special)) {
     if (segment.id) {
       ids.push_back(*segment.id);
       continue;
     }
     const std::string_view plain = text.substr(segment.begin, segment.end - segment.begin);
-    part.clear();
-    const auto status = processor(segment.begin == 0).Encode({plain.data(), plain.size()}, &part);
-    if (!status.ok()) throw Error("[tokenizer] sentencepiece: " + status.ToString(), ErrorKind::kRunFailed);
-    ids.insert(ids.end(), part.begin(), part.end());
+    encode_plain(plain, segment.begin == 0, ids);
   }
   if (options.add_special_tokens && adds_eos_) ids.push_back(*eos_);
   return ids;

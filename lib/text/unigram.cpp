@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
-#include <limits>
 
 #include "base/error.h"
 #include "base/strings.h"
@@ -13,32 +11,19 @@
 #include "text/word_cache.h"
 
 namespace lorikeet::text {
-namespace {
-
-constexpr double kUnkPenalty = 10;  // sentencepiece's: an unknown character is worse than any token
-
-}  // namespace
-
 Unigram::Unigram(Vocabulary vocabulary, std::vector<double> scores, std::optional<TokenId> unk,
-                 bool byte_fallback, std::string where)
+                 double unk_score, std::vector<TokenId> byte_ids, Precision precision, std::string where)
     : Model(std::move(vocabulary)),
       scores_(std::move(scores)),
       unk_(unk),
+      unk_score_(unk_score),
+      precision_(precision),
+      byte_ids_(std::move(byte_ids)),
       where_(std::move(where)),
       cache_owner_(WordCache::new_owner()) {
-  double lowest = std::numeric_limits<double>::infinity();
   const auto& tokens = this->vocabulary().tokens();
   for (std::size_t id = 0; id < tokens.size(); ++id) {
-    lowest = std::min(lowest, scores_[id]);
     if (tokens[id] && !tokens[id]->empty()) trie_.insert(*tokens[id], static_cast<std::uint32_t>(id));
-  }
-  unk_score_ = lowest - kUnkPenalty;
-  if (!byte_fallback) return;
-  fallback_.resize(256, -1);
-  for (unsigned byte = 0; byte < 256; ++byte) {
-    std::array<char, 8> name{};
-    std::snprintf(name.data(), name.size(), "<0x%02X>", byte);
-    fallback_[byte] = this->vocabulary().id_of(name.data()).value_or(-1);
   }
 }
 
@@ -80,8 +65,10 @@ void Unigram::best_paths(std::string_view piece, std::vector<Best>& best) const 
     const double here = best[at].score;
     const auto reach = [&](std::size_t end, double score, TokenId id) {
       Best& target = best[end];
-      if (target.begin == kUnreached || here + score > target.score) {
-        target = {here + score, static_cast<std::uint32_t>(at), id};
+      double sum = here + score;
+      if (precision_ == Precision::kFloat) sum = static_cast<float>(sum);
+      if (target.begin == kUnreached || sum > target.score) {
+        target = {sum, static_cast<std::uint32_t>(at), id};
       }
     };
     bool whole_character = false;
@@ -113,14 +100,14 @@ void Unigram::emit(std::string_view covered, bool unknown, TokenId id, std::vect
     out.push_back(*known);
     return;
   }
-  const bool has_bytes = !fallback_.empty() && std::all_of(covered.begin(), covered.end(), [&](char byte) {
-    return fallback_[static_cast<unsigned char>(byte)] >= 0;
+  const bool has_bytes = !byte_ids_.empty() && std::all_of(covered.begin(), covered.end(), [&](char byte) {
+    return byte_ids_[static_cast<unsigned char>(byte)] >= 0;
   });
   if (!has_bytes) {
     out.push_back(*unk_);
     return;
   }
-  for (const char byte : covered) out.push_back(fallback_[static_cast<unsigned char>(byte)]);
+  for (const char byte : covered) out.push_back(byte_ids_[static_cast<unsigned char>(byte)]);
 }
 
 std::unique_ptr<Model> make_unigram(const JsonView& json) {
@@ -146,8 +133,12 @@ std::unique_ptr<Model> make_unigram(const JsonView& json) {
     }
     unk = static_cast<TokenId>(id->as_int());
   }
+  std::vector<TokenId> byte_ids;
+  if (json.get_bool("byte_fallback", false)) byte_ids = byte_token_ids(vocabulary);
+  const double lowest = scores.empty() ? 0 : *std::min_element(scores.begin(), scores.end());
   return std::make_unique<Unigram>(std::move(vocabulary), std::move(scores), unk,
-                                   json.get_bool("byte_fallback", false), json.where());
+                                   lowest - Unigram::kUnkPenalty, std::move(byte_ids),
+                                   Unigram::Precision::kDouble, json.where());
 }
 
 }  // namespace lorikeet::text

@@ -16,10 +16,18 @@ namespace lorikeet::text {
 /// a piece with the highest sum of its tokens' scores (Viterbi); of equal ones, the first found.
 class Unigram final : public Model {
  public:
-  /// `scores` are by id. `unk` is the id for characters that no token covers; without one they are an Error
-  /// when met. `where` starts that Error's text.
-  Unigram(Vocabulary vocabulary, std::vector<double> scores, std::optional<TokenId> unk, bool byte_fallback,
-          std::string where);
+  /// What sums of scores are rounded to: tokenizer.json's are double, sentencepiece's float. It decides
+  /// between cuts that would score the same.
+  enum class Precision { kDouble, kFloat };
+
+  /// `scores` are by id (gaps in the vocabulary have none that counts). `unk` is the id for characters that
+  /// no token covers, each at `unk_score`; without one they are an Error when met, whose text starts with
+  /// `where`. `byte_ids` has the token of each byte (-1: none) for spelling them instead, or is empty.
+  Unigram(Vocabulary vocabulary, std::vector<double> scores, std::optional<TokenId> unk, double unk_score,
+          std::vector<TokenId> byte_ids, Precision precision, std::string where);
+
+  /// How much worse an unknown character scores than the worst token (sentencepiece's kUnkPenalty).
+  static constexpr double kUnkPenalty = 10;
 
   void tokenize(std::string_view piece, std::vector<TokenId>& out) const override;
 
@@ -38,8 +46,9 @@ class Unigram final : public Model {
   ByteTrie trie_;
   std::vector<double> scores_;
   std::optional<TokenId> unk_;
-  double unk_score_ = 0;
-  std::vector<TokenId> fallback_;  // ids of "<0xNN>", -1 where there is none; empty without byte fallback
+  double unk_score_;
+  Precision precision_;
+  std::vector<TokenId> byte_ids_;
   std::string where_;
   std::uint32_t cache_owner_;
 };

@@ -1,5 +1,8 @@
 #include "text/vocabulary.h"
 
+#include <array>
+#include <cstdio>
+
 #include "base/error.h"
 #include "base/strings.h"
 
@@ -32,6 +35,16 @@ const std::string* Vocabulary::token_of(TokenId id) const {
   if (id < 0 || static_cast<std::size_t>(id) >= tokens_.size()) return nullptr;
   const auto& token = tokens_[static_cast<std::size_t>(id)];
   return token ? &*token : nullptr;
+}
+
+std::vector<TokenId> byte_token_ids(const Vocabulary& vocabulary) {
+  std::vector<TokenId> ids;
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    std::array<char, 8> name{};
+    std::snprintf(name.data(), name.size(), "<0x%02X>", byte);
+    ids.push_back(vocabulary.id_of(name.data()).value_or(-1));
+  }
+  return ids;
 }
 
 }  // namespace lorikeet::text

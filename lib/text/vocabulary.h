@@ -48,4 +48,7 @@ class Vocabulary {
   std::unordered_map<std::string, TokenId, Hash, std::equal_to<>> ids_;
 };
 
+/// The ids of "<0x00>" to "<0xFF>", sentencepiece's names for bytes; -1 where there is none.
+std::vector<TokenId> byte_token_ids(const Vocabulary& vocabulary);
+
 }  // namespace lorikeet::text
