@@ -29,6 +29,10 @@ std::vector<ChatTemplate> make_builtins() {
        .trim_system = false,
        .any_order = false,
        .help = "Llama-2-chat: \"[INST] <<SYS>> ... [/INST] answer\""},
+      {.name = "llama2-stripped",
+       .family = Family::kLlama2,
+       .any_order = false,
+       .help = "llama2 with its system text stripped"},
       {.name = "llama3", .family = Family::kLlama3, .help = "Llama-3-Instruct: headers and <|eot_id|>"},
       {.name = "llama3.1",
        .family = Family::kLlama3,
@@ -67,7 +71,34 @@ struct KnownSource {
 
 // Sources whose rendering was compared with the built-in's, turn by turn, by
 // tests/text/chat_template_test.cpp.
-constexpr std::array<KnownSource, 0> kKnownSources{};
+// The files of github.com/chujiezheng/chat_templates are meant with their layout (newlines, indents) taken
+// out. Llama-3.2's own template is not among them: it writes the day on which it is rendered.
+constexpr std::array<KnownSource, 13> kKnownSources{{
+    // Llama-2-chat
+    {"e8d5b5a546d3f19df16a5320c614fab05bdc4edd50e850f1afd947b503ea41cf", "llama2"},
+    // Llama-3-Instruct as first released: it opens the assistant's turn even behind an answer, where nothing
+    // is
+    // trained; with a generation prompt the text is the same
+    {"b75e17085cfc511ead6d4fab84b86ab3c168ec7a332568a91d0889cdcba94394", "llama3"},
+    // Llama-3-Instruct
+    {"4f46ecd43418f216df8c26936c60e5d04bcc81db47db5d86fbe889f64212dd4c", "llama3"},
+    // ChatML, as in transformers' documentation, with and without blanks inside the braces
+    {"fcf7a096fe99a48fd9ad2b250bf9237e96e8f48bffec1c7ea4d3f225176cd40e", "chatml-plain"},
+    {"66edfb854931c933d3ac94f507626dd4fa2d5ca0a9b1036b11729d296a7392ac", "chatml-plain"},
+    // SmolLM2-Instruct
+    {"de9cde7d1b0ca0cc87459a6673e0d12fb89c070bdb24e4a30b6e4d187b226221", "smollm2"},
+    // chujiezheng/chat_templates: alpaca, chatml, llama-2-chat, llama-3-instruct
+    {"5ad8ab5b90448d5d2d6225cd49d25acc78c8113ab8e97969be6edffaa96c5120", "alpaca"},
+    {"d039a08fa6d27111d66ad6d7a3cffb375c39b75f53d5336b62c7d2cb653e13ce", "chatml"},
+    {"9a346812565526c05653f11e892cc768fec8334a75ee3b00c493967a20669556", "llama2-stripped"},
+    {"2245cc67c534ac1546810b7b816ee2f61c2bab7a19034d7134b3883d340aebdb", "llama3"},
+    // axolotl's llama3
+    {"68da1281c0c8bd7dd19f04fc1e8435b63858cb511819beafc270b70c8821a9bf", "llama3"},
+    // Qwen2.5-Instruct
+    {"55b2f4a26ac9ee719330a61a0c39d9e538b0e9322212f048326318cff4f8674a", "qwen2.5"},
+    // Llama-3.1-Instruct
+    {"93c0e9aa3629bbd77e68dbc0f5621f6e6b23aa8d74b932595cdb8d64684526d7", "llama3.1"},
+}};
 
 // Jinja reads CRLF as LF and drops one final newline, so neither changes what a template renders.
 std::string source_hash(std::string_view source) {

@@ -1,0 +1,153 @@
+#include "data/format.h"
+
+#include "base/error.h"
+#include "data_fixture.h"
+#include "support/catch.h"
+
+using namespace lorikeet;
+using Catch::Contains;
+using data::Format;
+
+namespace {
+
+Format detect(const std::string& row, const data::Columns& columns = {}) {
+  return data::detect_format(Json::parse(row, "row"), columns, "[data] line 1 of f");
+}
+
+data::Row parse(const std::string& row, Format format, const data::Columns& columns = {}) {
+  return data::parse_row(Json::parse(row, "row"), format, columns, "[data] line 1 of f");
+}
+
+std::vector<text::Message> messages(const data::Row& row) {
+  return std::get<std::vector<text::Message>>(row);
+}
+
+}  // namespace
+
+TEST_CASE("the format is found by the keys of the first row") {
+  CHECK(detect(R"({"instruction": "a", "output": "b"})") == Format::kAlpaca);
+  CHECK(detect(R"({"instruction": "a", "input": "", "output": "b", "text": "a b"})") == Format::kAlpaca);
+  CHECK(detect(R"({"prompt": "a", "completion": "b"})") == Format::kInstruct);
+  CHECK(detect(R"({"messages": []})") == Format::kChat);
+  CHECK(detect(R"({"conversations": []})") == Format::kShareGpt);
+  CHECK(detect(R"({"text": "a"})") == Format::kText);
+  CHECK(detect(R"({"input_ids": [1]})") == Format::kTokens);
+  CHECK(detect(R"({"question": "a", "answer": "b"})", {{"prompt", "question"}, {"completion", "answer"}}) ==
+        Format::kInstruct);
+}
+
+TEST_CASE("no format or more than one is an error that lists keys found and formats known") {
+  CHECK_THROWS_WITH(detect(R"({"question": "a", "answer": "b"})"),
+                    Contains("'question', 'answer'") && Contains("no known format") && Contains("sharegpt"));
+  CHECK_THROWS_WITH(detect(R"({"messages": [], "text": "a"})"),
+                    Contains("more than one format (chat, text)"));
+  CHECK_THROWS_WITH(detect(R"({"conversations": [], "chosen": {}, "rejected": {}})"), Contains("preference"));
+  CHECK_THROWS_WITH(detect("{}"), Contains("no keys"));
+}
+
+TEST_CASE("columns rename a format's fields, and only those") {
+  const data::Row row = parse(R"({"question": "a", "answer": "b"})", Format::kInstruct,
+                              {{"prompt", "question"}, {"completion", "answer"}});
+  CHECK(std::get<text::Instruction>(row).instruction == "a");
+  CHECK(std::get<text::Instruction>(row).output == "b");
+  CHECK_THROWS_WITH(data::check_columns(Format::kInstruct, {{"promt", "question"}}),
+                    Contains("did you mean 'prompt'"));
+}
+
+TEST_CASE("alpaca's input may be absent or null") {
+  for (const char* row :
+       {R"({"instruction": "a", "output": "b"})", R"({"instruction": "a", "input": null, "output": "b"})"})
+    CHECK(std::get<text::Instruction>(parse(row, Format::kAlpaca)).input.empty());
+}
+
+TEST_CASE("sharegpt's speakers become roles") {
+  const auto turns = messages(parse(R"({"conversations": [{"from": "system", "value": "s"},
+      {"from": "human", "value": "h"}, {"from": "gpt", "value": "g"}]})",
+                                    Format::kShareGpt));
+  REQUIRE(turns.size() == 3);
+  CHECK(turns[0].role == "system");
+  CHECK(turns[1].role == "user");
+  CHECK(turns[2].role == "assistant");
+  CHECK(turns[2].content == "g");
+}
+
+TEST_CASE("a message's content may be text parts, its weight 0 or 1") {
+  const auto turns = messages(parse(R"({"messages": [
+      {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "value": "b"}]},
+      {"role": "assistant", "content": "c", "weight": 0}, {"role": "assistant", "content": "d", "loss_weight": 1.0}]})",
+                                    Format::kChat));
+  CHECK(turns[0].content == "ab");
+  CHECK_FALSE(turns[1].trained);
+  CHECK(turns[2].trained);
+}
+
+TEST_CASE("turns that can't be trained on are errors that name the turn") {
+  const auto fails = [](const std::string& turn) {
+    parse(R"({"messages": [{"role": "user", "content": "a"}, )" + turn + "]}", Format::kChat);
+  };
+  CHECK_THROWS_WITH(fails(R"({"role": "user", "content": [{"type": "image_url", "image_url": "x"}]})"),
+                    Contains("line 1 of f, turn 2") && Contains("parts of 'content'"));
+  CHECK_THROWS_WITH(fails(R"({"role": "assistant", "content": null})"),
+                    Contains("turn 2") && Contains("null"));
+  CHECK_THROWS_WITH(fails(R"({"role": "assistant", "content": "", "tool_calls": [{}]})"),
+                    Contains("tool calls"));
+  CHECK_THROWS_WITH(fails(R"({"role": "assistant", "content": "", "weight": 0.5})"), Contains("0 or 1"));
+  CHECK_THROWS_WITH(fails(R"({"content": "a"})"), Contains("expected key 'role', found 'content'"));
+  CHECK_THROWS_WITH(fails("3"), Contains("expected a JSON object"));
+  CHECK_THROWS_WITH(parse(R"({"messages": []})", Format::kChat), Contains("an empty list"));
+  CHECK_THROWS_WITH(parse(R"({"messages": "a"})", Format::kChat), Contains("got string"));
+}
+
+TEST_CASE("tokens have labels of their own or learn every token") {
+  CHECK(std::get<data::TokensRow>(parse(R"({"input_ids": [1, 2]})", Format::kTokens)).labels ==
+        std::vector<std::int32_t>{1, 2});
+  CHECK(std::get<data::TokensRow>(parse(R"({"input_ids": [1, 2], "labels": [-100, 2]})", Format::kTokens))
+            .labels == std::vector<std::int32_t>{-100, 2});
+  CHECK_THROWS_WITH(parse(R"({"input_ids": [1, 2], "labels": [2]})", Format::kTokens),
+                    Contains("as many labels"));
+  CHECK_THROWS_WITH(parse(R"({"input_ids": [1, "2"]})", Format::kTokens), Contains("element 1"));
+  CHECK_THROWS_WITH(parse(R"({"input_ids": [1, 4294967296]})", Format::kTokens), Contains("element 1"));
+  CHECK_THROWS_WITH(parse(R"({"input_ids": 1})", Format::kTokens), Contains("list of integers"));
+}
+
+TEST_CASE("published data sets are read, each in its format") {
+  const auto folder = test::shared_data("");
+  if (!folder) {
+    WARN("no ../shared/data: skipped");
+    return;
+  }
+  struct Case {
+    const char* file;
+    const char* format;
+    std::int64_t rows;
+    const char* chat_template;
+  };
+  for (const Case& c : {Case{"datasets/alpaca/alpaca_data_1k.json", "alpaca (found)", 1000, "auto"},
+                        Case{"datasets/alpaca/alpaca_en_demo.json", "alpaca (found)", 999, "auto"},
+                        Case{"datasets/chat/toy_chat_fine_tuning.jsonl", "chat (found)", 5, "llama3"},
+                        Case{"datasets/chat/v1_sft_demo.jsonl", "chat (found)", 500, "chatml"},
+                        Case{"datasets/completions/train.jsonl", "instruct (found)", -1, "auto"},
+                        Case{"datasets/wikisql/train.jsonl", "text (found)", 1000, "auto"},
+                        Case{"torchtune/alpaca_tiny.json", "alpaca (found)", 100, "auto"},
+                        Case{"torchtune/chat_tiny.json", "sharegpt (found)", 1, "llama2"}}) {
+    CAPTURE(c.file);
+    data::DataOptions options;
+    options.use_cache = false;
+    options.chat_template = c.chat_template;
+    options.max_seq_len = 100000;
+    const data::LoadedFile loaded = data::load_file(*folder / c.file, options, *test::fake_tokenizer());
+    CHECK(loaded.report.format == c.format);
+    if (c.rows >= 0) CHECK(loaded.report.counts.rows == c.rows);
+    CHECK(loaded.report.examples + loaded.report.counts.without_labels == loaded.report.counts.rows);
+  }
+  data::DataOptions options;
+  options.use_cache = false;
+  const auto load = [&](const char* file) {
+    data::load_file(*folder / file, options, *test::fake_tokenizer());
+  };
+  CHECK_THROWS_WITH(load("datasets/chat/dpo_en_demo.json"), Contains("preference"));
+  CHECK_THROWS_WITH(load("torchtune/instruct_tiny.json"), Contains("'instruction', 'response'"));
+  CHECK_THROWS_WITH(load("datasets/alpaca/seed_tasks.jsonl"), Contains("'instances'"));
+  options.chat_template = "llama3";
+  CHECK_THROWS_WITH(load("datasets/chat/glaive_toolcall_en_demo.json"), Contains("'function_call'"));
+}

@@ -1,0 +1,35 @@
+#include "data/preview.h"
+
+#include "data_fixture.h"
+#include "support/catch.h"
+
+using namespace lorikeet;
+
+TEST_CASE("a preview shows each token and whether it is trained on") {
+  test::DataFixture data;
+  data.options.chat_template = "plain";
+  const data::LoadedFile loaded = data.load(R"({"prompt": "Hi\n", "completion": "yo"})");
+  CHECK(data::preview_example(loaded.dataset, 0, *test::fake_tokenizer()) ==
+        "example 0, line 1: 7 tokens, 3 trained on\n- <s>|H|i|\\n\n+ y|o|</s>\n");
+  CHECK(data::preview_example(loaded.dataset, 0, *test::fake_tokenizer(), {.max_tokens = 2}) ==
+        "example 0, line 1: 7 tokens, 3 trained on\n- <s>|H\n... and 5 tokens more\n");
+}
+
+TEST_CASE("a coloured preview holds no escape sequence but its own") {
+  test::DataFixture data;
+  data.options.chat_template = "plain";
+  const data::LoadedFile loaded = data.load(R"({"prompt": "\u001b[2J", "completion": "\u0007x"})");
+  const std::string plain = data::preview_example(loaded.dataset, 0, *test::fake_tokenizer());
+  CHECK_THAT(plain, Catch::Contains("\\x1b|[|2|J") && Catch::Contains("\\x07|x") && !Catch::Contains("\x1b"));
+  const std::string coloured =
+      data::preview_example(loaded.dataset, 0, *test::fake_tokenizer(), {.colour = true});
+  CHECK_THAT(coloured, Catch::Contains("\x1b[30;4") && !Catch::Contains("\x1b[2J"));
+}
+
+TEST_CASE("a character of several tokens is shown whole at its last") {
+  const auto tokenizer = test::fake_tokenizer();
+  const auto ids = tokenizer->encode("a\u6771b", {.add_special_tokens = false});
+  CHECK(data::token_texts(ids, *tokenizer) == std::vector<std::string>{"a", "", "", "\u6771", "b"});
+  const std::vector<text::TokenId> cut{0x61, 0xE6, 0x62};
+  CHECK(data::token_texts(cut, *tokenizer) == std::vector<std::string>{"a", "\uFFFD", "b"});
+}

@@ -1,0 +1,74 @@
+#include "data/record_file.h"
+
+#include "base/error.h"
+#include "data/gzip.h"
+#include "data_fixture.h"
+#include "support/catch.h"
+
+using namespace lorikeet;
+
+namespace {
+
+data::RecordFile open(const test::TemporaryFolder& folder, const std::string& bytes) {
+  write_file_atomic(folder / "rows", bytes);
+  return data::RecordFile(folder / "rows");
+}
+
+}  // namespace
+
+TEST_CASE("JSON lines, an array, and either gzipped give the same records with the file's lines") {
+  const test::TemporaryFolder folder;
+  const std::string lines = "{\"a\": 1}\r\n\n  {\"a\": \"]},{\\\"\"}\n{\"a\": 3}";
+  const std::string array = "\n[ {\"a\": 1},\n\n{\"a\":\n \"]},{\\\"\"} , {\"a\": 3}\n]\n";
+  for (const std::string& bytes : {lines, array, test::gzip(lines), test::gzip(array)}) {
+    const data::RecordFile file = open(folder, bytes);
+    REQUIRE(file.size() == 3);
+    CHECK(file.parse(0).dump() == R"({"a":1})");
+    CHECK(file.parse(1).dump() == R"({"a":"]},{\""})");
+    CHECK(file.parse(2).dump() == R"({"a":3})");
+    CHECK(file.line(0) == (bytes == lines || bytes == test::gzip(lines) ? 1 : 2));
+    CHECK(file.line(1) == (bytes == lines || bytes == test::gzip(lines) ? 3 : 4));
+    CHECK(file.where(0) == "[data] line " + std::to_string(file.line(0)) + " of rows");
+  }
+}
+
+TEST_CASE("a byte order mark is skipped and joined gzip members are read on") {
+  const test::TemporaryFolder folder;
+  CHECK(open(folder, "\xEF\xBB\xBF{\"a\": 1}\n").size() == 1);
+  CHECK(open(folder, test::gzip("{\"a\": 1}\n") + test::gzip("{\"a\": 2}\n")).parse(1).dump() ==
+        R"({"a":2})");
+}
+
+TEST_CASE("an array that isn't well-formed is an error with its line") {
+  const test::TemporaryFolder folder;
+  CHECK_THROWS_WITH(open(folder, "[{\"a\": 1},\n{\"a\": 2}"),
+                    Catch::Contains("line 2") && Catch::Contains("cut"));
+  CHECK_THROWS_WITH(open(folder, "[{\"a\": 1},\n{\"a\": "),
+                    Catch::Contains("line 2") && Catch::Contains("cut"));
+  CHECK_THROWS_WITH(open(folder, "[{\"a\": 1}\n{\"a\": 2}]"),
+                    Catch::Contains("line 2") && Catch::Contains("','"));
+  CHECK_THROWS_WITH(open(folder, "[{\"a\": 1}]\nx"),
+                    Catch::Contains("line 2") && Catch::Contains("nothing after"));
+  CHECK_THROWS_WITH(open(folder, "[{\"a\": 1},]"), Catch::Contains("expected a row"));
+  CHECK_THROWS_WITH(open(folder, "[,{\"a\": 1}]"), Catch::Contains("expected a row"));
+  CHECK_THROWS_WITH(open(folder, "[]"), Catch::Contains("empty array"));
+  CHECK_THROWS_WITH(open(folder, "[\"a"), Catch::Contains("cut"));
+  CHECK_THROWS_WITH(open(folder, "["), Catch::Contains("cut"));
+}
+
+TEST_CASE("gzip that expands beyond the limits is refused before it fills memory") {
+  const std::string zeros = test::gzip(std::string(8 << 20, '0'));
+  CHECK(data::gunzip(zeros, "f").size() == 8 << 20);
+  CHECK_THROWS_WITH(data::gunzip(zeros, "f", {.ratio_free_bytes = 1 << 20}), Catch::Contains("200 times"));
+  CHECK_THROWS_WITH(data::gunzip(zeros, "f", {.max_bytes = 1 << 20}), Catch::Contains("1.0 MiB"));
+}
+
+TEST_CASE("gzip that is cut at any byte, or damaged, is an error") {
+  const std::string whole = test::gzip("{\"text\": \"some words that are packed\"}\n");
+  for (std::size_t length = 2; length < whole.size(); ++length)
+    CHECK_THROWS_WITH(data::gunzip(whole.substr(0, length), "f"), Catch::Contains("cut short"));
+  std::string damaged = whole;
+  damaged[damaged.size() / 2] ^= 0x55;
+  CHECK_THROWS_AS(data::gunzip(damaged, "f"), Error);
+  CHECK_THROWS_WITH(data::gunzip(whole + "trailing", "f"), Catch::Contains("corrupt"));
+}

@@ -1,0 +1,130 @@
+#include "data/tokenize.h"
+
+#include "base/error.h"
+#include "data_fixture.h"
+#include "support/catch.h"
+
+using namespace lorikeet;
+using Catch::Contains;
+
+namespace {
+
+const std::string kChat =
+    R"({"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "Q"},
+ {"role": "assistant", "content": "A"}, {"role": "user", "content": "R"}, {"role": "assistant", "content": "B"}]})";
+
+std::string one_line(std::string text) {
+  std::erase(text, '\n');
+  return text + "\n";
+}
+
+}  // namespace
+
+TEST_CASE("labels are the answers and their end tokens, unshifted, in every turn") {
+  test::DataFixture data;
+  data.options.chat_template = "chatml";
+  const data::TokenDataset dataset = data.load(one_line(kChat)).dataset;
+  REQUIRE(dataset.size() == 1);
+  CHECK(test::spell(dataset.ids(0)) ==
+        "<s><|im_start|>system\nS<|im_end|>\n<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\nA<|im_end|"
+        ">\n"
+        "<|im_start|>user\nR<|im_end|>\n<|im_start|>assistant\nB<|im_end|>\n");
+  CHECK(test::spell_labels(dataset, 0) == "A<|im_end|>B<|im_end|>");
+  CHECK(dataset.label_count(0) == 4);
+  for (std::size_t t = 0; t < dataset.ids(0).size(); ++t) {
+    const std::int32_t label = dataset.labels(0)[t];
+    CHECK((label == data::kNoLabel || label == dataset.ids(0)[t]));
+  }
+}
+
+TEST_CASE("train_on_prompt labels every token and changes none") {
+  test::DataFixture data;
+  const std::string row = R"({"instruction": "a", "output": "b"})"
+                          "\n";
+  const data::TokenDataset answers = data.load(row).dataset;
+  data.options.train_on_prompt = true;
+  const data::TokenDataset all = data.load(row).dataset;
+  CHECK(test::spell(all.ids(0)) == test::spell(answers.ids(0)));
+  CHECK(test::spell_labels(all, 0) == test::spell(all.ids(0)));
+  CHECK(all.label_count(0) == all.length(0) - 1);
+  CHECK(test::spell_labels(answers, 0) == "b</s>");
+}
+
+TEST_CASE("an over-long row is cut or left out, and counted") {
+  test::DataFixture data;
+  const std::string rows = R"({"prompt": "abc", "completion": "defgh"})"
+                           "\n"
+                           R"({"prompt": "a", "completion": "b"})"
+                           "\n"
+                           R"({"prompt": "abcdefgh", "completion": "i"})"
+                           "\n";
+  data.options.chat_template = "plain";
+  data.options.max_seq_len = 6;
+  const data::LoadedFile cut = data.load(rows);
+  CHECK(cut.report.counts.rows == 3);
+  CHECK(cut.report.counts.truncated == 2);
+  CHECK(cut.report.counts.without_labels == 1);  // the third has nothing left of its answer
+  REQUIRE(cut.dataset.size() == 2);
+  CHECK(test::spell(cut.dataset.ids(0)) == "<s>abcde");
+  CHECK(test::spell_labels(cut.dataset, 0) == "de");
+  CHECK(cut.dataset.source_line(1) == 2);
+  data.options.overlong = data::Overlong::kDrop;
+  const data::LoadedFile dropped = data.load(rows);
+  CHECK(dropped.report.counts.dropped == 2);
+  CHECK(dropped.dataset.size() == 1);
+  CHECK_THAT(dropped.report.describe(), Contains("2 rows left out: longer"));
+}
+
+TEST_CASE("a text is split into consecutive chunks that hold all of it") {
+  test::DataFixture data;
+  data.options.max_seq_len = 4;
+  data.options.overlong = data::Overlong::kError;  // texts are split whatever this says
+  const data::LoadedFile loaded = data.load("{\"text\": \"abcdefghij\"}\n{\"text\": \"x\"}\n");
+  REQUIRE(loaded.dataset.size() == 4);
+  CHECK(test::spell(loaded.dataset.ids(0)) == "<s>abc");
+  CHECK(test::spell(loaded.dataset.ids(1)) == "defg");
+  CHECK(test::spell(loaded.dataset.ids(2)) == "hij</s>");
+  CHECK(test::spell(loaded.dataset.ids(3)) == "<s>x</s>");
+  CHECK(loaded.dataset.source_row(2) == 0);
+  CHECK(loaded.dataset.source_row(3) == 1);
+  CHECK(loaded.report.counts.split == 1);
+  CHECK(loaded.dataset.label_count(1) == 3);
+}
+
+TEST_CASE("tokens are taken as they are, within the vocabulary") {
+  test::DataFixture data;
+  const data::TokenDataset dataset =
+      data.load(R"({"input_ids": [5, 6, 7], "labels": [-100, -100, 7]})").dataset;
+  CHECK(std::vector<std::int32_t>(dataset.ids(0).begin(), dataset.ids(0).end()) ==
+        std::vector<std::int32_t>{5, 6, 7});
+  CHECK(dataset.label_count(0) == 1);
+  CHECK_THROWS_WITH(data.load(R"({"input_ids": [5, 100000]})"),
+                    Contains("line 1") && Contains("element 1 is 100000"));
+  CHECK_THROWS_WITH(data.load(R"({"input_ids": [5, -1]})"), Contains("element 1 is -1"));
+  CHECK_THROWS_WITH(data.load(R"({"input_ids": [5, 6], "labels": [5, -7]})"), Contains("element 1 is -7"));
+}
+
+TEST_CASE("the first token of a sequence is no target") {
+  test::DataFixture data;
+  const data::LoadedFile loaded =
+      data.load("{\"input_ids\": [5, 6], \"labels\": [5, -100]}\n{\"input_ids\": [5, 6]}");
+  CHECK(loaded.report.counts.without_labels == 1);
+  CHECK(loaded.dataset.size() == 1);
+}
+
+TEST_CASE("the result doesn't depend on the number of threads") {
+  test::DataFixture data;
+  std::string rows;
+  for (int i = 0; i < 500; ++i)
+    rows +=
+        R"({"prompt": "row )" + std::to_string(i) + R"(", "completion": ")" + std::to_string(i * i) + "\"}\n";
+  std::vector<std::string> fingerprints;
+  for (const unsigned threads : {1U, 2U, 5U}) {
+    data.options.threads = threads;
+    const data::TokenDataset dataset = data.load(rows).dataset;
+    fingerprints.push_back(dataset.fingerprint());
+    CHECK(dataset.source_line(499) == 500);
+  }
+  CHECK(fingerprints[0] == fingerprints[1]);
+  CHECK(fingerprints[0] == fingerprints[2]);
+}
