@@ -12,6 +12,8 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
 add_library(lorikeet_options INTERFACE)
 target_compile_options(lorikeet_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Werror;-Wno-missing-field-initializers>)
+target_compile_options(lorikeet_options INTERFACE
+  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Werror;--Werror=all-warnings>")
 # GCC 12 takes moves of std::variant for reads of uninitialised members (GCC bug 105562 and kin).
 target_compile_options(lorikeet_options INTERFACE
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>)

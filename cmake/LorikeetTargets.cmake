@@ -2,7 +2,7 @@
 
 # One translation unit compiles torch's headers for all targets that use them.
 if(LORIKEET_TORCH)
-  file(WRITE "${CMAKE_BINARY_DIR}/torch_pch.cpp" "// carries the precompiled header of libtorch\n")
+  file(GENERATE OUTPUT "${CMAKE_BINARY_DIR}/torch_pch.cpp" CONTENT "// carries the precompiled header of libtorch\n")
   add_library(lorikeet_torch_pch OBJECT "${CMAKE_BINARY_DIR}/torch_pch.cpp")
   target_link_libraries(lorikeet_torch_pch PRIVATE lorikeet_options lorikeet::torch_cpu)
   target_precompile_headers(lorikeet_torch_pch PRIVATE <torch/torch.h>)
@@ -24,8 +24,8 @@ function(lorikeet_library)
 endfunction()
 
 # lorikeet_app(NAME lorikeet SOURCES main.cpp ... DEPS lorikeet::recipes ... [TORCH])
-#   executable NAME. Installed as libexec/lorikeet/NAME, with the launcher bin/NAME that finds libtorch for it. All
-#   its sources' libtorch users get the CUDA half linked in where CUDA code is built.
+#   executable NAME. Installed as libexec/lorikeet/NAME, with the launcher bin/NAME that finds libtorch for it. The
+#   CUDA half of libtorch is linked in where CUDA code is built. TORCH as for lorikeet_library.
 function(lorikeet_app)
   cmake_parse_arguments(ARG "TORCH" "NAME" "SOURCES;DEPS" ${ARGN})
   add_executable(${ARG_NAME} ${ARG_SOURCES})

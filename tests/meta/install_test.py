@@ -29,6 +29,9 @@ def main(cmake, build, libtorch, *apps):
         # What stays must not be where it was built: that machine's libtorch is as good as gone.
         (moved / "libexec/lorikeet/libtorch-folder").unlink()
         for app in apps:
+            dynamic = start("readelf", "-d", str(moved / "libexec/lorikeet" / app))
+            pathless = "RUNPATH" not in dynamic.stdout and "RPATH" not in dynamic.stdout
+            expect(dynamic.returncode == 0 and pathless, f"{app} should hold no path to the build's libraries", dynamic)
             program = moved / "bin" / app
             lost = start(program, "--help")
             expect(lost.returncode == 3 and "found no libtorch" in lost.stderr, f"{app} without libtorch should exit 3", lost)
