@@ -27,5 +27,8 @@ if(LORIKEET_WITH_CUDA)
   set(ENV{LIBRARY_PATH} "${_cuda_root}/lib:${_library_path}")
   enable_language(CUDA)
   set(ENV{LIBRARY_PATH} "${_library_path}")
+  # A forced compiler's own include folders are unknown: without them CMake would pass /usr/include as a system
+  # folder, which hides the host's <math.h> from its <cmath>.
+  set(CMAKE_CUDA_IMPLICIT_INCLUDE_DIRECTORIES ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
 endif()
 message(STATUS "CUDA code: ${LORIKEET_WITH_CUDA}")

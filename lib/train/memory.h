@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 
 namespace lorikeet::train {
@@ -9,5 +11,8 @@ std::uint64_t peak_resident_bytes();
 
 /// Resident set of this process now, in bytes.
 std::uint64_t resident_bytes();
+
+/// Largest memory so far: of this process on a CPU, of libtorch's allocator on a CUDA device.
+std::uint64_t peak_memory_bytes(const at::Device& device);
 
 }  // namespace lorikeet::train

@@ -1,7 +1,6 @@
 #include "ops/matmul/matmul.h"
 
 #include <ATen/cpu/Utils.h>
-#include <ATen/native/CPUBlas.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -174,22 +173,13 @@ void matmul_nn_out(at::Tensor& out, const at::Tensor& y, const at::Tensor& w,
 }
 
 void matmul_tn_add(at::Tensor& out, const at::Tensor& y, const at::Tensor& x, double scale) {
-  if (!native_product(y, x) || !at::isReducedFloatingType(x.scalar_type())) {
-    out.addmm_(widen(y).t(), widen(x), /*beta=*/1, /*alpha=*/scale);
+  if (x.is_cuda() && at::isReducedFloatingType(x.scalar_type())) {
+    out.add_(at::mm(y.t(), x, at::kFloat), scale);
     return;
   }
-  if (x.scalar_type() == at::kBFloat16 && x.is_cpu() && out.is_contiguous() && y.stride(1) == 1 &&
-      x.stride(1) == 1) {
-    // Row-major out = y^T x is column-major out^T = x^T y; ATen has no 16-bit product with an fp32 sum on
-    // CPUs.
-    using at::native::TransposeType;
-    at::native::cpublas::gemm(TransposeType::NoTranspose, TransposeType::Transpose, x.size(1), y.size(1),
-                              x.size(0), static_cast<float>(scale), x.const_data_ptr<at::BFloat16>(),
-                              x.stride(0), y.const_data_ptr<at::BFloat16>(), y.stride(0), 1.0F,
-                              out.data_ptr<float>(), out.stride(0));
-    return;
-  }
-  out.add_(x.is_cuda() ? at::mm(y.t(), x, at::kFloat) : at::mm(y.t(), x), scale);
+  // ATen has no 16-bit product with an fp32 sum on CPUs; a gradient's products are skinny, so widening is
+  // cheap.
+  out.addmm_(widen(y).t(), widen(x), /*beta=*/1, /*alpha=*/scale);
 }
 
 }  // namespace lorikeet::ops

@@ -1,0 +1,36 @@
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "apps/guard.h"
+#include "base/log.h"
+#include "base/version.h"
+#include "config/config.h"
+#include "recipes/lora_finetune.h"
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "Fine-tunes a Hugging Face checkpoint with LoRA on one device and writes a PEFT adapter.\n\n"
+      "  lora_finetune_single_device --config recipes/configs/quickstart/tiny_lora.yaml lora.rank=8\n\n"
+      "`lorikeet config` prints every setting with its default. Run again with the same settings, an unfinished run "
+      "goes on from its last checkpoint. Exit codes: 0 done, 1 run failed, 2 bad usage or input, 3 environment "
+      "unfit, 130 interrupted after saving.");
+  app.set_version_flag("--version", std::string(lorikeet::kVersion));
+  std::string config;
+  std::vector<std::string> overrides;
+  app.add_option("--config", config, "the run's settings, a YAML file")->required()->type_name("FILE");
+  app.add_option("overrides", overrides, "a.b=value sets a setting, ~a.b drops it back to its default");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return lorikeet::apps::guarded([&] {
+    const auto settings = lorikeet::config::load_settings(config, overrides);
+    if (settings.distributed.strategy != lorikeet::config::Strategy::kAuto) {
+      lorikeet::log_info("this program runs on one device: the section 'distributed' is ignored");
+    }
+    lorikeet::recipes::lora_finetune(settings);
+    return 0;
+  });
+}

@@ -1,0 +1,215 @@
+#include "recipes/lora_finetune.h"
+
+#include <ATen/ATen.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/strings.h"
+#include "config/config.h"
+#include "data/load.h"
+#include "io/disk.h"
+#include "peft/adapter_file.h"
+#include "recipes/interrupt.h"
+#include "recipes/merge.h"
+#include "recipes/model_session.h"
+#include "recipes/phases.h"
+#include "recipes/run_facts.h"
+#include "recipes/run_folder.h"
+#include "recipes/settings_map.h"
+#include "train/loop.h"
+
+namespace lorikeet::recipes {
+namespace {
+
+constexpr const char* kBestFolder = "best";
+
+// Tokenizer files go with the adapter, so that whoever loads it uses the same.
+void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json",
+                           "added_tokens.json", "chat_template.jinja"}) {
+    if (std::filesystem::exists(from / name)) write_file_atomic(to / name, read_file(from / name));
+  }
+}
+
+// What a checkpoint takes on disk: values and two moments, in fp32, with room for headers.
+std::uint64_t checkpoint_bytes(const peft::AdapterStore& store) {
+  return static_cast<std::uint64_t>(store.numel()) * 12 + (1U << 20);
+}
+
+/// One run from settings to adapter.
+class Finetune {
+ public:
+  explicit Finetune(const config::Settings& settings)
+      : settings_(settings), folder_(settings.checkpoint.output_dir) {}
+
+  void run() {
+    load();
+    const RunFolder::Identity identity{config::to_yaml(settings_), data_.train.fingerprint(),
+                                       session_.checkpoint_fingerprint, session_.policy.fingerprint()};
+    const auto begin = folder_.begin(identity, settings_.checkpoint.resume == config::Resume::kAuto,
+                                     settings_.checkpoint.overwrite);
+    if (begin == RunFolder::Begin::kFinished) {
+      log_info("this run is finished already: its adapter lies in " + folder_.path().string());
+      return;
+    }
+    prepare(begin == RunFolder::Begin::kResume);
+    folder_.write(identity, false, facts());
+    write_file_atomic(folder_.path() / "config.yaml", config::to_yaml(settings_));
+    const train::LoopEnd end = loop();
+    if (end == train::LoopEnd::kInterrupted) {
+      throw Error("interrupted after step " + std::to_string(state_.step) +
+                      (state_.step > 0 ? "; a checkpoint was saved, the same command goes on from it" : ""),
+                  ErrorKind::kInterrupted);
+    }
+    finish();
+    folder_.write(identity, true, facts());
+    report();
+  }
+
+ private:
+  const std::filesystem::path base() const { return settings_.model.path; }
+
+  void load() {
+    phases_.finish("start");
+    const device::Device device = choose_device(settings_.device);
+    const precision::Policy policy = precision::resolve(settings_.precision);
+    at::globalContext().setDeterministicAlgorithms(settings_.training.deterministic, /*warn_only=*/false);
+    log_info("device: " + device::describe(device, device::cuda_devices()) + ", " +
+             std::to_string(at::get_num_threads()) + " threads");
+    log_info("precision (" + policy.fingerprint().substr(0, 12) + "):\n" + policy.table());
+    session_ = load_model(base(), policy, device, lora_config(settings_.lora),
+                          static_cast<std::uint64_t>(settings_.training.seed));
+    log_info("model: " + base().string() + ", " + format_bytes(static_cast<std::uint64_t>(
+             session_.model->store().bytes())) + " of frozen weights, tokenizer from " +
+             session_.tokenizer->description());
+    phases_.finish("read model");
+    data_ = data::load_data(data_options(settings_), *session_.tokenizer);
+    log_info(data_.train_report.describe());
+    if (data_.validation_report) log_info(data_.validation_report->describe());
+    phases_.finish("tokenise");
+  }
+
+  void prepare(bool resume) {
+    peft::LoraAdapters& adapters = *session_.adapters;
+    checkpoints_.emplace(folder_.path(), base().string(), settings_.checkpoint.keep_last);
+    optimizer_.emplace(adapters.store(), adamw_options(settings_));
+    sampler_.emplace(data_.train, sampler_options(settings_));
+    log_info("adapter: " + std::to_string(adapters.modules().size()) + " modules, " +
+             std::to_string(adapters.store().numel()) + " parameters, rank " +
+             std::to_string(adapters.config().rank));
+    if (settings_.training.activation_checkpointing == config::ActivationCheckpointing::kFull) {
+      session_.model->enable_checkpointing(adapters.store().anchor());
+    }
+    const auto saved = resume ? checkpoints_->steps() : std::vector<std::int64_t>{};
+    if (saved.empty()) {
+      initialize();
+    } else {
+      state_ = checkpoints_->load(saved.back(), adapters, *optimizer_);
+      log_info("resuming after step " + std::to_string(state_.step));
+    }
+    state_.config_fingerprint = config::fingerprint(settings_, config::FingerprintScope::kNumbers);
+    state_.data_fingerprint = data_.train.fingerprint();
+    state_.policy_fingerprint = session_.policy.fingerprint();
+    const std::uint64_t copies = static_cast<std::uint64_t>(settings_.checkpoint.keep_last.value_or(1)) + 2;
+    io::require_free_space(folder_.path(), copies * checkpoint_bytes(adapters.store()));
+  }
+
+  void initialize() {
+    peft::LoraAdapters& adapters = *session_.adapters;
+    if (!settings_.lora.starts_from_folder()) {
+      adapters.initialize(settings_.lora.init == "kaiming" ? peft::LoraInit::kKaiming : peft::LoraInit::kGaussian);
+      return;
+    }
+    const std::filesystem::path from = settings_.lora.init;
+    peft::require_same_settings(adapters.config(), peft::load_adapter_config(from), from.string());
+    peft::load_adapter(from, adapters);
+    log_info("adapter values from " + from.string());
+  }
+
+  train::LoopEnd loop() {
+    const std::int64_t total = sampler_->total_steps();
+    train::MetricsWriter metrics(folder_.path() / "metrics.jsonl", state_.step);
+    train::Progress progress(total, settings_.metrics.log_every_steps);
+    const train::LoopOptions options{
+        .schedule = train::make_schedule(settings_.lr_scheduler, settings_.optimizer.lr, total),
+        .micro = micro_options(settings_, session_.device),
+        .save_every_steps = settings_.checkpoint.save_every_steps,
+        .save_every_epochs = settings_.checkpoint.save_every_epochs,
+        .validate_every_steps = settings_.data.validation.every_steps,
+        .patience = settings_.data.validation.patience};
+    const train::LoopHooks hooks{
+        .interrupted = [] { return InterruptGuard::requested(); },
+        .first_step = [&] {
+          phases_.finish("first step");
+          progress.message(phases_.line());
+        },
+        .new_best = [&](const train::RunState&) { save_best(); }};
+    const train::LoopParts parts{.model = *session_.model,
+                                 .adapters = *session_.adapters,
+                                 .optimizer = *optimizer_,
+                                 .training = data_.train,
+                                 .sampler = *sampler_,
+                                 .validation = data_.validation ? &*data_.validation : nullptr,
+                                 .device = session_.torch_device(),
+                                 .checkpoints = *checkpoints_,
+                                 .metrics = metrics,
+                                 .progress = progress};
+    const InterruptGuard guard;
+    phases_.finish("prepare");
+    return train::run_loop(parts, options, hooks, state_);
+  }
+
+  void save_best() const {
+    if (!settings_.data.validation.keep_best) return;
+    io::AtomicFolder folder(folder_.path() / kBestFolder);
+    peft::save_adapter(folder.path(), *session_.adapters, base().string());
+    folder.commit();
+  }
+
+  // The adapter that the run is for: the best validated one where that is kept, else the last.
+  void finish() {
+    if (state_.best && settings_.data.validation.keep_best && state_.best->step != state_.step) {
+      peft::load_adapter(folder_.path() / kBestFolder, *session_.adapters);
+      log_info("the adapter is that of step " + std::to_string(state_.best->step) + ", the best validated one");
+    }
+    peft::save_adapter(folder_.path(), *session_.adapters, base().string());
+    copy_tokenizer_files(base(), folder_.path());
+    if (settings_.checkpoint.save_merged) merge(base(), folder_.path(), folder_.path() / "merged", session_.device);
+  }
+
+  Json facts() const {
+    Json json = run_facts(session_, settings_);
+    json.set("phases_seconds", phases_.json());
+    json.set("steps", state_.step);
+    json.set("training_seconds", state_.elapsed_seconds);
+    if (state_.best) json.set("best_step", state_.best->step).set("best_val_loss", state_.best->val_loss);
+    json.set("training_examples", static_cast<std::int64_t>(data_.train.size()));
+    json.set("training_tokens", data_.train.total_tokens());
+    return json;
+  }
+
+  void report() const {
+    log_info("done: " + std::to_string(state_.step) + " steps in " + format_seconds(state_.elapsed_seconds) +
+             "; the adapter lies in " + folder_.path().string());
+  }
+
+  const config::Settings& settings_;
+  Phases phases_;
+  RunFolder folder_;
+  ModelSession session_;
+  data::LoadedData data_;
+  std::optional<train::CheckpointStore> checkpoints_;
+  std::optional<train::AdamW> optimizer_;
+  std::optional<data::Sampler> sampler_;
+  train::RunState state_;
+};
+
+}  // namespace
+
+void lora_finetune(const config::Settings& settings) { Finetune(settings).run(); }
+
+}  // namespace lorikeet::recipes

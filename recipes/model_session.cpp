@@ -1,0 +1,93 @@
+#include "recipes/model_session.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "models/loading.h"
+#include "models/registry.h"
+#include "peft/adapter_file.h"
+
+namespace lorikeet::recipes {
+namespace {
+
+// config.json is read, checked and turned into blocks before any weight is touched.
+void require_tokenizer_fits(const text::Tokenizer& tokenizer, const nn::ModelShape& shape, const std::string& folder) {
+  if (static_cast<std::int64_t>(tokenizer.vocab_size()) > shape.vocab_size) {
+    throw Error("[model.path] '" + folder + "': the tokenizer has ids up to " +
+                std::to_string(tokenizer.vocab_size() - 1) + ", the embedding only " +
+                std::to_string(shape.vocab_size) + " rows; they don't belong together");
+  }
+}
+
+void add_ids(const JsonView& config, std::set<std::int32_t>* ids) {
+  const auto eos = config.maybe("eos_token_id");
+  if (!eos) return;
+  if (eos->json().is_array()) {
+    for (const JsonView& id : eos->items()) ids->insert(static_cast<std::int32_t>(id.as_int()));
+  } else {
+    ids->insert(static_cast<std::int32_t>(eos->as_int()));
+  }
+}
+
+}  // namespace
+
+device::Device choose_device(const config::DeviceSetting& setting) {
+  // at::hasCUDA() says whether libtorch's CUDA half is linked in and usable.
+  return device::select(setting, at::hasCUDA(), device::cuda_devices());
+}
+
+at::Device torch_device(const device::Device& device) {
+  return device.is_cuda() ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(device.index)) : at::Device(at::kCPU);
+}
+
+ModelSession load_model(const std::filesystem::path& path, const precision::Policy& policy,
+                        const device::Device& device, const std::optional<peft::LoraConfig>& lora,
+                        std::uint64_t seed) {
+  io::require_model_folder(path);
+  ModelSession session{.policy = policy, .device = device};
+  session.config = models::read_config_json(path);
+  const nn::CausalLMSpec spec = models::model_spec(JsonView(session.config, (path / "config.json").string()));
+  session.tokenizer = text::load_tokenizer(path);
+  require_tokenizer_fits(*session.tokenizer, spec.shape, path.string());
+
+  const io::Checkpoint checkpoint = io::Checkpoint::open(path);
+  if (lora) {
+    session.adapters = std::make_unique<peft::LoraAdapters>(*lora, policy, seed);
+    peft::LoraFactory factory(policy, *session.adapters);
+    session.model = std::make_unique<nn::CausalLM>(spec, factory);
+    session.adapters->require_matches();
+  } else {
+    nn::FrozenFactory factory(policy);
+    session.model = std::make_unique<nn::CausalLM>(spec, factory);
+  }
+  session.model->store().allocate(session.torch_device());
+  models::require_complete(models::load_weights(*session.model, checkpoint), checkpoint);
+  if (lora) session.adapters->store().allocate(session.torch_device());
+  session.checkpoint_fingerprint = checkpoint.fingerprint();
+  return session;
+}
+
+ModelSession load_model_with_adapter(const std::filesystem::path& path, const std::filesystem::path& adapter,
+                                     const precision::Policy& policy, const device::Device& device) {
+  ModelSession session = load_model(path, policy, device, peft::load_adapter_config(adapter), 0);
+  peft::load_adapter(adapter, *session.adapters);
+  return session;
+}
+
+std::vector<std::int32_t> stop_ids(const std::filesystem::path& model, const ModelSession& session) {
+  std::set<std::int32_t> ids;
+  const std::filesystem::path generation = model / "generation_config.json";
+  if (std::filesystem::exists(generation)) {
+    const Json json = Json::parse(read_file(generation, 1U << 20), generation.string());
+    add_ids(JsonView(json, generation.string()), &ids);
+  }
+  add_ids(JsonView(session.config, (model / "config.json").string()), &ids);
+  if (const auto eos = session.tokenizer->eos_id()) ids.insert(*eos);
+  return {ids.begin(), ids.end()};
+}
+
+}  // namespace lorikeet::recipes

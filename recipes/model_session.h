@@ -1,0 +1,52 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "base/json.h"
+#include "config/settings.h"
+#include "device/device.h"
+#include "io/checkpoint.h"
+#include "nn/causal_lm.h"
+#include "peft/lora.h"
+#include "precision/policy.h"
+#include "text/tokenizer.h"
+
+namespace lorikeet::recipes {
+
+/// The device of a setting, as this build and machine have it. Throws Error when it isn't there.
+device::Device choose_device(const config::DeviceSetting& setting);
+
+/// libtorch's name for a device.
+at::Device torch_device(const device::Device& device);
+
+/// A base checkpoint in memory, with adapters or without: what training, evaluation, generation and merging
+/// begin with.
+struct ModelSession {
+  precision::Policy policy;
+  device::Device device;
+  Json config;                                  ///< config.json
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  std::unique_ptr<peft::LoraAdapters> adapters;  ///< null without adapters
+  std::unique_ptr<nn::CausalLM> model;
+  std::string checkpoint_fingerprint;
+
+  at::Device torch_device() const { return recipes::torch_device(device); }
+};
+
+/// Loads the checkpoint folder `path`. With `lora`, the model is built with adapters of these settings, allocated
+/// but not initialised. Throws Error for whatever doesn't fit: folder, config.json, tensors, tokenizer, targets.
+ModelSession load_model(const std::filesystem::path& path, const precision::Policy& policy,
+                        const device::Device& device, const std::optional<peft::LoraConfig>& lora,
+                        std::uint64_t seed);
+
+/// The same with the trained adapter of a PEFT folder.
+ModelSession load_model_with_adapter(const std::filesystem::path& path, const std::filesystem::path& adapter,
+                                     const precision::Policy& policy, const device::Device& device);
+
+/// Ids that end a continuation: generation_config.json's `eos_token_id` (one or a list), config.json's, and the
+/// tokenizer's EOS.
+std::vector<std::int32_t> stop_ids(const std::filesystem::path& model, const ModelSession& session);
+
+}  // namespace lorikeet::recipes

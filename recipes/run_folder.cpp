@@ -1,0 +1,90 @@
+#include "recipes/run_folder.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/strings.h"
+#include "config/config.h"
+#include "io/disk.h"
+#include "train/checkpoint.h"
+
+namespace lorikeet::recipes {
+namespace {
+
+constexpr const char* kRunFile = "run.json";
+
+// What a run writes at the top of its folder, beside checkpoints/.
+const std::vector<std::string> kOwnFiles = {"run.json",         "config.yaml",       "metrics.jsonl",
+                                            "adapter_model.safetensors", "adapter_config.json"};
+
+// The settings that change numbers and differ between two runs.
+std::string settings_difference(const std::string& older, const std::string& newer) {
+  std::vector<std::string> lines;
+  const auto old_settings = config::parse_settings(older, "the run there");
+  const auto new_settings = config::parse_settings(newer, "this run");
+  for (const auto& d : config::differences(old_settings, new_settings, config::FingerprintScope::kNumbers)) {
+    lines.push_back(d.name + ": " + d.old_value + " there, " + d.new_value + " now");
+  }
+  return join(lines, "; ");
+}
+
+}  // namespace
+
+RunFolder::RunFolder(std::filesystem::path path) : path_(std::move(path)) {
+  io::make_writable_folder(path_);
+  lock_.emplace(path_);
+  if (std::filesystem::exists(path_ / kRunFile)) return;
+  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(".")) continue;  // the lock
+    throw Error("[checkpoint.output_dir] '" + path_.string() + "' holds '" + escape_control(name) +
+                "' but no run of this program; choose an empty or new folder");
+  }
+}
+
+RunFolder::Begin RunFolder::begin(const Identity& identity, bool resume, bool overwrite) {
+  io::remove_stale_folders(path_ / "checkpoints");
+  const std::filesystem::path file = path_ / kRunFile;
+  if (!std::filesystem::exists(file)) return Begin::kFresh;
+  if (overwrite) {
+    remove_run();
+    return Begin::kFresh;
+  }
+  const std::string hint = "; choose another checkpoint.output_dir, or checkpoint.overwrite=true to start anew there";
+  const std::string where = "[checkpoint.output_dir] '" + path_.string() + "' ";
+  const Json json = Json::parse(read_file(file), file.string());
+  const JsonView run(json, file.string());
+  const JsonView there = run.at("identity");
+  const std::string difference = settings_difference(there.at("settings").as_string(), identity.settings);
+  if (!difference.empty()) throw Error(where + "holds a run with other settings (" + difference + ")" + hint);
+  const auto require_equal = [&](const char* key, const std::string& now, const char* what) {
+    if (there.at(key).as_string() != now) throw Error(where + "holds a run of " + what + hint);
+  };
+  require_equal("data", identity.data, "other data");
+  require_equal("model", identity.model, "another base checkpoint");
+  require_equal("policy", identity.policy, "another precision policy");
+  if (run.at("finished").as_bool()) return Begin::kFinished;
+  if (!resume) throw Error(where + "holds an unfinished run, and checkpoint.resume is 'never'" + hint);
+  return Begin::kResume;
+}
+
+void RunFolder::write(const Identity& identity, bool finished, const Json& facts) const {
+  Json json;
+  json.set("finished", finished);
+  json.set("identity", Json()
+                           .set("settings", identity.settings)
+                           .set("data", identity.data)
+                           .set("model", identity.model)
+                           .set("policy", identity.policy));
+  for (const auto& [key, value] : facts.object()) json.set(key, value);
+  write_file_atomic(path_ / kRunFile, json.dump(2) + "\n");
+}
+
+void RunFolder::remove_run() const {
+  train::CheckpointStore(path_, "", std::nullopt).remove_all();
+  for (const std::string& name : kOwnFiles) std::filesystem::remove(path_ / name);
+}
+
+}  // namespace lorikeet::recipes

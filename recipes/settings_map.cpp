@@ -1,0 +1,84 @@
+#include "recipes/settings_map.h"
+
+#include "base/error.h"
+
+namespace lorikeet::recipes {
+namespace {
+
+// Until a planner measures: enough rows to keep the device's matrix units busy.
+constexpr std::int64_t kMicroTokensGpu = 8192;
+constexpr std::int64_t kMicroTokensCpu = 2048;
+
+const char* format_name(config::DataFormat format) {
+  switch (format) {
+    case config::DataFormat::kAuto: return "auto";
+    case config::DataFormat::kAlpaca: return "alpaca";
+    case config::DataFormat::kChat: return "chat";
+    case config::DataFormat::kShareGpt: return "sharegpt";
+    case config::DataFormat::kInstruct: return "instruct";
+    case config::DataFormat::kText: return "text";
+    case config::DataFormat::kTokens: return "tokens";
+  }
+  throw Error("[data.train.format] has an unknown value");
+}
+
+data::Overlong overlong(config::Overlong value) {
+  switch (value) {
+    case config::Overlong::kTruncate: return data::Overlong::kTruncate;
+    case config::Overlong::kDrop: return data::Overlong::kDrop;
+    case config::Overlong::kError: return data::Overlong::kError;
+  }
+  throw Error("[data.overlong] has an unknown value");
+}
+
+}  // namespace
+
+peft::LoraConfig lora_config(const config::LoraSettings& settings) {
+  return {.rank = settings.rank,
+          .alpha = settings.alpha,
+          .dropout = settings.dropout,
+          .use_rslora = settings.use_rslora,
+          .target_modules = settings.target_modules};
+}
+
+data::DataOptions data_options(const config::Settings& settings) {
+  const config::DataSettings& d = settings.data;
+  data::DataOptions options{.train_path = d.train.path,
+                            .format = format_name(d.train.format),
+                            .columns = d.train.columns,
+                            .validation_fraction = d.validation.fraction,
+                            .max_seq_len = d.max_seq_len,
+                            .overlong = overlong(d.overlong),
+                            .train_on_prompt = d.train_on_prompt,
+                            .chat_template = d.chat_template,
+                            .seed = static_cast<std::uint64_t>(settings.training.seed)};
+  if (d.validation.path) options.validation_path = *d.validation.path;
+  if (d.cache_dir) options.cache_dir = *d.cache_dir;
+  return options;
+}
+
+data::MicroOptions micro_options(const config::Settings& settings, const device::Device& device) {
+  const std::int64_t automatic = device.is_cuda() ? kMicroTokensGpu : kMicroTokensCpu;
+  return {.micro_tokens = settings.batch.micro_tokens.value_or(automatic),
+          .micro_rows = settings.batch.micro,
+          .packing = settings.data.packing};
+}
+
+data::SamplerOptions sampler_options(const config::Settings& settings) {
+  return {.examples_per_step = settings.batch.global,
+          .tokens_per_step = settings.batch.global_tokens,
+          .epochs = settings.training.epochs,
+          .max_steps = settings.training.max_steps,
+          .seed = static_cast<std::uint64_t>(settings.training.seed),
+          .shuffle = settings.data.shuffle};
+}
+
+train::AdamWOptions adamw_options(const config::Settings& settings) {
+  return {.beta1 = settings.optimizer.betas[0],
+          .beta2 = settings.optimizer.betas[1],
+          .eps = settings.optimizer.eps,
+          .weight_decay = settings.optimizer.weight_decay,
+          .clip_grad_norm = settings.training.clip_grad_norm.value_or(0)};
+}
+
+}  // namespace lorikeet::recipes

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "config/settings.h"
+#include "data/options.h"
+#include "data/packing.h"
+#include "data/sampler.h"
+#include "device/device.h"
+#include "peft/lora.h"
+#include "train/adamw.h"
+#include "train/loop.h"
+
+// The config's sections as the libraries' own options.
+namespace lorikeet::recipes {
+
+peft::LoraConfig lora_config(const config::LoraSettings& settings);
+data::DataOptions data_options(const config::Settings& settings);
+data::MicroOptions micro_options(const config::Settings& settings, const device::Device& device);
+data::SamplerOptions sampler_options(const config::Settings& settings);
+train::AdamWOptions adamw_options(const config::Settings& settings);
+
+}  // namespace lorikeet::recipes
