@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Makes tests/fuzz/corpus: small valid inputs, one of each kind, from which the fuzz targets start.
+
+usage: .venv/bin/python tests/fuzz/make_corpus.py
+
+Needs the packages of scripts/requirements/test.txt; the same versions give the same files.
+"""
+
+import io
+import json
+from pathlib import Path
+
+import sentencepiece
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+CORPUS = Path(__file__).resolve().parent / "corpus"
+TEXT = """The quick brown fox jumps over the lazy dog. A bird sat on the tall green tree and sang.
+Two and two are four, as 12 and 30 are 42. She asked him what the name of the old town was."""
+
+
+def save(target, name, content):
+    folder = CORPUS / target
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def safetensors(header, data):
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + data
+
+
+def make_safetensors():
+    save("safetensors", "empty", safetensors({}, b""))
+    save("safetensors", "one", safetensors({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}, bytes(8)))
+    several = {
+        "__metadata__": {"format": "pt"},
+        "a.weight": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]},
+        "b": {"dtype": "I64", "shape": [], "data_offsets": [12, 20]},
+        "none": {"dtype": "U8", "shape": [0, 7], "data_offsets": [20, 20]},
+    }
+    save("safetensors", "several", safetensors(several, bytes(20)))
+
+
+def make_json():
+    save("json", "kinds", '{"a": [1, -2.5e3, true, false, null, "x\\u00e9\\ud83e\\udd9c\\n"], "b": {}, "c": []}')
+    save("json", "deep", "[" * 20 + "]" * 20)
+    save("json", "large", '{"i": 9223372036854775807, "u": 18446744073709551615, "d": 1e308}')
+    index = {"metadata": {"total_size": 8}, "weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors"}}
+    save("shard_index", "two", json.dumps(index))
+
+
+def make_config():
+    save("config", "least", "model: {path: base}\n")
+    save("config", "flow", "model: {path: 'a b'}\nlora: {rank: 8, alpha: 1.6e1, target_modules: [q_proj, v_proj]}\n"
+         "optimizer: {lr: 2e-4, betas: [0.8, 0.95]}\ndevice: cuda:1\n")
+    save("config", "block", "# a run\nmodel:\n  path: base\ndata:\n  train:\n    path: rows.jsonl\n    columns:\n"
+         "      prompt: question\n  validation:\n    fraction: 0.1\nbatch:\n  global_tokens: 4096\n")
+    save("config", "overrides", "model: {path: base}\n\0lora.rank=4\n~lora.alpha\ndata.train.columns.a=b\nlora.init=x=y")
+    save("config", "wrong", "modle: 1\nlora: {rnak: 8, rank: x}\na: &b 1\nc: *b\n\"\\x41\": |\n  text\n")
+
+
+def special(tokenizer, *names):
+    tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in names])
+
+
+def make_tokenizer_json():
+    # GPT-2's and Llama 3's kind: byte-level BPE, a pattern, a template.
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    merges = [("\u0120", "t"), ("h", "e"), ("\u0120t", "he"), ("a", "n")]
+    vocab = {token: i for i, token in enumerate([*alphabet, *(a + b for a, b in merges)])}
+    byte_level = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=True))
+    byte_level.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(r"'s|\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"),
+                             "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ])
+    byte_level.decoder = decoders.ByteLevel()
+    special(byte_level, "<|begin|>")
+    byte_level.post_processor = processors.TemplateProcessing(
+        single="<|begin|> $A", special_tokens=[("<|begin|>", byte_level.token_to_id("<|begin|>"))])
+    save("tokenizer_json", "byte_level", byte_level.to_str())
+
+    # Llama 2's kind: BPE with byte fallback, normalisers.
+    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256)), "\u2581", "t", "h", "e", "th", "the"]
+    fallback = Tokenizer(models.BPE(vocab={p: i for i, p in enumerate(pieces)}, merges=[("t", "h"), ("th", "e")],
+                                    unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    fallback.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    fallback.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
+                                          decoders.Strip(" ", 1, 0)])
+    special(fallback, "<s>", "</s>")
+    save("tokenizer_json", "byte_fallback", fallback.to_str())
+
+    # Unigram, with the remaining parts.
+    unigram = Tokenizer(models.Unigram([("<unk>", 0.0), ("\u2581the", -2.0), ("\u2581", -3.0), ("t", -4.0),
+                                        ("he", -3.5), ("a", -4.5), ("1", -5.0)], unk_id=0, byte_fallback=False))
+    unigram.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase(), normalizers.Strip()])
+    unigram.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
+                                                     pre_tokenizers.Punctuation(), pre_tokenizers.Metaspace()])
+    unigram.decoder = decoders.Metaspace()
+    unigram.add_tokens([AddedToken("word", single_word=True, lstrip=True, rstrip=True)])
+    save("tokenizer_json", "unigram", unigram.to_str())
+
+
+def make_sentencepiece():
+    for kind in ("bpe", "unigram"):
+        model = io.BytesIO()
+        # identity: the usual normalisation brings a table of 240 kB.
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(TEXT.splitlines()), model_writer=model, model_type=kind, vocab_size=330,
+            hard_vocab_limit=False, byte_fallback=True, normalization_rule_name="identity", minloglevel=2)
+        save("sentencepiece", kind, model.getvalue())
+
+
+if __name__ == "__main__":
+    make_safetensors()
+    make_json()
+    make_config()
+    make_tokenizer_json()
+    make_sentencepiece()
