@@ -135,8 +135,11 @@ void Bpe::add_merges(const BpeParts& parts, const std::string& where) {
       return static_cast<std::uint32_t>(*id);
     };
     const std::string merged = left + right;
+    const std::uint64_t left_id = id_of(left);
+    const std::uint64_t right_id = id_of(right);
     // A pair given twice has its last rank.
-    merges_.set(std::uint64_t{id_of(left)} << 32 | id_of(right), std::uint64_t{rank++} << 32 | id_of(merged));
+    merges_.set(left_id << 32 | right_id, std::uint64_t{rank} << 32 | id_of(merged));
+    ++rank;
     inner_mark = inner_mark || has_inner_mark(merged);
   }
   // The mark itself must be a symbol, or it would be part of a run of unknown characters.
