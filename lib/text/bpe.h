@@ -17,6 +17,7 @@ namespace lorikeet::text {
 /// What a BPE model is made of besides its vocabulary.
 struct BpeParts {
   std::vector<std::pair<std::string, std::string>> merges;  ///< by rank, spelt as in the vocabulary
+  std::vector<std::uint32_t> ranks;  ///< of the merges, where equal ones occur; empty: their order
   std::optional<std::string> unk_token;
   bool fuse_unk = false;       ///< neighbouring unknown characters become one unk
   bool byte_fallback = false;  ///< unknown characters become "<0xNN>" tokens where all are there

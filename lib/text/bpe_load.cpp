@@ -123,20 +123,23 @@ void Bpe::find_symbols(const BpeParts& parts) {
 void Bpe::add_merges(const BpeParts& parts, const std::string& where) {
   merges_.reserve(parts.merges.size());
   bool inner_mark = false;
-  std::uint32_t rank = 0;
-  for (const auto& [left, right] : parts.merges) {
-    const auto id_of = [&](const std::string& token) {
+  for (std::size_t i = 0; i < parts.merges.size(); ++i) {
+    const auto& [left, right] = parts.merges[i];
+    const std::uint64_t rank = parts.ranks.empty() ? i : parts.ranks[i];
+    const auto id_of = [&, &left = left, &right = right](const std::string& token) {
       const auto id = vocabulary().id_of(token);
       if (!id) {
-        throw Error("[" + where + "] merge " + std::to_string(rank) + " ('" + escape_control(left) +
-                    "' and '" + escape_control(right) + "') needs '" + escape_control(token) +
+        throw Error("[" + where + "] merge " + std::to_string(i) + " ('" + escape_control(left) + "' and '" +
+                    escape_control(right) + "') needs '" + escape_control(token) +
                     "', which is not in the vocabulary");
       }
       return static_cast<std::uint32_t>(*id);
     };
     const std::string merged = left + right;
+    const std::uint64_t left_id = id_of(left);
+    const std::uint64_t right_id = id_of(right);
     // A pair given twice has its last rank.
-    merges_.set(std::uint64_t{id_of(left)} << 32 | id_of(right), std::uint64_t{rank++} << 32 | id_of(merged));
+    merges_.set(left_id << 32 | right_id, rank << 32 | id_of(merged));
     inner_mark = inner_mark || has_inner_mark(merged);
   }
   // The mark itself must be a symbol, or it would be part of a run of unknown characters.

@@ -27,7 +27,11 @@ constexpr std::uint32_t kPieceScore = 2;
 constexpr std::uint32_t kPieceType = 3;
 constexpr std::uint32_t kTrainerModelType = 3;
 constexpr std::uint32_t kTrainerByteFallback = 35;
+constexpr std::uint32_t kTrainerWhitespaceAsSuffix = 24;
 constexpr std::uint32_t kNormalizerCharsMap = 2;
+constexpr std::uint32_t kNormalizerAddDummyPrefix = 3;
+constexpr std::uint32_t kNormalizerRemoveExtra = 4;
+constexpr std::uint32_t kNormalizerEscape = 5;
 
 [[noreturn]] void fail(const std::string& where, const std::string& what) {
   throw Error("[" + where + "] not a usable sentencepiece model: " + what);
@@ -84,13 +88,14 @@ void check_pieces(const std::vector<SentencePieceSummary::Piece>& pieces, bool b
   if (byte_fallback && bytes == 0) fail(where, "byte_fallback without byte pieces");
 }
 
-void read_trainer_spec(std::string_view bytes, std::uint64_t& model_type, bool& byte_fallback,
+void read_trainer_spec(std::string_view bytes, std::uint64_t& model_type, SentencePieceSummary& summary,
                        const std::string& where) {
   const std::string here = where + ": trainer_spec";
   ProtobufReader reader(bytes, here);
   while (const auto field = reader.next()) {
     if (field->number == kTrainerModelType) model_type = field->integer;
-    if (field->number == kTrainerByteFallback) byte_fallback = field->integer != 0;
+    if (field->number == kTrainerByteFallback) summary.byte_fallback = field->integer != 0;
+    if (field->number == kTrainerWhitespaceAsSuffix) summary.whitespace_as_suffix = field->integer != 0;
   }
 }
 
@@ -123,12 +128,20 @@ void check_chars_map(std::string_view map, const std::string& where) {
   }
 }
 
-void check_normalizer_spec(std::string_view bytes, const std::string& where) {
+void read_normalizer_spec(std::string_view bytes, SentencePieceSummary& summary, const std::string& where) {
   ProtobufReader reader(bytes, where);
   while (const auto field = reader.next()) {
-    if (field->number != kNormalizerCharsMap) continue;
-    require(field->wire == Wire::kBytes, where, "its precompiled_charsmap is no bytes");
-    check_chars_map(field->bytes, where + ": precompiled_charsmap");
+    switch (field->number) {
+      case kNormalizerCharsMap:
+        require(field->wire == Wire::kBytes, where, "its precompiled_charsmap is no bytes");
+        check_chars_map(field->bytes, where + ": precompiled_charsmap");
+        summary.has_chars_map = !field->bytes.empty();
+        break;
+      case kNormalizerAddDummyPrefix: summary.add_dummy_prefix = field->integer != 0; break;
+      case kNormalizerRemoveExtra: summary.remove_extra_whitespaces = field->integer != 0; break;
+      case kNormalizerEscape: summary.escape_whitespaces = field->integer != 0; break;
+      default: break;
+    }
   }
 }
 
@@ -148,11 +161,15 @@ SentencePieceSummary check_sentencepiece_model(std::string_view bytes, const std
                 "more than 16777216 pieces");
         summary.pieces.push_back(read_piece(field->bytes, summary.pieces.size(), where));
         break;
-      case kModelTrainerSpec:
-        read_trainer_spec(field->bytes, model_type, summary.byte_fallback, where);
+      case kModelTrainerSpec: read_trainer_spec(field->bytes, model_type, summary, where); break;
+      case kModelNormalizerSpec:
+        read_normalizer_spec(field->bytes, summary, where + ": normalizer_spec");
         break;
-      case kModelNormalizerSpec: check_normalizer_spec(field->bytes, where + ": normalizer_spec"); break;
-      case kModelDenormalizerSpec: check_normalizer_spec(field->bytes, where + ": denormalizer_spec"); break;
+      case kModelDenormalizerSpec: {
+        SentencePieceSummary unused;  // this one is for decoding
+        read_normalizer_spec(field->bytes, unused, where + ": denormalizer_spec");
+        break;
+      }
       default: break;
     }
   }

@@ -18,6 +18,13 @@ struct SentencePieceSummary {
   std::vector<Piece> pieces;  ///< by id
   bool is_unigram = true;     ///< else BPE
   bool byte_fallback = false;
+  bool whitespace_as_suffix = false;
+
+  // normalizer_spec, with the format's defaults.
+  bool has_chars_map = false;
+  bool add_dummy_prefix = true;
+  bool remove_extra_whitespaces = true;
+  bool escape_whitespaces = true;
 };
 
 /// Reads a `tokenizer.model` (sentencepiece_model.proto) with a reader of its own and refuses, before the

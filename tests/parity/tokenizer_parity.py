@@ -79,6 +79,9 @@ def check_sentencepiece(tool, kind, folder, strings, report):
 def main():
     tool = sys.argv[1]
     data = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    if data is not None and not data.exists():
+        print(f"{data} is not there: only tokenizers trained here are compared")
+        data = None
     only = sys.argv[3] if len(sys.argv) > 3 else ""
     strings = hard_strings()
     report = Report()
