@@ -20,14 +20,16 @@ SegmentEncoder::SegmentEncoder(const Tokenizer& tokenizer) : tokenizer_(tokenize
   constexpr std::string_view kProbe = "x";
   const std::vector<TokenId> alone = plain(kProbe);
   prefix_after_text_ = alone != continued(kProbe);
-  const std::optional<TokenId> control = tokenizer.bos_id() ? tokenizer.bos_id() : tokenizer.eos_id();
-  if (!prefix_after_text_ || !control) return;
-  std::vector<TokenId> joined = tokenizer.encode(tokenizer.token_of(*control) + std::string(kProbe),
-                                                 {.add_special_tokens = false, .parse_special = true});
-  if (!joined.empty() && joined[0] == *control) {
-    joined.erase(joined.begin());
-    prefix_after_token_ = joined == alone;
-  }
+  if (!prefix_after_text_ || !tokenizer.eos_id()) return;
+  // Alone, then the control token, then either the same again or what continues a text.
+  std::vector<TokenId> expected = alone;
+  expected.push_back(*tokenizer.eos_id());
+  const std::vector<TokenId> bare = continued(kProbe);
+  expected.insert(expected.end(), bare.begin(), bare.end());
+  const std::string text =
+      std::string(kProbe) + tokenizer.token_of(*tokenizer.eos_id()) + std::string(kProbe);
+  prefix_after_control_ =
+      tokenizer.encode(text, {.add_special_tokens = false, .parse_special = true}) != expected;
 }
 
 std::vector<TokenId> SegmentEncoder::plain(std::string_view text) const {
@@ -68,7 +70,7 @@ EncodedPrompt SegmentEncoder::encode(std::span<const Segment> segments) const {
     out.ids.insert(out.ids.end(), ids.begin(), ids.end());
     out.trained.insert(out.trained.end(), ids.size(), trained ? 1 : 0);
   };
-  bool after_text = false;
+  enum class After { kStart, kText, kControl } after = After::kStart;
   for (std::size_t i = 0; i < segments.size();) {
     const Segment& segment = segments[i];
     if (segment.kind == Kind::kText) {
@@ -76,13 +78,14 @@ EncodedPrompt SegmentEncoder::encode(std::span<const Segment> segments) const {
       for (; i < segments.size() && segments[i].kind == Kind::kText && segments[i].trained == segment.trained;
            ++i)
         run += segments[i].text;
-      const bool bare_start = after_text || (!out.ids.empty() && !prefix_after_token_);
-      append(prefix_after_text_ && bare_start ? continued(run) : plain(run), segment.trained);
-      after_text = true;
+      const bool bare = after == After::kText || (after == After::kControl && !prefix_after_control_);
+      append(prefix_after_text_ && bare ? continued(run) : plain(run), segment.trained);
+      after = After::kText;
       continue;
     }
     ++i;
-    after_text = false;
+    // A BOS begins a text anew, as it does where a tokenizer adds it by itself.
+    after = segment.kind == Kind::kBos ? After::kStart : After::kControl;
     if (segment.kind != Kind::kBos) {
       const TokenId id = control_id(segment);
       append({&id, 1}, segment.trained);
@@ -98,8 +101,7 @@ EncodedPrompt SegmentEncoder::encode(std::span<const Segment> segments) const {
 
 std::vector<TokenId> SegmentEncoder::encode_document(std::string_view text) const {
   std::vector<TokenId> ids;
-  const bool bare_start = tokenizer_.bos_id() && prefix_after_text_ && !prefix_after_token_;
-  const std::vector<TokenId> body = bare_start ? continued(text) : plain(text);
+  const std::vector<TokenId> body = plain(text);
   ids.reserve(body.size() + 2);
   if (const auto bos = tokenizer_.bos_id()) ids.push_back(*bos);
   ids.insert(ids.end(), body.begin(), body.end());

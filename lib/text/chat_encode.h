@@ -21,7 +21,8 @@ struct EncodedPrompt {
 /// encoded apart, so the edge of the loss never falls inside a token and a prompt has the ids that it will
 /// have at inference, where the answer isn't there yet. Where a tokenizer puts a space before every text
 /// (sentencepiece's dummy prefix), an answer that continues a text gets none: its ids are those it would have
-/// inside the whole. A BOS is never doubled. Thread-safe.
+/// inside the whole. Behind a control token it is done as the tokenizer itself does it in the middle of a
+/// text, behind a BOS as at the start of one. A BOS is never doubled. Thread-safe.
 class SegmentEncoder {
  public:
   /// `tokenizer` must outlive the encoder. Finds out by trial where the tokenizer adds a prefix.
@@ -41,8 +42,8 @@ class SegmentEncoder {
   TokenId control_id(const Segment& segment) const;
 
   const Tokenizer& tokenizer_;
-  bool prefix_after_text_ = false;  // a text encoded alone differs from the same text after other text
-  bool prefix_after_token_ = true;  // the tokenizer itself would add the prefix after a control token
+  bool prefix_after_text_ = false;    // a text encoded alone differs from the same text after other text
+  bool prefix_after_control_ = true;  // the tokenizer adds its prefix behind a control token, too
 };
 
 }  // namespace lorikeet::text

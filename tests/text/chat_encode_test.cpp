@@ -1,10 +1,12 @@
 #include "text/chat_encode.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/error.h"
 #include "support/catch.h"
 #include "support/fake_tokenizer.h"
+#include "support/paths.h"
 
 using namespace lorikeet;
 using text::Message;
@@ -109,4 +111,42 @@ TEST_CASE("a document is BOS, text, EOS as far as there are any") {
   CHECK(document({}) == "<s>ab</s>");
   CHECK(document({.bos = false, .eos = false}) == "ab");
   CHECK(document({.dummy_prefix = true}) == "<s> ab</s>");
+}
+
+TEST_CASE("segments of Llama-2's template have the ids of the whole text, with either of its tokenizers") {
+  const auto folder = test::shared_data("tokenizers/llama2");
+  if (!folder) {
+    WARN("no ../shared/data/tokenizers/llama2: skipped");
+    return;
+  }
+  const test::TemporaryFolder model_only;
+  for (const char* name : {"tokenizer.model", "tokenizer_config.json"})
+    std::filesystem::copy_file(*folder / name, model_only / name);
+  for (const std::filesystem::path& path : {*folder, model_only.path()}) {
+    const auto tokenizer = text::load_tokenizer(path);
+    CAPTURE(tokenizer->description());
+    const text::SegmentEncoder encoder(*tokenizer);
+    const auto whole = [&](const std::string& body) {
+      std::vector<text::TokenId> ids{*tokenizer->bos_id()};
+      const auto rest = tokenizer->encode(body, {.add_special_tokens = false, .parse_special = false});
+      ids.insert(ids.end(), rest.begin(), rest.end());
+      ids.push_back(*tokenizer->eos_id());
+      return ids;
+    };
+    for (const auto& [question, answer] :
+         std::vector<std::pair<std::string, std::string>>{{"What is 2+2?", "4"},
+                                                          {"Name a colour.", "Blue, of course."},
+                                                          {"\u6771\u4eac?", "\U0001F642"}}) {
+      const auto& llama2 = text::builtin_chat_template("llama2");
+      const std::vector<Message> messages{{"user", question}, {"assistant", answer}};
+      CHECK(encoder.encode(llama2.render(messages)).ids ==
+            whole("[INST] " + question + " [/INST] " + answer + " "));
+
+      const auto& alpaca = text::builtin_chat_template("alpaca");
+      const text::Instruction row{question, "", answer};
+      std::string body;
+      for (const text::Segment& segment : alpaca.render(row)) body += segment.text;
+      CHECK(encoder.encode(alpaca.render(row)).ids == whole(body));
+    }
+  }
 }
