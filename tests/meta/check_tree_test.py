@@ -148,6 +148,10 @@ class Mirror(TreeTest):
     def test_tests_of_nothing_are_found(self):
         self.assert_one(self.check({"tests/misc/a.txt": ""}), "tests/misc", "mirrors no layer")
 
+    def test_a_source_may_be_named_from_another_folder_or_the_root(self):
+        files = {"tests/io/CMakeLists.txt": "../support/a.cpp ${CMAKE_SOURCE_DIR}/tests/support/b.cpp", "tests/support/a.cpp": "", "tests/support/b.cpp": ""}
+        self.assertEqual(self.check(files), [])
+
     def test_a_source_that_is_never_built_is_found(self):
         found = self.check({"tests/io/CMakeLists.txt": "ba.cpp x/a.cpp", "tests/io/a.cpp": ""})
         self.assert_one(found, "tests/io/a.cpp", "never built")
