@@ -58,9 +58,13 @@ def check_dtypes(tree, allowed):
                 if (name, found) in allowed:
                     unused.pop((name, found), None)
                 else:
-                    findings.append(Finding(name, number, f"names the dtype {found}; take it from precision::Policy"))
+                    findings.append(
+                        Finding(name, number, f"names the dtype {found}; take it from precision::Policy")
+                    )
     for name, found in unused:
-        findings.append(Finding("tests/meta/dtype_allowed.txt", 0, f"allows {found} in {name}, which has none"))
+        findings.append(
+            Finding("tests/meta/dtype_allowed.txt", 0, f"allows {found} in {name}, which has none")
+        )
     return findings
 
 
@@ -71,7 +75,9 @@ def check_length(tree):
         path = PurePosixPath(name)
         is_source = path.suffix in LINES_COUNT_FOR and (path.suffix or path.parts[0] in ("scripts", ".ci"))
         if is_source and len(tree.lines(name)) > MOST_LINES:
-            findings.append(Finding(name, 0, f"has {len(tree.lines(name))} lines, over {MOST_LINES}: split it by subject"))
+            findings.append(
+                Finding(name, 0, f"has {len(tree.lines(name))} lines, over {MOST_LINES}: split it by subject")
+            )
     return findings
 
 
@@ -83,10 +89,17 @@ def check_script_help(tree):
         if path.parts[:-1] != ("scripts",) or not os.access(tree.root / name, os.X_OK):
             continue
         result = subprocess.run(
-            [str(tree.root / name), "--help"], capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL, check=False
+            [str(tree.root / name), "--help"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            stdin=subprocess.DEVNULL,
+            check=False,
         )
         if result.returncode != 0 or name not in result.stdout:
-            findings.append(Finding(name, 0, f"--help exits {result.returncode} without showing how '{name}' is called"))
+            findings.append(
+                Finding(name, 0, f"--help exits {result.returncode} without showing how '{name}' is called")
+            )
     return findings
 
 
@@ -95,7 +108,11 @@ def check_mirror(tree, layers, other_tests):
     is one of `other_tests`. Every source and test is named in a CMakeLists.txt."""
     findings = []
     names = {PurePosixPath(layer.folder).name for layer in layers}
-    tested = {PurePosixPath(name).parts[1] for name in tree.files if name.startswith("tests/") and name.count("/") > 1}
+    tested = {
+        PurePosixPath(name).parts[1]
+        for name in tree.files
+        if name.startswith("tests/") and name.count("/") > 1
+    }
     for layer in layers:
         short = PurePosixPath(layer.folder).name
         sources = [name for name in tree.cpp(layer.folder) if name.endswith(".cpp")]
@@ -119,7 +136,9 @@ def built_sources(tree):
         folder = PurePosixPath(name).parent.as_posix()
         for _, text in tree.lines(name):
             for word in CMAKE_SOURCE.findall(text.split("#")[0]):
-                written = word.replace("${CMAKE_CURRENT_SOURCE_DIR}", folder).replace("${CMAKE_SOURCE_DIR}", "")
+                written = word.replace("${CMAKE_CURRENT_SOURCE_DIR}", folder).replace(
+                    "${CMAKE_SOURCE_DIR}", ""
+                )
                 from_root = word.startswith("${")
                 built.add(os.path.normpath(written.lstrip("/") if from_root else f"{folder}/{written}"))
     return built
