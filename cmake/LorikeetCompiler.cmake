@@ -30,8 +30,8 @@ if(LORIKEET_CCACHE)
   # Precompiled headers under ccache need this setting when it runs, and -fpch-preprocess (ccache manual,
   # "Precompiled headers"). A launcher with env holds for every way to start the build.
   find_program(LORIKEET_ENV env REQUIRED)
-  set(CMAKE_CXX_COMPILER_LAUNCHER
-    "${LORIKEET_ENV};CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime;${LORIKEET_CCACHE}")
+  set(_sloppiness "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${LORIKEET_ENV}" "${_sloppiness}" "${LORIKEET_CCACHE}")
   set(CMAKE_CUDA_COMPILER_LAUNCHER "${LORIKEET_CCACHE}")
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)

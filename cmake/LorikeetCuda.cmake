@@ -21,6 +21,9 @@ if(LORIKEET_WITH_CUDA)
   # The runtime is linked as the shared library of the wheel, by path: it has no unversioned name there.
   set(CMAKE_CUDA_COMPILER_FORCED TRUE)
   set(CMAKE_CUDA_RUNTIME_LIBRARY None)
+  # Unchecked, the compiler's own include folders are unknown too: without them CMake would pass /usr/include as a
+  # system folder, which breaks the host's <cmath>.
+  set(CMAKE_CUDA_IMPLICIT_INCLUDE_DIRECTORIES ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
   # To learn the compiler's identity CMake links a program; nvcc looks for its libraries in lib64, the wheel has lib.
   set(_library_path "$ENV{LIBRARY_PATH}")
   get_filename_component(_cuda_root "${LORIKEET_NVCC}/../.." ABSOLUTE)

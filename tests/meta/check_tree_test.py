@@ -27,7 +27,9 @@ class TreeTest(unittest.TestCase):
 
     def includes(self, files):
         """What the layer check says of a tree of {name: [headers it includes]}."""
-        lines = {name: "".join(f"#include {header}\n" for header in headers) for name, headers in files.items()}
+        lines = {
+            name: "".join(f"#include {header}\n" for header in headers) for name, headers in files.items()
+        }
         return [str(finding) for finding in layers.check_layers(self.tree(lines), ORDER)]
 
     def assert_one(self, findings, *parts):
@@ -38,7 +40,12 @@ class TreeTest(unittest.TestCase):
 
 class Includes(TreeTest):
     def test_a_lower_or_the_own_layer_may_be_included(self):
-        self.assertEqual(self.includes({"lib/base/a.h": [], "lib/io/b.h": ['"base/a.h"'], "lib/io/b.cpp": ['"io/b.h"', '"b.h"']}), [])
+        self.assertEqual(
+            self.includes(
+                {"lib/base/a.h": [], "lib/io/b.h": ['"base/a.h"'], "lib/io/b.cpp": ['"io/b.h"', '"b.h"']}
+            ),
+            [],
+        )
 
     def test_a_higher_layer_is_found(self):
         found = self.includes({"lib/io/a.h": [], "lib/base/b.cpp": ["<vector>", '"io/a.h"']})
@@ -46,8 +53,13 @@ class Includes(TreeTest):
 
     def test_recipes_and_apps_are_above_the_libraries(self):
         self.assertEqual(self.includes({"recipes/a.h": [], "apps/main.cpp": ['"recipes/a.h"']}), [])
-        self.assert_one(self.includes({"recipes/a.h": [], "lib/train/b.cpp": ['"recipes/a.h"']}), "higher layer recipes")
-        self.assert_one(self.includes({"models/llama/a.h": [], "lib/nn/b.h": ['"models/llama/a.h"']}), "higher layer models")
+        self.assert_one(
+            self.includes({"recipes/a.h": [], "lib/train/b.cpp": ['"recipes/a.h"']}), "higher layer recipes"
+        )
+        self.assert_one(
+            self.includes({"models/llama/a.h": [], "lib/nn/b.h": ['"models/llama/a.h"']}),
+            "higher layer models",
+        )
 
     def test_a_relative_include_is_followed(self):
         found = self.includes({"lib/train/a.h": [], "lib/nn/b.h": ['"train/a.h"']})
@@ -58,20 +70,45 @@ class Includes(TreeTest):
         self.assert_one(found, "plain layer lib/data", "lib/ops")
 
     def test_a_test_is_held_to_the_layer_that_it_tests(self):
-        self.assertEqual(self.includes({"lib/io/a.h": [], "tests/support/s.h": [], "tests/io/a_test.cpp": ['"io/a.h"', '"support/s.h"']}), [])
+        self.assertEqual(
+            self.includes(
+                {
+                    "lib/io/a.h": [],
+                    "tests/support/s.h": [],
+                    "tests/io/a_test.cpp": ['"io/a.h"', '"support/s.h"'],
+                }
+            ),
+            [],
+        )
         found = self.includes({"lib/train/a.h": [], "tests/io/a_test.cpp": ['"train/a.h"']})
         self.assert_one(found, "tests/io/a_test.cpp:1", "higher layer lib/train")
 
     def test_tests_of_no_layer_and_benchmarks_may_include_all(self):
-        self.assertEqual(self.includes({"lib/train/a.h": [], "tests/parity/p.cpp": ['"train/a.h"'], "benchmarks/b.cpp": ['"train/a.h"']}), [])
+        self.assertEqual(
+            self.includes(
+                {
+                    "lib/train/a.h": [],
+                    "tests/parity/p.cpp": ['"train/a.h"'],
+                    "benchmarks/b.cpp": ['"train/a.h"'],
+                }
+            ),
+            [],
+        )
 
     def test_the_program_may_not_include_its_tests(self):
         found = self.includes({"tests/support/a.h": [], "lib/io/b.cpp": ['"tests/support/a.h"']})
         self.assert_one(found, "includes tests/support/a.h")
 
     def test_libtorch_is_found_in_a_plain_layers_header_but_may_be_in_its_source_and_elsewhere(self):
-        self.assert_one(self.includes({"lib/data/a.h": ["<ATen/core/Tensor.h>"]}), "plain layer lib/data", "ATen/core/Tensor.h")
-        self.assertEqual(self.includes({"lib/device/a.cpp": ["<c10/core/Device.h>"], "lib/ops/a.h": ["<torch/torch.h>"]}), [])
+        self.assert_one(
+            self.includes({"lib/data/a.h": ["<ATen/core/Tensor.h>"]}),
+            "plain layer lib/data",
+            "ATen/core/Tensor.h",
+        )
+        self.assertEqual(
+            self.includes({"lib/device/a.cpp": ["<c10/core/Device.h>"], "lib/ops/a.h": ["<torch/torch.h>"]}),
+            [],
+        )
 
     def test_libtorch_is_found_in_cuda_code(self):
         self.assert_one(self.includes({"lib/ops/norm/cuda.cu": ["<ATen/ATen.h>"]}), "CUDA code")
@@ -92,23 +129,45 @@ class Files(TreeTest):
         self.assertEqual([(f.path, f.line) for f in found], [("b.cpp", 1), ("docs/a.md", 2)])
 
     def test_urls_relative_paths_and_general_ones_pass(self):
-        lines = [f"https://example.org{MACHINE_PATH}", f"out{MACHINE_PATH}", f"$ROOT{MACHINE_PATH}", "/proc/meminfo /usr/bin/env"]
+        lines = [
+            f"https://example.org{MACHINE_PATH}",
+            f"out{MACHINE_PATH}",
+            f"$ROOT{MACHINE_PATH}",
+            "/proc/meminfo /usr/bin/env",
+        ]
         self.assertEqual(rules.check_machine_paths(self.tree({"a.md": "\n".join(lines)})), [])
 
     def test_a_dtype_named_above_precision_is_found(self):
-        for written in ("at::kFloat", "torch::kBFloat16", "kHalf", "c10::ScalarType::Half", "DType::kBF16", "torch::kFloat32"):
+        for written in (
+            "at::kFloat",
+            "torch::kBFloat16",
+            "kHalf",
+            "c10::ScalarType::Half",
+            "DType::kBF16",
+            "torch::kFloat32",
+        ):
             with self.subTest(written):
-                found = rules.check_dtypes(self.tree({"lib/nn/a.cpp": f"int x;\nauto d = x.to({written});\n"}), {})
+                found = rules.check_dtypes(
+                    self.tree({"lib/nn/a.cpp": f"int x;\nauto d = x.to({written});\n"}), {}
+                )
                 self.assert_one(found, "lib/nn/a.cpp:2", written)
 
     def test_integer_dtypes_comments_and_other_layers_may_name_theirs(self):
-        files = {"lib/nn/a.cpp": "x.to(at::kLong);  // not at::kFloat\n", "lib/ops/b.cpp": "at::kFloat", "lib/precision/c.cpp": "DType::kBF16"}
+        files = {
+            "lib/nn/a.cpp": "x.to(at::kLong);  // not at::kFloat\n",
+            "lib/ops/b.cpp": "at::kFloat",
+            "lib/precision/c.cpp": "DType::kBF16",
+        }
         self.assertEqual(rules.check_dtypes(self.tree(files), {}), [])
 
     def test_an_allowed_dtype_passes_and_an_entry_without_use_is_found(self):
         tree = self.tree({"lib/peft/a.cpp": "DType::kF32"})
-        self.assertEqual(rules.check_dtypes(tree, {("lib/peft/a.cpp", "DType::kF32"): "the file format's"}), [])
-        found = rules.check_dtypes(self.tree({"lib/peft/a.cpp": ""}), {("lib/peft/a.cpp", "DType::kF32"): "the file format's"})
+        self.assertEqual(
+            rules.check_dtypes(tree, {("lib/peft/a.cpp", "DType::kF32"): "the file format's"}), []
+        )
+        found = rules.check_dtypes(
+            self.tree({"lib/peft/a.cpp": ""}), {("lib/peft/a.cpp", "DType::kF32"): "the file format's"}
+        )
         self.assert_one(found, "dtype_allowed.txt", "has none")
 
     def test_the_allow_list_demands_a_reason(self):
@@ -121,7 +180,13 @@ class Files(TreeTest):
         self.assert_one(rules.check_length(tree), "a.cpp", "451")
 
     def test_a_script_without_help_is_found(self):
-        tree = self.tree({"scripts/good": '#!/bin/sh\necho "usage: scripts/good"\n', "scripts/bad": "#!/bin/sh\necho done\n", "scripts/rude": "#!/bin/sh\nexit 1\n"})
+        tree = self.tree(
+            {
+                "scripts/good": '#!/bin/sh\necho "usage: scripts/good"\n',
+                "scripts/bad": "#!/bin/sh\necho done\n",
+                "scripts/rude": "#!/bin/sh\nexit 1\n",
+            }
+        )
         for name in ("good", "bad", "rude"):
             (tree.root / "scripts" / name).chmod(0o755)
         self.assertEqual([f.path for f in rules.check_script_help(tree)], ["scripts/bad", "scripts/rude"])
@@ -143,10 +208,20 @@ class Mirror(TreeTest):
         self.assertEqual(self.check(files), [])
 
     def test_a_layer_without_tests_is_found(self):
-        self.assert_one(self.check({"lib/io/CMakeLists.txt": "a.cpp", "lib/io/a.cpp": ""}), "lib/io", "no tests/io")
+        self.assert_one(
+            self.check({"lib/io/CMakeLists.txt": "a.cpp", "lib/io/a.cpp": ""}), "lib/io", "no tests/io"
+        )
 
     def test_tests_of_nothing_are_found(self):
         self.assert_one(self.check({"tests/misc/a.txt": ""}), "tests/misc", "mirrors no layer")
+
+    def test_a_source_may_be_named_from_another_folder_or_the_root(self):
+        files = {
+            "tests/io/CMakeLists.txt": "../support/a.cpp ${CMAKE_SOURCE_DIR}/tests/support/b.cpp",
+            "tests/support/a.cpp": "",
+            "tests/support/b.cpp": "",
+        }
+        self.assertEqual(self.check(files), [])
 
     def test_a_source_that_is_never_built_is_found(self):
         found = self.check({"tests/io/CMakeLists.txt": "ba.cpp x/a.cpp", "tests/io/a.cpp": ""})

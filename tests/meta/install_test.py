@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Installs a build, moves the tree and starts each program from there. usage: CMAKE BUILD_FOLDER LIBTORCH APP..."""
+"""Installs a build, moves the tree and starts each program from there.
+
+usage: install_test.py CMAKE BUILD_FOLDER LIBTORCH APP...
+"""
 
 import os
 import subprocess
@@ -9,9 +12,16 @@ from pathlib import Path
 
 
 def start(program, *arguments, **environment):
-    clean = {key: value for key, value in os.environ.items() if key not in ("LORIKEET_LIBTORCH", "LD_LIBRARY_PATH")}
+    clean = {
+        key: value for key, value in os.environ.items() if key not in ("LORIKEET_LIBTORCH", "LD_LIBRARY_PATH")
+    }
     return subprocess.run(
-        [str(program), *arguments], capture_output=True, text=True, env={**clean, **environment}, timeout=120, check=False
+        [str(program), *arguments],
+        capture_output=True,
+        text=True,
+        env={**clean, **environment},
+        timeout=120,
+        check=False,
     )
 
 
@@ -31,10 +41,18 @@ def main(cmake, build, libtorch, *apps):
         for app in apps:
             dynamic = start("readelf", "-d", str(moved / "libexec/lorikeet" / app))
             pathless = "RUNPATH" not in dynamic.stdout and "RPATH" not in dynamic.stdout
-            expect(dynamic.returncode == 0 and pathless, f"{app} should hold no path to the build's libraries", dynamic)
+            expect(
+                dynamic.returncode == 0 and pathless,
+                f"{app} should hold no path to the build's libraries",
+                dynamic,
+            )
             program = moved / "bin" / app
             lost = start(program, "--help")
-            expect(lost.returncode == 3 and "found no libtorch" in lost.stderr, f"{app} without libtorch should exit 3", lost)
+            expect(
+                lost.returncode == 3 and "found no libtorch" in lost.stderr,
+                f"{app} without libtorch should exit 3",
+                lost,
+            )
             for option in ("--help", "--version"):
                 named = start(program, option, LORIKEET_LIBTORCH=libtorch)
                 expect(named.returncode == 0 and named.stdout, f"{app} {option} by LORIKEET_LIBTORCH", named)
@@ -43,7 +61,11 @@ def main(cmake, build, libtorch, *apps):
         (moved / "lib/libtorch").symlink_to(libtorch)
         for app in apps:
             beside = start(moved / "bin" / app, "--help")
-            expect(beside.returncode == 0 and app in beside.stdout, f"{app} --help with lib/libtorch beside it", beside)
+            expect(
+                beside.returncode == 0 and app in beside.stdout,
+                f"{app} --help with lib/libtorch beside it",
+                beside,
+            )
             print(f"{app}: ok with libtorch beside it")
 
 

@@ -1,4 +1,7 @@
-"""The installed programs' launcher, over a tree and libtorch folders made of empty files. usage: LAUNCHER VERSION"""
+"""The installed programs' launcher, over a tree and libtorch folders made of empty files.
+
+usage: launcher_test.py LAUNCHER VERSION
+"""
 
 import os
 import shutil
@@ -38,9 +41,15 @@ class Launcher(unittest.TestCase):
         (self.prefix / "libexec/lorikeet/libtorch-folder").write_text(f"{folder}\n", encoding="utf-8")
 
     def start(self, *arguments, program=None, **environment):
-        clean = {key: value for key, value in os.environ.items() if key not in ("LORIKEET_LIBTORCH", "LD_LIBRARY_PATH")}
+        clean = {
+            key: value
+            for key, value in os.environ.items()
+            if key not in ("LORIKEET_LIBTORCH", "LD_LIBRARY_PATH")
+        }
         command = [str(program or self.prefix / "bin/lorikeet"), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, env={**clean, **environment}, check=False)
+        return subprocess.run(
+            command, capture_output=True, text=True, env={**clean, **environment}, check=False
+        )
 
     def assert_uses(self, result, *folders):
         self.assertEqual(result.stderr, "")
@@ -100,11 +109,15 @@ class Launcher(unittest.TestCase):
 
     def test_no_libtorch_is_one_sentence_and_exit_code_3(self):
         self.built_with(self.root / "gone")
-        self.assert_refuses(self.start(), "found no libtorch", VERSION, "LORIKEET_LIBTORCH", str(self.prefix / "lib/libtorch"))
+        self.assert_refuses(
+            self.start(), "found no libtorch", VERSION, "LORIKEET_LIBTORCH", str(self.prefix / "lib/libtorch")
+        )
 
     def test_a_variable_that_names_none_is_refused_though_there_is_one_beside_it(self):
         self.libtorch(self.prefix / "lib/libtorch")
-        self.assert_refuses(self.start(LORIKEET_LIBTORCH=str(self.root)), "LORIKEET_LIBTORCH names", str(self.root))
+        self.assert_refuses(
+            self.start(LORIKEET_LIBTORCH=str(self.root)), "LORIKEET_LIBTORCH names", str(self.root)
+        )
 
     def test_another_version_is_refused(self):
         self.libtorch(self.prefix / "lib/libtorch", version="2.7.1")

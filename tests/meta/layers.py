@@ -8,8 +8,7 @@ from tree import Finding
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 TORCH_HEADER = re.compile(r"^(torch|ATen|c10|caffe2)/")
-# Folders of tests that belong to no layer may use all of them; so may the benchmarks. tests/support serves the plain
-# layers' tests too, so its plain headers are told by what they include.
+# Folders of tests that belong to no layer may use all of them; so may the benchmarks.
 OUTSIDE = ("tests", "benchmarks")
 
 
@@ -72,7 +71,10 @@ def check_layers(tree, layers):
         for number, text in tree.lines(name):
             match = INCLUDE.match(text)
             if match:
-                findings += [Finding(name, number, what) for what in judge(tree, layers, name, own, judged, *match.groups())]
+                findings += [
+                    Finding(name, number, what)
+                    for what in judge(tree, layers, name, own, judged, *match.groups())
+                ]
     return findings
 
 

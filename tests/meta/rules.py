@@ -18,6 +18,7 @@ DTYPE = re.compile(
     r"|k(?:Float|Double|Half|BFloat16|Float(?:16|32|64))\b"
     r"|DType::k(?:F\d\w*|BF16)\b)"
 )
+CMAKE_SOURCE = re.compile(r"[\w./${}-]+\.(?:cpp|cu)\b")
 DTYPE_FOLDERS = ("lib/nn", "lib/peft", "lib/train", "lib/parallel", "models", "recipes")
 
 
@@ -57,9 +58,13 @@ def check_dtypes(tree, allowed):
                 if (name, found) in allowed:
                     unused.pop((name, found), None)
                 else:
-                    findings.append(Finding(name, number, f"names the dtype {found}; take it from precision::Policy"))
+                    findings.append(
+                        Finding(name, number, f"names the dtype {found}; take it from precision::Policy")
+                    )
     for name, found in unused:
-        findings.append(Finding("tests/meta/dtype_allowed.txt", 0, f"allows {found} in {name}, which has none"))
+        findings.append(
+            Finding("tests/meta/dtype_allowed.txt", 0, f"allows {found} in {name}, which has none")
+        )
     return findings
 
 
@@ -70,7 +75,9 @@ def check_length(tree):
         path = PurePosixPath(name)
         is_source = path.suffix in LINES_COUNT_FOR and (path.suffix or path.parts[0] in ("scripts", ".ci"))
         if is_source and len(tree.lines(name)) > MOST_LINES:
-            findings.append(Finding(name, 0, f"has {len(tree.lines(name))} lines, over {MOST_LINES}: split it by subject"))
+            findings.append(
+                Finding(name, 0, f"has {len(tree.lines(name))} lines, over {MOST_LINES}: split it by subject")
+            )
     return findings
 
 
@@ -82,19 +89,30 @@ def check_script_help(tree):
         if path.parts[:-1] != ("scripts",) or not os.access(tree.root / name, os.X_OK):
             continue
         result = subprocess.run(
-            [str(tree.root / name), "--help"], capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL, check=False
+            [str(tree.root / name), "--help"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            stdin=subprocess.DEVNULL,
+            check=False,
         )
         if result.returncode != 0 or name not in result.stdout:
-            findings.append(Finding(name, 0, f"--help exits {result.returncode} without showing how '{name}' is called"))
+            findings.append(
+                Finding(name, 0, f"--help exits {result.returncode} without showing how '{name}' is called")
+            )
     return findings
 
 
 def check_mirror(tree, layers, other_tests):
     """tests/ mirrors the layers: each with sources has its folder of tests, and each folder of tests has its layer or
-    is one of `other_tests`. Every source and test is named in a CMakeLists.txt of its folder or one above it."""
+    is one of `other_tests`. Every source and test is named in a CMakeLists.txt."""
     findings = []
     names = {PurePosixPath(layer.folder).name for layer in layers}
-    tested = {PurePosixPath(name).parts[1] for name in tree.files if name.startswith("tests/") and name.count("/") > 1}
+    tested = {
+        PurePosixPath(name).parts[1]
+        for name in tree.files
+        if name.startswith("tests/") and name.count("/") > 1
+    }
     for layer in layers:
         short = PurePosixPath(layer.folder).name
         sources = [name for name in tree.cpp(layer.folder) if name.endswith(".cpp")]
@@ -102,20 +120,25 @@ def check_mirror(tree, layers, other_tests):
             findings.append(Finding(layer.folder, 0, f"has sources but there is no tests/{short}"))
     for folder in sorted(tested - names - set(other_tests)):
         findings.append(Finding(f"tests/{folder}", 0, "mirrors no layer of tests/meta/layers.txt"))
+    built = built_sources(tree)
     for name in tree.cpp():
-        if name.endswith((".cpp", ".cu")) and not named_in_cmake(tree, name):
+        if name.endswith((".cpp", ".cu")) and name not in built:
             findings.append(Finding(name, 0, "no CMakeLists.txt names it, so it is never built"))
     return findings
 
 
-def named_in_cmake(tree, name):
-    """Does a CMakeLists.txt of the file's folder, or one above, name the file by its path from there?"""
-    path = PurePosixPath(name)
-    for parent in path.parents:
-        lists = (parent / "CMakeLists.txt").as_posix()
-        if tree.has(lists):
-            relative = path.relative_to(parent).as_posix()
-            text = "\n".join(line for _, line in tree.lines(lists))
-            if re.search(r"(?<![\w./-])" + re.escape(relative) + r"(?![\w.])", text):
-                return True
-    return False
+def built_sources(tree):
+    """The files that some CMakeLists.txt names, by their path from its folder or from a CMake variable's."""
+    built = set()
+    for name in tree.files:
+        if PurePosixPath(name).name != "CMakeLists.txt":
+            continue
+        folder = PurePosixPath(name).parent.as_posix()
+        for _, text in tree.lines(name):
+            for word in CMAKE_SOURCE.findall(text.split("#")[0]):
+                written = word.replace("${CMAKE_CURRENT_SOURCE_DIR}", folder).replace(
+                    "${CMAKE_SOURCE_DIR}", ""
+                )
+                from_root = word.startswith("${")
+                built.add(os.path.normpath(written.lstrip("/") if from_root else f"{folder}/{written}"))
+    return built

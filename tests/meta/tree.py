@@ -29,7 +29,16 @@ class Tree:
         """What git tracks or would track; empty where this is not a git checkout's root."""
         if not (self.root / ".git").exists():
             return []
-        command = ["git", "-C", str(self.root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        command = [
+            "git",
+            "-C",
+            str(self.root),
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         names = [name for name in result.stdout.split("\0") if name]
         return [name for name in names if (self.root / name).is_file()]
@@ -47,7 +56,8 @@ class Tree:
         return [
             name
             for name in self.files
-            if Path(name).suffix in CPP_SUFFIXES and (not folders or name.startswith(tuple(f + "/" for f in folders)))
+            if Path(name).suffix in CPP_SUFFIXES
+            and (not folders or name.startswith(tuple(f + "/" for f in folders)))
         ]
 
     def lines(self, name):
