@@ -1,0 +1,22 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace lorikeet::apps {
+
+/// The folder of the running executable.
+std::filesystem::path executable_folder();
+
+/// The folder of ready-made configs: beside the executable's installation, or in the source tree it was built in.
+/// Throws Error when there is none.
+std::filesystem::path configs_folder();
+
+/// Names of all ready-made configs ("llama3_1/8B_lora"), sorted.
+std::vector<std::string> config_names();
+
+/// The file of a config that is named as config_names does, or as a path; throws Error with a suggestion.
+std::filesystem::path find_config(const std::string& name);
+
+}  // namespace lorikeet::apps

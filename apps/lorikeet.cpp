@@ -1,0 +1,37 @@
+#include <string>
+#include <vector>
+
+#include "apps/guard.h"
+#include "apps/verbs/verbs.h"
+#include "base/version.h"
+
+namespace {
+
+using lorikeet::apps::Verb;
+
+std::vector<Verb> add_all(CLI::App& app) {
+  return {lorikeet::apps::add_run(app),     lorikeet::apps::add_ls(app),       lorikeet::apps::add_cp(app),
+          lorikeet::apps::add_validate(app), lorikeet::apps::add_config(app),  lorikeet::apps::add_preview(app),
+          lorikeet::apps::add_tokenize(app), lorikeet::apps::add_eval(app),    lorikeet::apps::add_generate(app),
+          lorikeet::apps::add_merge(app)};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Lorikeet fine-tunes open language models with LoRA. `lorikeet VERB --help` tells more.");
+  app.set_version_flag("--version", std::string(lorikeet::kVersion));
+  app.require_subcommand(1);
+  const std::vector<Verb> verbs = add_all(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return lorikeet::apps::guarded([&] {
+    for (const Verb& verb : verbs) {
+      if (verb.command->parsed()) return verb.action();
+    }
+    return 2;
+  });
+}

@@ -1,0 +1,40 @@
+#include "recipes/merge.h"
+
+#include <iostream>
+#include <memory>
+
+#include "apps/verbs/model_options.h"
+#include "apps/verbs/verbs.h"
+#include "base/json.h"
+#include "recipes/model_session.h"
+
+namespace lorikeet::apps {
+
+Verb add_merge(CLI::App& app) {
+  struct Options {
+    std::string model, adapter, output;
+    std::vector<std::string> overrides;
+  };
+  auto o = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "merge", "Adds an adapter to its base and writes a full checkpoint in the base's dtype and shards.");
+  command->add_option("model", o->model, "the base checkpoint's folder")->required();
+  command->add_option("adapter", o->adapter, "the PEFT adapter's folder")->required();
+  command->add_option("output", o->output, "a new folder")->required();
+  command->add_option("overrides", o->overrides, "settings, e.g. device=cpu");
+  return {command, [o] {
+            const auto settings = verb_settings(o->model, o->overrides);
+            const recipes::MergeReport report =
+                recipes::merge(o->model, o->adapter, o->output, recipes::choose_device(settings.device));
+            std::cout << Json()
+                             .set("output", o->output)
+                             .set("merged_tensors", static_cast<std::int64_t>(report.merged_tensors))
+                             .set("largest_logit_change", report.largest_logit_change)
+                             .set("largest_adapter_effect", report.largest_adapter_effect)
+                             .dump()
+                      << "\n";
+            return 0;
+          }};
+}
+
+}  // namespace lorikeet::apps

@@ -1,0 +1,13 @@
+#include "apps/verbs/model_options.h"
+
+#include "config/config.h"
+
+namespace lorikeet::apps {
+
+config::Settings verb_settings(const std::string& model, const std::vector<std::string>& overrides) {
+  std::vector<std::string> all{config::make_override("model.path", model)};
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  return config::parse_settings("", "command line", all);
+}
+
+}  // namespace lorikeet::apps

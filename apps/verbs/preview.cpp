@@ -1,0 +1,42 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+
+#include "apps/verbs/model_options.h"
+#include "apps/verbs/verbs.h"
+#include "data/load.h"
+#include "data/preview.h"
+#include "recipes/settings_map.h"
+
+namespace lorikeet::apps {
+
+Verb add_preview(CLI::App& app) {
+  struct Options {
+    std::string model, data;
+    std::size_t rows = 3;
+    std::vector<std::string> overrides;
+  };
+  auto o = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "preview", "Shows rows of a data file as tokens, with which of them are trained on (+) and which not (-).");
+  command->add_option("model", o->model, "a checkpoint's folder, or just a tokenizer's")->required();
+  command->add_option("--data", o->data, "the data file")->required();
+  command->add_option("--rows", o->rows, "how many rows")->capture_default_str();
+  command->add_option("overrides", o->overrides, "settings, e.g. data.train.format=chat data.max_seq_len=512");
+  return {command, [o] {
+            data::DataOptions options = recipes::data_options(verb_settings(o->model, o->overrides));
+            options.use_cache = false;
+            const auto tokenizer = text::load_tokenizer(o->model);
+            const data::LoadedFile file = data::load_file(o->data, options, *tokenizer);
+            std::cerr << file.report.describe() << "\n";
+            const data::PreviewOptions look{.colour = isatty(STDOUT_FILENO) == 1};
+            for (std::size_t i = 0; i < std::min(o->rows, file.dataset.size()); ++i) {
+              std::cout << data::preview_example(file.dataset, i, *tokenizer, look) << "\n";
+            }
+            return 0;
+          }};
+}
+
+}  // namespace lorikeet::apps

@@ -1,0 +1,136 @@
+#include "recipes/inference.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ostream>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/strings.h"
+#include "data/load.h"
+#include "nn/batch.h"
+#include "nn/generation.h"
+#include "recipes/model_session.h"
+#include "recipes/prompts.h"
+#include "recipes/settings_map.h"
+#include "train/device_batch.h"
+#include "train/evaluation.h"
+
+namespace lorikeet::recipes {
+namespace {
+
+// Enough sequences to keep the matrix units busy, few enough that their cache stays small.
+constexpr std::size_t kGenerationBatch = 64;
+
+ModelSession open_session(const std::filesystem::path& model, const std::optional<std::filesystem::path>& adapter,
+                          const config::Settings& settings) {
+  const auto policy = precision::resolve(settings.precision);
+  const auto device = choose_device(settings.device);
+  if (adapter) return load_model_with_adapter(model, *adapter, policy, device);
+  return load_model(model, policy, device, std::nullopt, 0);
+}
+
+std::vector<std::vector<std::int32_t>> answers(const ModelSession& session, const std::vector<Prompt>& prompts,
+                                               const nn::GenerationOptions& options) {
+  std::vector<std::vector<std::int32_t>> all;
+  for (std::size_t begin = 0; begin < prompts.size(); begin += kGenerationBatch) {
+    std::vector<std::vector<std::int32_t>> batch;
+    for (std::size_t i = begin; i < std::min(prompts.size(), begin + kGenerationBatch); ++i) {
+      if (prompts[i].ids.empty()) throw Error("[generate] a prompt has no tokens");
+      batch.push_back(prompts[i].ids);
+    }
+    nn::GenerationOptions of_batch = options;
+    of_batch.seed = options.seed + begin;  // prompts are numbered within a batch
+    auto results = nn::generate(*session.model, batch, of_batch, session.torch_device());
+    std::move(results.begin(), results.end(), std::back_inserter(all));
+  }
+  return all;
+}
+
+// The expected ids without the token that ends the answer.
+std::vector<std::int32_t> without_end(std::vector<std::int32_t> ids, const std::vector<std::int32_t>& stops) {
+  if (!ids.empty() && std::find(stops.begin(), stops.end(), ids.back()) != stops.end()) ids.pop_back();
+  return ids;
+}
+
+void write_field(std::ostream& out, const char* name, const std::string& text, bool escape) {
+  out << name << (escape ? escape_control(text) : text) << "\n";
+}
+
+// A JSON line for each row: which tokens it should have said, and how unlikely each was.
+void write_token_nll(const nn::CausalLM& model, const data::TokenDataset& dataset, const at::Device& device,
+                     std::ostream& out) {
+  for (std::size_t i = 0; i < dataset.size(); ++i) {
+    const std::vector<std::size_t> one{i};
+    const nn::Batch batch = train::to_device(data::make_micro_batch(dataset, one), device);
+    const at::Tensor nll = model.token_nll({.batch = batch}).cpu().contiguous();
+    const at::Tensor labels = batch.labels.cpu();
+    Json::Array ids, values;
+    for (std::int64_t t = 0; t < nll.numel(); ++t) {
+      ids.emplace_back(labels.const_data_ptr<std::int64_t>()[t]);
+      values.emplace_back(static_cast<double>(nll.const_data_ptr<float>()[t]));
+    }
+    out << Json().set("row", dataset.source_row(i)).set("labels", std::move(ids)).set("nll", std::move(values)).dump()
+        << "\n";
+  }
+}
+
+Json exact_match(const ModelSession& session, const EvalRequest& request) {
+  const auto prompts = read_prompts(request.data, data_options(request.settings), *session.tokenizer, 0);
+  const auto stops = stop_ids(request.model, session);
+  const nn::GenerationOptions options{.max_new_tokens = request.max_new_tokens,
+                                      .stop_ids = stops,
+                                      .vocab_size = static_cast<std::int64_t>(session.tokenizer->vocab_size())};
+  const auto given = answers(session, prompts, options);
+  std::int64_t right = 0;
+  for (std::size_t i = 0; i < prompts.size(); ++i) right += given[i] == without_end(prompts[i].expected, stops) ? 1 : 0;
+  return Json(static_cast<double>(right) / static_cast<double>(prompts.size()));
+}
+
+}  // namespace
+
+void generate(const GenerateRequest& request, std::ostream& out, bool escape) {
+  const ModelSession session = open_session(request.model, request.adapter, request.settings);
+  std::vector<Prompt> prompts;
+  if (request.data) {
+    prompts = read_prompts(*request.data, data_options(request.settings), *session.tokenizer, request.limit);
+  }
+  for (const std::string& question : request.prompts) {
+    prompts.push_back(make_prompt(question, request.settings.data.chat_template, *session.tokenizer));
+  }
+  const auto stops = stop_ids(request.model, session);
+  const nn::GenerationOptions options{.max_new_tokens = request.max_new_tokens,
+                                      .temperature = request.temperature,
+                                      .top_p = request.top_p,
+                                      .stop_ids = stops,
+                                      .seed = request.seed,
+                                      .vocab_size = static_cast<std::int64_t>(session.tokenizer->vocab_size())};
+  const auto given = answers(session, prompts, options);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    write_field(out, "question: ", prompts[i].shown, escape);
+    write_field(out, "answer:   ", session.tokenizer->decode(given[i], /*skip_special=*/true), escape);
+    if (!prompts[i].expected.empty()) {
+      write_field(out, "expected: ", session.tokenizer->decode(prompts[i].expected, /*skip_special=*/true), escape);
+    }
+    out << "\n";
+  }
+}
+
+void evaluate(const EvalRequest& request, std::ostream& out) {
+  const ModelSession session = open_session(request.model, request.adapter, request.settings);
+  data::DataOptions options = data_options(request.settings);
+  options.use_cache = false;
+  const data::LoadedFile file = data::load_file(request.data, options, *session.tokenizer);
+  if (request.per_token) write_token_nll(*session.model, file.dataset, session.torch_device(), out);
+  const train::Evaluation result = train::evaluate(
+      *session.model, file.dataset, micro_options(request.settings, session.device), session.torch_device());
+  Json json;
+  json.set("loss", result.loss()).set("perplexity", std::exp(result.loss()));
+  json.set("examples", static_cast<std::int64_t>(file.dataset.size())).set("label_tokens", result.label_tokens);
+  if (request.exact_match) json.set("exact_match", exact_match(session, request));
+  out << json.dump() << "\n";
+}
+
+}  // namespace lorikeet::recipes

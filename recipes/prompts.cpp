@@ -1,0 +1,71 @@
+#include "recipes/prompts.h"
+
+#include <algorithm>
+#include <variant>
+
+#include "base/error.h"
+#include "data/format.h"
+#include "data/load.h"
+#include "data/record_file.h"
+#include "data/tokenize.h"
+#include "text/chat_encode.h"
+
+namespace lorikeet::recipes {
+namespace {
+
+// What a person would call the question of a row.
+std::string shown_question(const data::Row& row) {
+  if (const auto* instruction = std::get_if<text::Instruction>(&row)) {
+    return instruction->input.empty() ? instruction->instruction
+                                      : instruction->instruction + "\n" + instruction->input;
+  }
+  if (const auto* messages = std::get_if<std::vector<text::Message>>(&row)) {
+    std::string last;
+    for (const text::Message& m : *messages) {
+      if (m.role == "user") last = m.content;
+    }
+    return last;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<Prompt> read_prompts(const std::filesystem::path& file, const data::DataOptions& options,
+                                 const text::Tokenizer& tokenizer, std::size_t limit) {
+  const data::RecordFile records(file);
+  const data::RowPlan plan = data::plan_rows(records, options, tokenizer);
+  const text::SegmentEncoder encoder(tokenizer);
+  const std::size_t count = limit == 0 ? records.size() : std::min(limit, records.size());
+  std::vector<Prompt> prompts;
+  for (std::size_t i = 0; i < count; ++i) {
+    const data::Row row = data::parse_row(records.parse(i), plan.format, options.columns, records.where(i));
+    const data::EncodedRow encoded = data::encode_row(row, encoder, plan.chat_template.chat_template, false);
+    const auto first = std::find_if(encoded.labels.begin(), encoded.labels.end(),
+                                    [](std::int32_t label) { return label != data::kNoLabel; });
+    const auto given = first - encoded.labels.begin();
+    if (first == encoded.labels.end() || given == 0) {
+      throw Error(records.where(i) + ": expected a question and an answer, found no " +
+                  (given == 0 ? "question" : "answer"));
+    }
+    prompts.push_back({shown_question(row),
+                       {encoded.ids.begin(), encoded.ids.begin() + given},
+                       {encoded.ids.begin() + given, encoded.ids.end()}});
+  }
+  return prompts;
+}
+
+Prompt make_prompt(const std::string& question, const std::string& chat_template, const text::Tokenizer& tokenizer) {
+  Prompt prompt{.shown = question};
+  if (chat_template == "none") {
+    prompt.ids = tokenizer.encode(question);
+    return prompt;
+  }
+  const auto chosen = text::choose_chat_template(chat_template, tokenizer.chat_template(), /*instruction_rows=*/true);
+  const text::SegmentEncoder encoder(tokenizer);
+  const auto segments = chosen.chat_template->render(text::Instruction{question, "", ""}, /*prompt_only=*/true);
+  prompt.ids = encoder.encode(segments).ids;
+  return prompt;
+}
+
+}  // namespace lorikeet::recipes
