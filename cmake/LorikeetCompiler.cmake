@@ -20,6 +20,8 @@ target_compile_options(lorikeet_options INTERFACE
 target_include_directories(lorikeet_options INTERFACE "${CMAKE_SOURCE_DIR}/lib" "${CMAKE_SOURCE_DIR}")
 
 if(LORIKEET_SANITIZE)
+  # Instrumented code compiles twice as fast so, and its traces still name lines.
+  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
   target_compile_options(lorikeet_options INTERFACE
     -fsanitize=${LORIKEET_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(lorikeet_options INTERFACE -fsanitize=${LORIKEET_SANITIZE})
