@@ -2,12 +2,18 @@
 
 #include <torch/torch.h>
 
+#include "ops/linear_cross_entropy/cpu.h"
+#include "ops/vector.h"
 #include "ops/wide.h"
 
 namespace lorikeet::ops {
 
 void softmax_nll(at::Tensor& logits, const at::Tensor& labels, const CrossEntropyOptions& options,
                  bool gradient, double grad_scale, at::Tensor nll) {
+  if (vector::is_fast(logits) && labels.is_contiguous() && nll.is_contiguous()) {
+    cpu::softmax_nll(logits, labels, options, gradient, grad_scale, nll);
+    return;
+  }
   auto values = logits.to(wide_type(logits)) * options.scale;
   at::Tensor slope;  // of the cap
   if (options.soft_cap > 0) {

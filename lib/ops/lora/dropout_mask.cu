@@ -22,7 +22,8 @@ __device__ void narrow(float value, __nv_bfloat16& out) { out = __float2bfloat16
 // One thread a block of four features, which is one Philox call; rows go over gridDim.y in strides.
 template <typename T>
 __global__ void dropout_kernel(const T* x, T* out, std::int64_t rows, std::int64_t features,
-                               const std::int64_t* sample_ids, const std::int64_t* position_ids, DropoutKey key) {
+                               const std::int64_t* sample_ids, const std::int64_t* position_ids,
+                               DropoutKey key) {
   const std::int64_t block = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (block * 4 >= features) return;
   for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
@@ -36,25 +37,30 @@ __global__ void dropout_kernel(const T* x, T* out, std::int64_t rows, std::int64
 }
 
 template <typename T>
-void launch(const void* x, void* out, std::int64_t rows, std::int64_t features, const std::int64_t* sample_ids,
-            const std::int64_t* position_ids, const DropoutKey& key, cudaStream_t stream) {
+void launch(const void* x, void* out, std::int64_t rows, std::int64_t features,
+            const std::int64_t* sample_ids, const std::int64_t* position_ids, const DropoutKey& key,
+            cudaStream_t stream) {
   const auto blocks = (features + 3) / 4;
   const dim3 grid(static_cast<unsigned>((blocks + kThreads - 1) / kThreads),
                   static_cast<unsigned>(rows < 65535 ? rows : 65535));
-  dropout_kernel<T><<<grid, kThreads, 0, stream>>>(static_cast<const T*>(x), static_cast<T*>(out), rows, features,
-                                                   sample_ids, position_ids, key);
+  dropout_kernel<T><<<grid, kThreads, 0, stream>>>(static_cast<const T*>(x), static_cast<T*>(out), rows,
+                                                   features, sample_ids, position_ids, key);
 }
 
 }  // namespace
 
-void launch_dropout(DropoutElement element, const void* x, void* out, std::int64_t rows, std::int64_t features,
-                    const std::int64_t* sample_ids, const std::int64_t* position_ids, const DropoutKey& key,
-                    void* stream) {
+void launch_dropout(DropoutElement element, const void* x, void* out, std::int64_t rows,
+                    std::int64_t features, const std::int64_t* sample_ids, const std::int64_t* position_ids,
+                    const DropoutKey& key, void* stream) {
   if (rows == 0 || features == 0) return;
   const auto on = static_cast<cudaStream_t>(stream);
   switch (element) {
-    case DropoutElement::kF32: launch<float>(x, out, rows, features, sample_ids, position_ids, key, on); break;
-    case DropoutElement::kF16: launch<__half>(x, out, rows, features, sample_ids, position_ids, key, on); break;
+    case DropoutElement::kF32:
+      launch<float>(x, out, rows, features, sample_ids, position_ids, key, on);
+      break;
+    case DropoutElement::kF16:
+      launch<__half>(x, out, rows, features, sample_ids, position_ids, key, on);
+      break;
     case DropoutElement::kBF16:
       launch<__nv_bfloat16>(x, out, rows, features, sample_ids, position_ids, key, on);
       break;

@@ -1,0 +1,60 @@
+#include "ops/attention/cuda.h"
+
+#include <torch/torch.h>
+
+#include <tuple>
+
+#include "ops/check.h"
+
+namespace lorikeet::ops::cuda {
+namespace {
+
+// q, k and v as views [T, heads, D] of the packed rows.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> split(const at::Tensor& qkv, const HeadLayout& layout) {
+  const auto heads = qkv.view({qkv.size(0), layout.heads + 2 * layout.kv_heads, layout.head_dim});
+  return {heads.slice(1, 0, layout.heads), heads.slice(1, layout.heads, layout.heads + layout.kv_heads),
+          heads.slice(1, layout.heads + layout.kv_heads)};
+}
+
+// FlashAttention counts the keys left and right of a query, without itself; nullopt is no limit.
+std::optional<c10::SymInt> window_left(const AttentionOptions& options) {
+  if (options.window == 0) return std::nullopt;
+  return c10::SymInt(options.window - 1);
+}
+std::optional<c10::SymInt> window_right(const AttentionOptions& options) {
+  if (options.window == 0) return std::nullopt;
+  return c10::SymInt(options.causal ? 0 : -1);
+}
+
+}  // namespace
+
+bool flash_takes(const at::Tensor& qkv, const HeadLayout& layout, const AttentionOptions& options) {
+  return qkv.is_cuda() && at::isReducedFloatingType(qkv.scalar_type()) && options.soft_cap == 0 &&
+         layout.head_dim <= 256 && layout.head_dim % 8 == 0;
+}
+
+FlashResult flash_forward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
+                          const AttentionOptions& options) {
+  const auto& ends = sequences.cu_seqlens_device;
+  check_tensor(ends.defined() && ends.is_cuda() && ends.scalar_type() == at::kInt, "attention",
+               "cu_seqlens_device as int32 on the GPU", ends);
+  const auto [q, k, v] = split(qkv, layout);
+  auto [out, lse, rng_state, unused, debug] = at::_flash_attention_forward_symint(
+      q, k, v, ends, ends, sequences.max_seqlen, sequences.max_seqlen, /*dropout_p=*/0.0, options.causal,
+      /*return_debug_mask=*/false, options.scale, window_left(options), window_right(options));
+  return {out, lse, rng_state, unused};
+}
+
+at::Tensor flash_backward(const at::Tensor& dout, const at::Tensor& qkv, const FlashResult& result,
+                          const HeadLayout& layout, const Sequences& sequences,
+                          const AttentionOptions& options) {
+  const auto& ends = sequences.cu_seqlens_device;
+  const auto [q, k, v] = split(qkv, layout);
+  const auto [dq, dk, dv] = at::_flash_attention_backward_symint(
+      dout.view(result.out.sizes()), q, k, v, result.out, result.lse, ends, ends, sequences.max_seqlen,
+      sequences.max_seqlen, /*dropout_p=*/0.0, options.causal, result.rng_state, result.unused, options.scale,
+      window_left(options), window_right(options));
+  return at::cat({dq, dk, dv}, 1).view(qkv.sizes());
+}
+
+}  // namespace lorikeet::ops::cuda

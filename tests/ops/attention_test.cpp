@@ -1,0 +1,213 @@
+#include "ops/attention/attention.h"
+
+#include <torch/torch.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "support/catch.h"
+#include "support/gradcheck.h"
+#include "support/tolerance.h"
+
+using namespace lorikeet::ops;
+using lorikeet::Error;
+using lorikeet::test::gradcheck;
+using lorikeet::test::leaf;
+using lorikeet::test::relative_distance;
+using lorikeet::test::Tolerance;
+
+namespace {
+
+Sequences sequences_of(const std::vector<std::int32_t>& lengths) {
+  Sequences sequences;
+  sequences.cu_seqlens.push_back(0);
+  for (const auto length : lengths) {
+    sequences.cu_seqlens.push_back(sequences.cu_seqlens.back() + length);
+    sequences.max_seqlen = std::max<std::int64_t>(sequences.max_seqlen, length);
+  }
+  return sequences;
+}
+
+struct Case {
+  const char* name;
+  HeadLayout layout;
+  std::vector<std::int32_t> lengths;
+  AttentionOptions options;
+};
+
+const double kScale = 0.25;
+
+// Lengths around the 64-row blocks and the 16-row padding of the CPU kernels.
+const std::vector<Case> kCases = {
+    {"one sequence", {4, 4, 16}, {130}, {kScale}},
+    {"grouped heads", {6, 2, 16}, {70, 64, 1, 15, 17}, {kScale}},
+    {"one key head", {4, 1, 8}, {33, 65}, {kScale}},
+    {"empty sequences", {2, 2, 16}, {0, 20, 0, 0, 5, 0}, {kScale}},
+    {"window", {2, 1, 16}, {200, 10}, {kScale, true, 70}},
+    {"window of one", {2, 1, 16}, {40}, {kScale, true, 1}},
+    {"soft cap", {2, 1, 16}, {90, 3}, {kScale, true, 0, 1.5}},
+    {"window and soft cap", {2, 1, 16}, {150}, {kScale, true, 33, 1.5}},
+    {"both directions", {2, 1, 16}, {90, 3}, {kScale, false}},
+    {"both directions with a window", {2, 1, 16}, {150}, {kScale, false, 20}},
+    {"odd head_dim", {2, 1, 20}, {45}, {kScale}},
+};
+
+const Tolerance kTolerances[] = {
+    {at::kDouble, 1e-12, 1e-12, "the reference itself"},
+    {at::kFloat, 3e-6, 6e-6, "fp32 sums over a sequence, exp to 2 units in the last place"},
+    {at::kBFloat16, 4e-3, 1e-2, "one rounding of the output to 8 bits; backward reads that output (dO . O)"},
+    {at::kHalf, 1e-3, 2e-3, "one rounding to 11 bits each way"},
+};
+
+struct Run {
+  at::Tensor out, grad;
+};
+
+template <typename F>
+Run run(const F& f, const at::Tensor& qkv, const at::Tensor& upstream) {
+  const auto x = qkv.detach().clone().requires_grad_(true);
+  const auto out = f(x);
+  if (out.numel() == 0) return {out, x};
+  return {out, torch::autograd::grad({out}, {x}, {upstream})[0]};
+}
+
+Run run_fused(const Case& c, const at::Tensor& qkv, const at::Tensor& upstream) {
+  return run([&](const auto& x) { return attention(x, c.layout, sequences_of(c.lengths), c.options); }, qkv,
+             upstream);
+}
+
+Run run_reference(const Case& c, const at::Tensor& qkv, const at::Tensor& upstream) {
+  return run(
+      [&](const auto& x) { return reference::attention(x, c.layout, sequences_of(c.lengths), c.options); },
+      qkv.to(at::kDouble), upstream.to(at::kDouble));
+}
+
+at::Tensor random_qkv(const Case& c) {
+  return leaf({sequences_of(c.lengths).cu_seqlens.back(), c.layout.width()}, 21).detach();
+}
+
+at::Tensor random_upstream(const Case& c) {
+  return leaf({sequences_of(c.lengths).cu_seqlens.back(), c.layout.heads * c.layout.head_dim}, 22).detach();
+}
+
+}  // namespace
+
+TEST_CASE("the attention reference has the gradient of finite differences") {
+  for (const auto& c : kCases) {
+    INFO(c.name);
+    const auto sequences = sequences_of(c.lengths);
+    const auto result =
+        gradcheck([&](const auto& in) { return reference::attention(in[0], c.layout, sequences, c.options); },
+                  {random_qkv(c).requires_grad_(true)}, 24);
+    INFO(result.where);
+    CHECK(result.worst < 1e-7);
+  }
+}
+
+TEST_CASE("attention agrees with its reference in every dtype, forward and backward") {
+  for (const auto& c : kCases) {
+    for (const auto& tolerance : kTolerances) {
+      INFO(c.name << ", " << c10::toString(tolerance.dtype) << ": " << tolerance.why);
+      const auto qkv = random_qkv(c).to(tolerance.dtype), upstream = random_upstream(c).to(tolerance.dtype);
+      const auto fused = run_fused(c, qkv, upstream);
+      const auto expected = run_reference(c, qkv, upstream);
+      CHECK(fused.out.scalar_type() == tolerance.dtype);
+      CHECK(relative_distance(fused.out, expected.out) < tolerance.forward);
+      CHECK(relative_distance(fused.grad, expected.grad) < tolerance.backward);
+    }
+  }
+}
+
+TEST_CASE("the bf16 tolerance notices a wrong scale, mask, window, cap or sequence boundary") {
+  const Case right{"right", {2, 1, 16}, {60, 40}, {kScale, true, 0, 0}};
+  const auto qkv = random_qkv(right), upstream = random_upstream(right);
+  const auto expected = run_reference(right, qkv, upstream);
+  const std::vector<Case> wrongs = {
+      {"scale off by 5%", {2, 1, 16}, {60, 40}, {kScale * 1.05}},
+      {"not causal", {2, 1, 16}, {60, 40}, {kScale, false}},
+      {"window one key short of all", {2, 1, 16}, {60, 40}, {kScale, true, 50}},
+      {"a cap far above the scores", {2, 1, 16}, {60, 40}, {kScale, true, 0, 5}},
+      {"boundary off by one", {2, 1, 16}, {61, 39}, {kScale}},
+      {"sequences not separated", {2, 1, 16}, {100}, {kScale}},
+  };
+  for (const auto& wrong : wrongs) {
+    INFO(wrong.name);
+    const auto found = run_reference(wrong, qkv, upstream);
+    CHECK(relative_distance(found.out, expected.out) > 4e-3);
+    CHECK(relative_distance(found.grad, expected.grad) > 1e-2);
+  }
+}
+
+TEST_CASE("a sequence's attention is the same bits whatever it is packed with") {
+  const HeadLayout layout{4, 2, 16};
+  const AttentionOptions options{kScale};
+  const auto qkv =
+      at::randn({150, layout.width()}, at::make_generator<at::CPUGeneratorImpl>(23)).to(at::kBFloat16);
+  const auto packed = attention(qkv, layout, sequences_of({40, 0, 37, 73}), options);
+  const auto alone = attention(qkv.slice(0, 40, 77).contiguous(), layout, sequences_of({37}), options);
+  CHECK(at::equal(packed.slice(0, 40, 77), alone));
+}
+
+TEST_CASE("attention gives the same bits when run again") {
+  const Case c{"", {4, 2, 16}, {300, 5, 64, 128, 40}, {kScale}};
+  const auto qkv = random_qkv(c).to(at::kFloat), upstream = random_upstream(c).to(at::kFloat);
+  const auto first = run_fused(c, qkv, upstream);
+  for (int i = 0; i < 5; ++i) {
+    const auto again = run_fused(c, qkv, upstream);
+    CHECK(at::equal(first.out, again.out));
+    CHECK(at::equal(first.grad, again.grad));
+  }
+}
+
+TEST_CASE("attention over nothing at all is nothing") {
+  const HeadLayout layout{2, 1, 8};
+  const auto qkv = at::empty({0, layout.width()});
+  CHECK(attention(qkv, layout, sequences_of({}), {kScale}).sizes() == at::IntArrayRef({0, 16}));
+  CHECK(attention(qkv, layout, sequences_of({0, 0}), {kScale}).sizes() == at::IntArrayRef({0, 16}));
+}
+
+TEST_CASE("attention passes a NaN on instead of hiding it") {
+  const Case c{"", {1, 1, 8}, {20}, {kScale}};
+  auto qkv = random_qkv(c).to(at::kFloat);
+  qkv[10][3] = std::nan("");
+  CHECK(attention(qkv, c.layout, sequences_of(c.lengths), c.options)[10].isnan().any().item<bool>());
+}
+
+TEST_CASE("cached attention of the last positions equals attention of the whole") {
+  for (const auto& options : {AttentionOptions{kScale}, AttentionOptions{kScale, true, 9},
+                              AttentionOptions{kScale, true, 0, 1.5}}) {
+    for (const auto dtype : {at::kFloat, at::kBFloat16, at::kDouble}) {
+      const HeadLayout layout{4, 2, 16};
+      const std::vector<std::int32_t> lengths{70, 5, 33};
+      const auto sequences = sequences_of(lengths);
+      const auto qkv = leaf({108, layout.width()}, 24).detach().to(dtype);
+      const auto whole = attention(qkv, layout, sequences, options);
+      const auto heads = qkv.view({108, 8, 16});
+      const std::vector<std::int32_t> queries{1, 0, 20};
+      std::vector<at::Tensor> q, k, v, expected;
+      std::vector<std::int32_t> cu_q{0};
+      for (std::size_t s = 0; s < 3; ++s) {
+        const auto begin = sequences.cu_seqlens[s], end = sequences.cu_seqlens[s + 1];
+        q.push_back(heads.slice(0, end - queries[s], end).slice(1, 0, 4));
+        k.push_back(heads.slice(0, begin, end).slice(1, 4, 6));
+        v.push_back(heads.slice(0, begin, end).slice(1, 6, 8));
+        expected.push_back(whole.slice(0, end - queries[s], end));
+        cu_q.push_back(cu_q.back() + queries[s]);
+      }
+      const auto out = attention_cached(at::cat(q), k, v, cu_q, options);
+      CHECK(relative_distance(out, at::cat(expected)) < (dtype == at::kBFloat16 ? 4e-3 : 2e-6));
+    }
+  }
+}
+
+TEST_CASE("attention names what doesn't fit") {
+  const HeadLayout layout{4, 2, 16};
+  const auto qkv = at::randn({10, layout.width()});
+  CHECK_THROWS_AS(attention(qkv, {4, 3, 16}, sequences_of({10}), {}), Error);
+  CHECK_THROWS_AS(attention(qkv, layout, sequences_of({9}), {}), Error);
+  CHECK_THROWS_AS(attention(qkv, layout, Sequences{{0, 12, 10}, {}, 12}, {}), Error);
+  CHECK_THROWS_AS(attention(qkv, layout, sequences_of({10}), {1, true, -1}), Error);
+  CHECK_THROWS_AS(
+      attention_cached(at::randn({3, 4, 16}), {at::randn({2, 2, 16})}, {at::randn({2, 2, 16})}, {0, 3}, {}),
+      Error);
+}

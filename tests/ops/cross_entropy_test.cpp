@@ -1,0 +1,202 @@
+#include <torch/torch.h>
+
+#include "base/error.h"
+#include "ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "ops/matmul/matmul.h"
+#include "support/catch.h"
+#include "support/gradcheck.h"
+#include "support/tolerance.h"
+
+using namespace lorikeet::ops;
+using lorikeet::Error;
+using lorikeet::test::gradcheck;
+using lorikeet::test::leaf;
+using lorikeet::test::relative_distance;
+using lorikeet::test::Tolerance;
+
+namespace {
+
+constexpr std::int64_t kTokens = 30, kWidth = 24, kVocabulary = 101, kRank = 3;
+
+const Tolerance kTolerances[] = {
+    {at::kDouble, 1e-13, 1e-12, "the same fp64 arithmetic in another order"},
+    {at::kFloat, 2e-6, 1e-5, "fp32 sums; the adapter's gradients sum over all rows"},
+    {at::kBFloat16, 5e-3, 2e-2, "natively logits and their gradient are rounded to 8 bits"},
+    {at::kHalf, 1e-3, 4e-3, "the same with 11 bits"},
+};
+
+struct Forced {
+  explicit Forced(HalfProducts choice) { set_half_products(choice); }
+  ~Forced() { set_half_products(HalfProducts::kByFeature); }
+};
+
+struct Setup {
+  at::Tensor hidden, head, rows, labels;
+  std::vector<LoraProjection> lora;
+};
+
+Setup setup(at::ScalarType dtype, bool adapter) {
+  const auto random = [&](at::IntArrayRef sizes, std::uint64_t seed) {
+    return leaf(sizes, seed).detach().to(at::kBFloat16).to(dtype);
+  };
+  const auto generator = at::make_generator<at::CPUGeneratorImpl>(44);
+  Setup s{random({kTokens, kWidth}, 41),
+          random({kVocabulary, kWidth}, 42) * 0.5,
+          at::randperm(kTokens, generator, at::kLong).slice(0, 0, 19),
+          at::randint(kVocabulary, {19}, generator, at::kLong),
+          {}};
+  const auto wide = dtype == at::kDouble ? at::kDouble : at::kFloat;
+  if (adapter) {
+    s.lora.push_back({0, kVocabulary, random({kRank, kWidth}, 45) * 0.5,
+                      random({kVocabulary, kRank}, 46) * 0.5, at::zeros({kRank, kWidth}, wide),
+                      at::zeros({kVocabulary, kRank}, wide), 0.5});
+  }
+  return s;
+}
+
+struct Result {
+  at::Tensor nll;
+  std::vector<at::Tensor> grads;  // hidden, a, b
+};
+
+Result run_fused(const Setup& s, double loss_scale, const CrossEntropyOptions& options) {
+  const auto hidden = s.hidden.detach().clone().requires_grad_(true);
+  const auto head = std::make_shared<ResidentWeight>(s.head);
+  const auto loss = linear_cross_entropy(hidden, head, s.lora, s.rows, s.labels, loss_scale, options, {});
+  loss.backward();
+  Result result{loss, {hidden.grad()}};
+  if (!s.lora.empty()) result.grads.insert(result.grads.end(), {s.lora[0].grad_a, s.lora[0].grad_b});
+  return result;
+}
+
+Result run_reference(const Setup& s, double loss_scale, const CrossEntropyOptions& options) {
+  const auto exact = [](const at::Tensor& t) { return t.detach().to(at::kDouble).requires_grad_(true); };
+  std::vector<at::Tensor> inputs{exact(s.hidden)};
+  auto lora = s.lora;
+  for (auto& p : lora) {
+    p.a = exact(p.a);
+    p.b = exact(p.b);
+    inputs.insert(inputs.end(), {p.a, p.b});
+  }
+  const auto loss =
+      reference::token_nll(inputs[0], s.head.to(at::kDouble), lora, s.rows, s.labels, options).sum();
+  return {loss, torch::autograd::grad({loss * loss_scale}, inputs)};
+}
+
+const CrossEntropyOptions kOptions[] = {{0, 1, 0},   {0, 1, 4},     {0, 0.3, 7},
+                                        {2.0, 1, 0}, {2.0, 0.5, 5}, {0, 1, 1000}};
+
+}  // namespace
+
+TEST_CASE("the cross-entropy reference has the gradients of finite differences") {
+  for (const auto& options : kOptions) {
+    auto s = setup(at::kDouble, true);
+    const auto f = [&](const std::vector<at::Tensor>& in) {
+      auto lora = s.lora;
+      lora[0].a = in[1];
+      lora[0].b = in[2];
+      return reference::token_nll(in[0], s.head, lora, s.rows, s.labels, options);
+    };
+    CHECK(gradcheck(f,
+                    {s.hidden.requires_grad_(true), s.lora[0].a.requires_grad_(true),
+                     s.lora[0].b.requires_grad_(true)},
+                    24)
+              .worst < 1e-7);
+  }
+}
+
+TEST_CASE(
+    "cross-entropy agrees with its reference in every dtype, natively and widened, in chunks or whole") {
+  for (const auto choice : {HalfProducts::kNative, HalfProducts::kWidened}) {
+    const Forced forced(choice);
+    for (const auto& tolerance : kTolerances) {
+      for (const auto& options : kOptions) {
+        for (const bool adapter : {false, true}) {
+          INFO(c10::toString(tolerance.dtype)
+               << ", cap " << options.soft_cap << ", scale " << options.scale << ", chunk "
+               << options.chunk_rows << ", adapter " << adapter << ": " << tolerance.why);
+          const auto s = setup(tolerance.dtype, adapter);
+          const auto fused = run_fused(s, 1.0 / 64, options);
+          const auto expected = run_reference(s, 1.0 / 64, options);
+          CHECK(fused.nll.scalar_type() == (tolerance.dtype == at::kDouble ? at::kDouble : at::kFloat));
+          CHECK(relative_distance(fused.nll, expected.nll) < tolerance.forward);
+          for (std::size_t i = 0; i < expected.grads.size(); ++i) {
+            CHECK(relative_distance(fused.grads[i], expected.grads[i]) < tolerance.backward);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("cross-entropy's tolerance notices a shifted label, a missing cap and a wrong scale") {
+  const auto s = setup(at::kDouble, false);
+  const auto right = run_reference(s, 1, {2.0, 1, 0});
+  auto shifted = s;
+  shifted.labels = (s.labels + 1).remainder(kVocabulary);
+  for (const auto& wrong : {run_reference(shifted, 1, {2.0, 1, 0}), run_reference(s, 1, {0, 1, 0}),
+                            run_reference(s, 1, {2.0, 1.05, 0})}) {
+    CHECK(relative_distance(wrong.nll, right.nll) > 5e-3);
+    CHECK(relative_distance(wrong.grads[0], right.grads[0]) > 2e-2);
+  }
+}
+
+TEST_CASE("token_nll gives the single terms and no graph") {
+  const auto s = setup(at::kFloat, true);
+  const auto nll = token_nll(s.hidden, ResidentWeight(s.head), s.lora, s.rows, s.labels, {0, 1, 4});
+  CHECK(relative_distance(nll, reference::token_nll(s.hidden.to(at::kDouble), s.head, s.lora, s.rows,
+                                                    s.labels, {})) < 1e-5);
+  CHECK_FALSE(nll.requires_grad());
+}
+
+TEST_CASE("the sum of losses is the same in other chunks, to rounding") {
+  const auto s = setup(at::kFloat, false);
+  const auto whole = run_fused(s, 1, {}).nll.item<double>();
+  for (const std::int64_t rows : {1, 3, 8})
+    CHECK(run_fused(s, 1, {0, 1, rows}).nll.item<double>() == Approx(whole).epsilon(3e-6));
+}
+
+TEST_CASE("no label rows give a loss of 0 and gradients of 0") {
+  auto s = setup(at::kFloat, false);
+  s.rows = at::empty({0}, at::kLong);
+  s.labels = at::empty({0}, at::kLong);
+  const auto result = run_fused(s, 1, {});
+  CHECK(result.nll.item<double>() == 0);
+  CHECK(result.grads[0].abs().sum().item<double>() == 0);
+}
+
+TEST_CASE("the incoming gradient multiplies the hidden states' and the adapter's") {
+  const auto s = setup(at::kFloat, true), t = setup(at::kFloat, true);
+  const auto once = run_fused(s, 1, {});
+  const auto hidden = t.hidden.detach().clone().requires_grad_(true);
+  const auto loss = linear_cross_entropy(hidden, std::make_shared<ResidentWeight>(t.head), t.lora, t.rows,
+                                         t.labels, 1, {}, {});
+  (loss * 3).backward();
+  CHECK(relative_distance(hidden.grad(), 3 * once.grads[0]) < 1e-6);
+  CHECK(relative_distance(t.lora[0].grad_a, 3 * once.grads[1]) < 1e-6);
+}
+
+TEST_CASE("large logits neither overflow nor lose the loss") {
+  auto s = setup(at::kFloat, false);
+  s.hidden = s.hidden * 300;
+  const auto fused = run_fused(s, 1, {});
+  const auto expected = run_reference(s, 1, {});
+  CHECK(relative_distance(fused.nll, expected.nll) < 2e-6);
+}
+
+TEST_CASE("cross-entropy names what doesn't fit") {
+  const auto s = setup(at::kFloat, true);
+  const auto call = [&](const Setup& t) {
+    return linear_cross_entropy(t.hidden, std::make_shared<ResidentWeight>(t.head), t.lora, t.rows, t.labels,
+                                1, {}, {});
+  };
+  auto outside = s, shorter = s, partial = s, narrow = s;
+  outside.labels = s.labels + kVocabulary;
+  CHECK_THROWS_AS(call(outside), Error);
+  shorter.labels = s.labels.slice(0, 1);
+  CHECK_THROWS_AS(call(shorter), Error);
+  partial.lora[0].out_begin = 1;
+  CHECK_THROWS_AS(call(partial), Error);
+  narrow.hidden = s.hidden.slice(1, 1);
+  CHECK_THROWS_AS(call(narrow), Error);
+}
