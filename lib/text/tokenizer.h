@@ -17,8 +17,9 @@ using TokenId = std::int32_t;
 struct EncodeOptions {
   /// Lets the post-processor add what it adds (usually BOS); false gives the bare text's ids.
   bool add_special_tokens = true;
-  /// Recognises added tokens ("<|eot_id|>") inside the text. False for text that must not be able to
-  /// speak the control tokens: what users and data rows say.
+  /// Recognises special tokens ("<|eot_id|>") inside the text. False for text that must not be able to
+  /// speak the control tokens: what users and data rows say. Added tokens that are not special are words of
+  /// the vocabulary, and always recognised.
   bool parse_special = true;
 };
 

@@ -164,7 +164,7 @@ TEST_CASE("a model that contradicts itself is refused") {
 }
 
 TEST_CASE("a pattern that runs away is an error, not a hang") {
-  const auto tokenizer = make(
-      R"({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated"}})");
+  const auto tokenizer =
+      make(R"({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated"}})");
   CHECK_THROWS_WITH(tokenizer->encode(std::string(64, 'a') + "!"), Catch::Contains("runs away"));
 }
