@@ -92,13 +92,16 @@ std::string text_of(const Json& value, const std::string& name, const std::strin
 std::string content_of(const Json& value, const std::string& name, const std::string& where) {
   if (!value.is_array()) return text_of(value, name, where);
   std::string text;
+  const auto not_text = [&] {
+    return Error(where + ": expected the parts of '" + name +
+                 "' to be {\"type\": \"text\", \"text\": ...}; other kinds of content can't be trained on");
+  };
   for (const Json& part : value.array()) {
     const Json* type = part.find("type");
     const Json* body = part.find("text") != nullptr ? part.find("text") : part.find("value");
     if (body == nullptr || !body->is_string() ||
         (type != nullptr && !(type->is_string() && type->string() == "text")))
-      throw Error(where + ": expected the parts of '" + name +
-                  "' to be {\"type\": \"text\", \"text\": ...}; other kinds of content can't be trained on");
+      throw not_text();
     text += body->string();
   }
   return text;
@@ -160,10 +163,12 @@ std::vector<std::int32_t> parse_ids(const Json& value, const std::string& name, 
                 std::string(value.kind_name()));
   std::vector<std::int32_t> ids;
   ids.reserve(value.array().size());
+  const auto out_of_range = [&](const Json& id) {
+    return Error(where + ": expected '" + name + "' to hold 32-bit integers, element " +
+                 std::to_string(ids.size()) + " is " + escape_control(id.dump().substr(0, 40)));
+  };
   for (const Json& id : value.array()) {
-    if (!id.is_integer() || id.integer() < INT32_MIN || id.integer() > INT32_MAX)
-      throw Error(where + ": expected '" + name + "' to hold 32-bit integers, element " +
-                  std::to_string(ids.size()) + " is " + escape_control(id.dump().substr(0, 40)));
+    if (!id.is_integer() || id.integer() < INT32_MIN || id.integer() > INT32_MAX) throw out_of_range(id);
     ids.push_back(static_cast<std::int32_t>(id.integer()));
   }
   return ids;
@@ -232,6 +237,7 @@ Format detect_format(const Json& record, const Columns& columns, const std::stri
     problem = "preference pairs (chosen, rejected), which aren't supported here";
   } else if (!matches.empty()) {
     std::vector<std::string> names;
+    names.reserve(matches.size());
     for (const FormatSpec* spec : matches) names.emplace_back(spec->name);
     problem = "more than one format (" + join(names, ", ") + ")";
   }

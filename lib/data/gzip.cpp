@@ -51,7 +51,6 @@ std::string gunzip(std::string_view bytes, const std::string& name, const GzipLi
     if (member_ended) {
       if (stream.avail_in == 0) return out;
       inflateReset(&stream);  // gzip files may be concatenated
-      member_ended = false;
     }
     stream.next_out = reinterpret_cast<Bytef*>(buffer.data());
     stream.avail_out = static_cast<uInt>(buffer.size());
