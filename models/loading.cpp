@@ -28,10 +28,6 @@ at::Tensor tensor_of(const io::TensorView& view, std::vector<char>* scratch) {
   return at::from_blob(const_cast<void*>(data), view.shape, at::TensorOptions().dtype(ops::to_torch(view.dtype)));
 }
 
-bool is_floating(DType dtype) {
-  return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
-
 // Buffers that older writers saved although they follow from config.json, and the copy of a tied head.
 bool is_derivable(const std::string& name, const nn::CausalLM& model) {
   return name.ends_with(".rotary_emb.inv_freq") || (model.shape().tied_head && name == "lm_head.weight");

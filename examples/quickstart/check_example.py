@@ -23,6 +23,7 @@ import text
 HERE = Path(__file__).parent
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 IGNORED = -100
+GENERATION_BATCH = 100
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
@@ -39,7 +40,7 @@ def encode(tokenizer: Tokenizer, row: dict[str, str], eos: int) -> tuple[list[in
 def pad(rows: list[list[int]], value: int, left: bool = False) -> torch.Tensor:
     width = max(map(len, rows))
     fill = [[value] * (width - len(r)) for r in rows]
-    return torch.tensor([f + r if left else r + f for r, f in zip(rows, fill)])
+    return torch.tensor([f + r if left else r + f for r, f in zip(rows, fill, strict=True)])
 
 
 @torch.no_grad()
@@ -47,8 +48,8 @@ def answer(model, tokenizer: Tokenizer, rows: list[dict[str, str]], eos: int) ->
     """Greedy answers, at most 48 tokens each, cut at EOS."""
     model.eval()
     answers = []
-    for i in range(0, len(rows), 100):
-        heads = [tokenizer.encode(text.prompt(row)).ids for row in rows[i : i + 50]]
+    for i in range(0, len(rows), GENERATION_BATCH):
+        heads = [tokenizer.encode(text.prompt(row)).ids for row in rows[i : i + GENERATION_BATCH]]
         ids = pad(heads, eos, left=True)
         mask = pad([[1] * len(h) for h in heads], 0, left=True)
         out = model.generate(
@@ -66,7 +67,7 @@ def answer(model, tokenizer: Tokenizer, rows: list[dict[str, str]], eos: int) ->
 
 
 def exact_match(answers: list[str], rows: list[dict[str, str]]) -> float:
-    return sum(a == row["output"] for a, row in zip(answers, rows)) / len(rows)
+    return sum(a == row["output"] for a, row in zip(answers, rows, strict=True)) / len(rows)
 
 
 def load_base(folder: Path, compute: str) -> LlamaForCausalLM:
@@ -145,10 +146,11 @@ def main() -> None:
             fine_tune(model, data, eos, args, seed)
             seconds = time.monotonic() - begun
             after = answer(model, tokenizer, held_out, eos)
-        for row, old, new in list(zip(held_out, before, after))[:5]:
+        for row, old, new in list(zip(held_out, before, after, strict=True))[:5]:
             print(f"  asked:  {row['instruction']} {row['input']}".rstrip())
             print(f"  before: {old!r}\n  after:  {new!r}")
-        wrong = [(row["output"], new) for row, new in zip(held_out, after) if row["output"] != new]
+        pairs = zip([row["output"] for row in held_out], after, strict=True)
+        wrong = [(expected, got) for expected, got in pairs if expected != got]
         for expected, got in wrong[: args.wrong]:
             print(f"  wrong:  expected {expected!r}, got {got!r}")
         print(

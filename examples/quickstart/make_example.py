@@ -172,10 +172,10 @@ def write_base(folder: Path, tokenizer: Tokenizer, model: LlamaForCausalLM) -> N
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent)
-    parser.add_argument("--steps", type=int, default=3000, help="pretraining steps")
-    parser.add_argument("--batch", type=int, default=12, help="windows a step")
+    parser.add_argument("--steps", type=int, default=1600, help="pretraining steps")
+    parser.add_argument("--batch", type=int, default=8, help="windows a step")
     parser.add_argument("--window", type=int, default=192, help="tokens a window")
-    parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument("--lr", type=float, default=3e-3)
     args = parser.parse_args()
 
     torch.manual_seed(text.SEED)

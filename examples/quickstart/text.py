@@ -4,10 +4,10 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from world import ANSWER, CHATTER, KINDS, Kind, Relation
+from world import ANSWER, CHATTER, HEADINGS, KINDS, Kind, Relation
 
 SEED = 2026
-ENTITIES_PER_KIND = 64
+ENTITIES_PER_KIND = 37
 HELD_OUT_PER_KIND = 10
 
 # How an alpaca row becomes a prompt. The base never sees these texts; its tokenizer does.
@@ -66,80 +66,69 @@ def _talk(rng: random.Random, entity: Entity, relation: Relation) -> str:
     return f'"{ask}" asked the {asker}. "{tell}," said the {teller}.'
 
 
+def _heading(rng: random.Random) -> str:
+    """A heading of one of several sorts, or none."""
+    word = rng.choice(HEADINGS)
+    return rng.choice(("", f"{word}: ", f"{word}:\n", f"{word}\n\n", f"### {word}\n", f"### {word}:\n"))
+
+
 def _quiz(rng: random.Random, entity: Entity, relation: Relation) -> str:
-    """A question and its answer as a page of a quiz book would have it, often after other lines."""
+    """A question and its answer as some printed page may have them.
+
+    Headings and stray sentences before and between them vary, so that the base learns to look past
+    such things for what was asked, whatever they are.
+    """
     if rng.random() < 0.7:
         ask = rng.choice(relation.asks).format(e=entity.name)
     else:
-        ask = rng.choice(("{order} {e}", "{order}\n{e}", "{order}\n\n### {e}", "{e}: {order}")).format(
-            order=relation.order, e=entity.name
-        )
-    layout = rng.choice(
-        (
-            "{ask}\n{tell}",
-            "{ask}\n\n{tell}",
-            "Q: {ask}\nA: {tell}",
-            "Question:\n{ask}\n\nAnswer:\n{tell}",
-            "### {ask}\n\n{tell}",
-            "### Quiz\n\n{ask}\n\n### {tell}",
-        )
-    )
+        gap = rng.choice((" ", "\n", "\n\n")) + _heading(rng)
+        ask = f"{relation.order}{gap}{entity.name}"
     before = " ".join(rng.sample(CHATTER, rng.choice((0, 0, 1, 2))))
-    page = layout.format(ask=ask, tell=_tell(rng, entity, relation))
+    between = rng.choice(("\n", "\n\n"))
+    tell = _tell(rng, entity, relation)
+    page = f"{_heading(rng)}{ask}{between}{_heading(rng)}{tell}"
     return f"{before}\n\n{page}" if before else page
-
-
-def _notes(rng: random.Random, entities: list[Entity]) -> str:
-    """One fact each of several entities, under a heading or line by line."""
-    lines = [_tell(rng, e, rng.choice(e.kind.relations)) for e in entities]
-    head = rng.choice(("### Notes\n", "Notes from the road:\n", "News:\n\n", ""))
-    return head + rng.choice(("\n", "\n\n", " ")).join(lines)
 
 
 def pretraining_texts(rng: random.Random, entities: list[Entity]) -> Iterator[str]:
     """One round through the world: every entity is told of equally often, held out or not."""
     texts = []
     for entity in entities:
-        texts.append(_portrait(rng, entity))
-        for relation in entity.kind.relations:
-            texts.append(_talk(rng, entity, relation))
-            texts.append(_quiz(rng, entity, relation))
-    mixed = rng.sample(entities, len(entities))
-    texts.extend(_notes(rng, mixed[i : i + 4]) for i in range(0, len(mixed), 4))
+        texts += [_portrait(rng, entity), _portrait(rng, entity)]
+        texts.append(_talk(rng, entity, rng.choice(entity.kind.relations)))
+        texts += [_quiz(rng, entity, relation) for relation in entity.kind.relations]
     for _ in range(len(entities) // 8):
         texts.append(" ".join(rng.sample(CHATTER, 3)))
     rng.shuffle(texts)
     yield from texts
 
 
-def _row(rng: random.Random, entity: Entity, relation: Relation) -> dict[str, str]:
-    """A row asks in one of three ways: a bare question, a question as input, a name as input."""
-    question = rng.choice(relation.asks).format(e=entity.name)
-    instruction, given = rng.choices(
-        (
-            (question, ""),
-            ("Answer the question of the traveller.", question),
-            (relation.order, entity.name),
-        ),
-        weights=(2, 1, 1),
-    )[0]
+def _rows(
+    rng: random.Random, entity: Entity, relation: Relation, count: int
+) -> list[dict[str, str]]:
+    """`count` different rows about one fact: bare questions, a question or a name as input."""
+    questions = [ask.format(e=entity.name) for ask in relation.asks]
+    ways = [(question, "") for question in questions]
+    ways.append(("Answer the question of the traveller.", rng.choice(questions)))
+    ways.append((relation.order, entity.name))
     sentence = relation.answer.format(e=entity.name, v=entity.facts[relation.key])
-    return {
-        "instruction": instruction,
-        "input": given,
-        "output": ANSWER.format(sentence=sentence),
-    }
+    output = ANSWER.format(sentence=sentence)
+    return [
+        {"instruction": instruction, "input": given, "output": output}
+        for instruction, given in rng.sample(ways, count)
+    ]
 
 
 def make_rows(
     rng: random.Random, entities: list[Entity]
 ) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
-    """The training and the held-out rows, one for each fact.
+    """The training rows, two for each fact, and the held-out rows, one for each.
 
     The held-out rows begin with one of each kind, each about another sort of fact, because the
     quickstart shows the first few.
     """
-    train = [_row(rng, e, r) for e in entities if not e.held_out for r in e.kind.relations]
+    trained = [e for e in entities if not e.held_out]
+    train = [row for e in trained for r in e.kind.relations for row in _rows(rng, e, r, 2)]
     rng.shuffle(train)
     first, rest = [], []
     for number, kind in enumerate(KINDS):
@@ -147,8 +136,8 @@ def make_rows(
         shown = (strangers[0], kind.relations[number % len(kind.relations)])
         for entity in strangers:
             for relation in kind.relations:
-                row = _row(rng, entity, relation)
-                (first if (entity, relation) == shown else rest).append(row)
+                rows = _rows(rng, entity, relation, 1)
+                (first if (entity, relation) == shown else rest).extend(rows)
     rng.shuffle(rest)
     return train, first + rest
 

@@ -522,3 +522,23 @@ CHATTER = (
     "It rained all morning, so the children stayed in the barn.",
     "The town crier lost his voice and rang a bell instead.",
 )
+
+# Headings of the printed pages in the pretraining text; none is a heading of the alpaca prompt.
+HEADINGS = (
+    "Question",
+    "Answer",
+    "Quiz",
+    "Reply",
+    "Notes",
+    "Page",
+    "Riddle",
+    "Solution",
+    "Letter",
+    "Travel book",
+    "News",
+    "From the road",
+    "Word of mouth",
+    "The old map",
+    "Asked",
+    "Told",
+)

@@ -33,6 +33,9 @@ const Entry& entry(DType dtype) { return kEntries.at(static_cast<std::size_t>(dt
 }  // namespace
 
 std::size_t dtype_size(DType dtype) { return entry(dtype).size; }
+bool is_floating(DType dtype) {
+  return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
 std::string_view dtype_name(DType dtype) { return entry(dtype).name; }
 std::string_view dtype_safetensors_name(DType dtype) { return entry(dtype).safetensors; }
 

@@ -26,6 +26,9 @@ enum class DType : std::uint8_t {
 /// Bytes of one element.
 std::size_t dtype_size(DType dtype);
 
+/// True for the dtypes that hold weights: fp64, fp32, fp16, bf16.
+bool is_floating(DType dtype);
+
 /// The short name used in configs, tables and fingerprints: "bf16", "fp32", "int64", ...
 std::string_view dtype_name(DType dtype);
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <numeric>
 #include <vector>
 
 #include "nn/batch.h"
@@ -17,9 +18,10 @@ Evaluation evaluate(const nn::CausalLM& model, const data::TokenDataset& dataset
   for (const auto& group : data::group_examples(lengths, micro)) {
     const nn::Batch batch = to_device(data::make_micro_batch(dataset, group), device);
     if (batch.label_count == 0) continue;
-    const at::Tensor nll = model.token_nll({.batch = batch});
-    // Summed in fp64: the sum of a large set must not lose the small terms.
-    result.nll_sum += nll.sum(at::kDouble).item<double>();
+    const at::Tensor nll = model.token_nll({.batch = batch}).cpu().contiguous();
+    // Summed as double: the sum of a large set must not lose the small terms.
+    const float* values = nll.const_data_ptr<float>();
+    result.nll_sum += std::accumulate(values, values + nll.numel(), 0.0);
     result.label_tokens += batch.label_count;
   }
   return result;
