@@ -44,6 +44,17 @@ void PostProcessor::read_template(const JsonView& json) {
   }
 }
 
+void PostProcessor::require_ids_below(std::size_t vocab_size, const std::string& where) const {
+  for (const Part& part : parts_) {
+    for (const TokenId id : part.ids) {
+      if (static_cast<std::size_t>(id) < vocab_size) continue;
+      throw Error("[" + where +
+                  "] post_processor: expected the template's ids below the vocabulary's size of " +
+                  std::to_string(vocab_size) + ", got " + std::to_string(id));
+    }
+  }
+}
+
 std::vector<TokenId> PostProcessor::apply(std::vector<TokenId> ids, bool add_special_tokens) const {
   if (!has_template_) return ids;
   std::vector<TokenId> out;

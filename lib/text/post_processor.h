@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <string>
 #include <vector>
 
 #include "base/json.h"
@@ -14,6 +16,9 @@ class PostProcessor {
   /// TemplateProcessing, ByteLevel (changes no ids), a Sequence of these with at most one template, or null.
   /// Throws Error naming any other type, or a template's token that has no ids.
   explicit PostProcessor(const JsonView& json);
+
+  /// Throws Error, starting with `where`, if the template adds an id that is not below `vocab_size`.
+  void require_ids_below(std::size_t vocab_size, const std::string& where) const;
 
   /// `ids` as the template places them. Without `add_special_tokens`, the template's own tokens are left out.
   std::vector<TokenId> apply(std::vector<TokenId> ids, bool add_special_tokens) const;

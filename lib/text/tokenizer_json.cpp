@@ -37,6 +37,7 @@ class JsonTokenizer final : public Tokenizer {
         fingerprint_(std::move(fingerprint)) {
     vocab_size_ = model_->vocabulary().id_bound();
     if (const auto added = json.maybe("added_tokens")) add_tokens(*added);
+    post_processor_.require_ids_below(vocab_size_, json.where());
     if (config.bos_token) bos_ = id_of(*config.bos_token);
     if (config.eos_token) eos_ = id_of(*config.eos_token);
   }

@@ -92,6 +92,17 @@ TEST_CASE("a template adds its tokens only when special tokens are wanted") {
   CHECK(make(post)->decode(Ids{9, 7}, false) == "<s> abc");  // no decoder: joined with spaces
 }
 
+TEST_CASE("a template that adds an id beyond the vocabulary is refused") {
+  const auto template_with = [](const std::string& id) {
+    return R"({"post_processor": {"type": "TemplateProcessing",
+      "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+      "pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [)" +
+           id + R"(], "tokens": ["<s>"]}}}})";
+  };
+  CHECK(encode(template_with("8"), "abc") == Ids{8, 7});
+  CHECK_THROWS_WITH(make(template_with("9")), Catch::Contains("below the vocabulary's size of 9, got 9"));
+}
+
 TEST_CASE("ids and spellings are found both ways, and unknown ids are refused") {
   const auto tokenizer = make(added("<x>", R"("special": true)"));
   CHECK(tokenizer->vocab_size() == 10);
