@@ -7,7 +7,9 @@
 
 namespace lorikeet::apps {
 
-std::filesystem::path executable_folder() { return std::filesystem::read_symlink("/proc/self/exe").parent_path(); }
+std::filesystem::path executable_folder() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path();
+}
 
 std::filesystem::path configs_folder() {
   const std::filesystem::path here = executable_folder();
@@ -36,8 +38,8 @@ std::filesystem::path find_config(const std::string& name) {
   if (std::filesystem::is_regular_file(name)) return name;
   const std::vector<std::string> names = config_names();
   if (std::find(names.begin(), names.end(), name) != names.end()) return configs_folder() / (name + ".yaml");
-  throw Error("[config] no file and no ready-made config '" + escape_control(name) + "'" + did_you_mean(name, names) +
-              "; `lorikeet ls` lists them");
+  throw Error("[config] no file and no ready-made config '" + escape_control(name) + "'" +
+              did_you_mean(name, names) + "; `lorikeet ls` lists them");
 }
 
 }  // namespace lorikeet::apps

@@ -9,8 +9,8 @@ namespace lorikeet::apps {
 /// The folder of the running executable.
 std::filesystem::path executable_folder();
 
-/// The folder of ready-made configs: beside the executable's installation, or in the source tree it was built in.
-/// Throws Error when there is none.
+/// The folder of ready-made configs: beside the executable's installation, or in the source tree it was built
+/// in. Throws Error when there is none.
 std::filesystem::path configs_folder();
 
 /// Names of all ready-made configs ("llama3_1/8B_lora"), sorted.

@@ -12,8 +12,10 @@ int main(int argc, char** argv) {
   CLI::App app(
       "Fine-tunes a Hugging Face checkpoint with LoRA on one device and writes a PEFT adapter.\n\n"
       "  lora_finetune_single_device --config recipes/configs/quickstart/tiny_lora.yaml lora.rank=8\n\n"
-      "`lorikeet config` prints every setting with its default. Run again with the same settings, an unfinished run "
-      "goes on from its last checkpoint. Exit codes: 0 done, 1 run failed, 2 bad usage or input, 3 environment "
+      "`lorikeet config` prints every setting with its default. Run again with the same settings, an "
+      "unfinished run "
+      "goes on from its last checkpoint. Exit codes: 0 done, 1 run failed, 2 bad usage or input, 3 "
+      "environment "
       "unfit, 130 interrupted after saving.");
   app.set_version_flag("--version", std::string(lorikeet::kVersion));
   std::string config;

@@ -25,7 +25,8 @@ at::Tensor tensor_of(const io::TensorView& view, std::vector<char>* scratch) {
     scratch->assign(view.bytes.begin(), view.bytes.end());
     data = scratch->data();
   }
-  return at::from_blob(const_cast<void*>(data), view.shape, at::TensorOptions().dtype(ops::to_torch(view.dtype)));
+  return at::from_blob(const_cast<void*>(data), view.shape,
+                       at::TensorOptions().dtype(ops::to_torch(view.dtype)));
 }
 
 // Buffers that older writers saved although they follow from config.json, and the copy of a tied head.

@@ -17,9 +17,9 @@ struct LoadReport {
   bool complete() const { return missing.empty() && mismatched.empty(); }
 };
 
-/// Fills all frozen weights of an allocated model from a mapped checkpoint, converted to the dtype in which they
-/// are stored here. Pages of the file are given back as soon as they were converted, so that the peak of memory
-/// is the weights and one tensor.
+/// Fills all frozen weights of an allocated model from a mapped checkpoint, converted to the dtype in which
+/// they are stored here. Pages of the file are given back as soon as they were converted, so that the peak of
+/// memory is the weights and one tensor.
 LoadReport load_weights(nn::CausalLM& model, const io::Checkpoint& checkpoint);
 
 /// Throws Error listing what is missing or mismatched; warns of what is unexpected.

@@ -15,7 +15,8 @@ const std::vector<Family>& families() {
 Json read_config_json(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
   if (!std::filesystem::exists(path)) {
-    throw Error("[model.path] '" + folder.string() + "' has no config.json; expected a Hugging Face checkpoint folder");
+    throw Error("[model.path] '" + folder.string() +
+                "' has no config.json; expected a Hugging Face checkpoint folder");
   }
   return Json::parse(read_file(path, 16U << 20), path.string());
 }
@@ -27,8 +28,8 @@ nn::CausalLMSpec model_spec(const JsonView& config) {
     if (family.model_type == type) return family.spec(config);
     known.push_back(family.model_type);
   }
-  throw Error("[" + config.where() + "] model_type '" + escape_control(type) + "' is not supported; the families are " +
-              join(known, ", "));
+  throw Error("[" + config.where() + "] model_type '" + escape_control(type) +
+              "' is not supported; the families are " + join(known, ", "));
 }
 
 }  // namespace lorikeet::models

@@ -24,7 +24,8 @@ namespace {
 // Enough sequences to keep the matrix units busy, few enough that their cache stays small.
 constexpr std::size_t kGenerationBatch = 64;
 
-ModelSession open_session(const std::filesystem::path& model, const std::optional<std::filesystem::path>& adapter,
+ModelSession open_session(const std::filesystem::path& model,
+                          const std::optional<std::filesystem::path>& adapter,
                           const config::Settings& settings) {
   const auto policy = precision::resolve(settings.precision);
   const auto device = choose_device(settings.device);
@@ -32,7 +33,8 @@ ModelSession open_session(const std::filesystem::path& model, const std::optiona
   return load_model(model, policy, device, std::nullopt, 0);
 }
 
-std::vector<std::vector<std::int32_t>> answers(const ModelSession& session, const std::vector<Prompt>& prompts,
+std::vector<std::vector<std::int32_t>> answers(const ModelSession& session,
+                                               const std::vector<Prompt>& prompts,
                                                const nn::GenerationOptions& options) {
   std::vector<std::vector<std::int32_t>> all;
   for (std::size_t begin = 0; begin < prompts.size(); begin += kGenerationBatch) {
@@ -72,7 +74,11 @@ void write_token_nll(const nn::CausalLM& model, const data::TokenDataset& datase
       ids.emplace_back(labels.const_data_ptr<std::int64_t>()[t]);
       values.emplace_back(static_cast<double>(nll.const_data_ptr<float>()[t]));
     }
-    out << Json().set("row", dataset.source_row(i)).set("labels", std::move(ids)).set("nll", std::move(values)).dump()
+    out << Json()
+               .set("row", dataset.source_row(i))
+               .set("labels", std::move(ids))
+               .set("nll", std::move(values))
+               .dump()
         << "\n";
   }
 }
@@ -80,12 +86,14 @@ void write_token_nll(const nn::CausalLM& model, const data::TokenDataset& datase
 Json exact_match(const ModelSession& session, const EvalRequest& request) {
   const auto prompts = read_prompts(request.data, data_options(request.settings), *session.tokenizer, 0);
   const auto stops = stop_ids(request.model, session);
-  const nn::GenerationOptions options{.max_new_tokens = request.max_new_tokens,
-                                      .stop_ids = stops,
-                                      .vocab_size = static_cast<std::int64_t>(session.tokenizer->vocab_size())};
+  const nn::GenerationOptions options{
+      .max_new_tokens = request.max_new_tokens,
+      .stop_ids = stops,
+      .vocab_size = static_cast<std::int64_t>(session.tokenizer->vocab_size())};
   const auto given = answers(session, prompts, options);
   std::int64_t right = 0;
-  for (std::size_t i = 0; i < prompts.size(); ++i) right += given[i] == without_end(prompts[i].expected, stops) ? 1 : 0;
+  for (std::size_t i = 0; i < prompts.size(); ++i)
+    right += given[i] == without_end(prompts[i].expected, stops) ? 1 : 0;
   return Json(static_cast<double>(right) / static_cast<double>(prompts.size()));
 }
 
@@ -101,18 +109,20 @@ void generate(const GenerateRequest& request, std::ostream& out, bool escape) {
     prompts.push_back(make_prompt(question, request.settings.data.chat_template, *session.tokenizer));
   }
   const auto stops = stop_ids(request.model, session);
-  const nn::GenerationOptions options{.max_new_tokens = request.max_new_tokens,
-                                      .temperature = request.temperature,
-                                      .top_p = request.top_p,
-                                      .stop_ids = stops,
-                                      .seed = request.seed,
-                                      .vocab_size = static_cast<std::int64_t>(session.tokenizer->vocab_size())};
+  const nn::GenerationOptions options{
+      .max_new_tokens = request.max_new_tokens,
+      .temperature = request.temperature,
+      .top_p = request.top_p,
+      .stop_ids = stops,
+      .seed = request.seed,
+      .vocab_size = static_cast<std::int64_t>(session.tokenizer->vocab_size())};
   const auto given = answers(session, prompts, options);
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     write_field(out, "question: ", prompts[i].shown, escape);
     write_field(out, "answer:   ", session.tokenizer->decode(given[i], /*skip_special=*/true), escape);
     if (!prompts[i].expected.empty()) {
-      write_field(out, "expected: ", session.tokenizer->decode(prompts[i].expected, /*skip_special=*/true), escape);
+      write_field(out, "expected: ", session.tokenizer->decode(prompts[i].expected, /*skip_special=*/true),
+                  escape);
     }
     out << "\n";
   }
@@ -128,7 +138,8 @@ void evaluate(const EvalRequest& request, std::ostream& out) {
       *session.model, file.dataset, micro_options(request.settings, session.device), session.torch_device());
   Json json;
   json.set("loss", result.loss()).set("perplexity", std::exp(result.loss()));
-  json.set("examples", static_cast<std::int64_t>(file.dataset.size())).set("label_tokens", result.label_tokens);
+  json.set("examples", static_cast<std::int64_t>(file.dataset.size()))
+      .set("label_tokens", result.label_tokens);
   if (request.exact_match) json.set("exact_match", exact_match(session, request));
   out << json.dump() << "\n";
 }

@@ -15,10 +15,10 @@ namespace lorikeet::recipes {
 struct GenerateRequest {
   std::filesystem::path model;
   std::optional<std::filesystem::path> adapter;
-  config::Settings settings;                 ///< precision, device, data format and template
-  std::vector<std::string> prompts;          ///< questions, or
-  std::optional<std::filesystem::path> data; ///< rows of a data file
-  std::size_t limit = 0;                     ///< of the rows; 0: all
+  config::Settings settings;                  ///< precision, device, data format and template
+  std::vector<std::string> prompts;           ///< questions, or
+  std::optional<std::filesystem::path> data;  ///< rows of a data file
+  std::size_t limit = 0;                      ///< of the rows; 0: all
   std::int64_t max_new_tokens = 256;
   double temperature = 0;
   double top_p = 1;
@@ -39,9 +39,9 @@ struct EvalRequest {
   std::int64_t max_new_tokens = 256;  ///< of an answer, for exact_match
 };
 
-/// Writes one JSON line with the loss and perplexity over the file's label tokens; with `exact_match` also the
-/// share of rows whose whole greedy answer equals the expected one. With `per_token` first a JSON line a row with
-/// its label tokens' ids and negative log-likelihoods.
+/// Writes one JSON line with the loss and perplexity over the file's label tokens; with `exact_match` also
+/// the share of rows whose whole greedy answer equals the expected one. With `per_token` first a JSON line a
+/// row with its label tokens' ids and negative log-likelihoods.
 void evaluate(const EvalRequest& request, std::ostream& out);
 
 }  // namespace lorikeet::recipes

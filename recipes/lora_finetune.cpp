@@ -29,8 +29,8 @@ constexpr const char* kBestFolder = "best";
 
 // Tokenizer files go with the adapter, so that whoever loads it uses the same.
 void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to) {
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json",
-                           "added_tokens.json", "chat_template.jinja"}) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "tokenizer_config.json",
+                           "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"}) {
     if (std::filesystem::exists(from / name)) write_file_atomic(to / name, read_file(from / name));
   }
 }
@@ -83,9 +83,9 @@ class Finetune {
     log_info("precision (" + policy.fingerprint().substr(0, 12) + "):\n" + policy.table());
     session_ = load_model(base(), policy, device, lora_config(settings_.lora),
                           static_cast<std::uint64_t>(settings_.training.seed));
-    log_info("model: " + base().string() + ", " + format_bytes(static_cast<std::uint64_t>(
-             session_.model->store().bytes())) + " of frozen weights, tokenizer from " +
-             session_.tokenizer->description());
+    log_info("model: " + base().string() + ", " +
+             format_bytes(static_cast<std::uint64_t>(session_.model->store().bytes())) +
+             " of frozen weights, tokenizer from " + session_.tokenizer->description());
     phases_.finish("read model");
     data_ = data::load_data(data_options(settings_), *session_.tokenizer);
     log_info(data_.train_report.describe());
@@ -121,7 +121,8 @@ class Finetune {
   void initialize() {
     peft::LoraAdapters& adapters = *session_.adapters;
     if (!settings_.lora.starts_from_folder()) {
-      adapters.initialize(settings_.lora.init == "kaiming" ? peft::LoraInit::kKaiming : peft::LoraInit::kGaussian);
+      adapters.initialize(settings_.lora.init == "kaiming" ? peft::LoraInit::kKaiming
+                                                           : peft::LoraInit::kGaussian);
       return;
     }
     const std::filesystem::path from = settings_.lora.init;
@@ -141,13 +142,13 @@ class Finetune {
         .save_every_epochs = settings_.checkpoint.save_every_epochs,
         .validate_every_steps = settings_.data.validation.every_steps,
         .patience = settings_.data.validation.patience};
-    const train::LoopHooks hooks{
-        .interrupted = [] { return InterruptGuard::requested(); },
-        .first_step = [&] {
-          phases_.finish("first step");
-          progress.message(phases_.line());
-        },
-        .new_best = [&](const train::RunState&) { save_best(); }};
+    const train::LoopHooks hooks{.interrupted = [] { return InterruptGuard::requested(); },
+                                 .first_step =
+                                     [&] {
+                                       phases_.finish("first step");
+                                       progress.message(phases_.line());
+                                     },
+                                 .new_best = [&](const train::RunState&) { save_best(); }};
     const train::LoopParts parts{.model = *session_.model,
                                  .adapters = *session_.adapters,
                                  .optimizer = *optimizer_,
@@ -174,11 +175,13 @@ class Finetune {
   void finish() {
     if (state_.best && settings_.data.validation.keep_best && state_.best->step != state_.step) {
       peft::load_adapter(folder_.path() / kBestFolder, *session_.adapters);
-      log_info("the adapter is that of step " + std::to_string(state_.best->step) + ", the best validated one");
+      log_info("the adapter is that of step " + std::to_string(state_.best->step) +
+               ", the best validated one");
     }
     peft::save_adapter(folder_.path(), *session_.adapters, base().string());
     copy_tokenizer_files(base(), folder_.path());
-    if (settings_.checkpoint.save_merged) merge(base(), folder_.path(), folder_.path() / "merged", session_.device);
+    if (settings_.checkpoint.save_merged)
+      merge(base(), folder_.path(), folder_.path() / "merged", session_.device);
   }
 
   Json facts() const {

@@ -23,21 +23,22 @@ namespace {
 constexpr std::int64_t kProbeTokens = 64;
 
 // All arithmetic of a merge is fp32, whatever a run's policy is.
-precision::Policy merge_policy() {
-  return precision::resolve({.preset = config::PrecisionPreset::kFp32});
-}
+precision::Policy merge_policy() { return precision::resolve({.preset = config::PrecisionPreset::kFp32}); }
 
 // Logits of a fixed pseudo-random text, on the CPU.
 at::Tensor probe(const ModelSession& session) {
   PhiloxStream stream(0, "merge probe");
   std::vector<std::int32_t> ids;
   const auto vocabulary = static_cast<std::uint64_t>(session.model->shape().vocab_size);
-  for (std::int64_t i = 0; i < kProbeTokens; ++i) ids.push_back(static_cast<std::int32_t>(stream.below(vocabulary)));
+  for (std::int64_t i = 0; i < kProbeTokens; ++i)
+    ids.push_back(static_cast<std::int32_t>(stream.below(vocabulary)));
   const nn::Batch batch = nn::pack_sequences({ids}, {}, session.torch_device());
   return session.model->logits({.batch = batch}).cpu();
 }
 
-double largest_difference(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
+double largest_difference(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).abs().max().item<double>();
+}
 
 // Scaled B A of each adapted weight, by the weight's name in the checkpoint.
 std::map<std::string, at::Tensor> updates(const peft::LoraAdapters& adapters) {
@@ -64,8 +65,8 @@ std::size_t write_shard(const io::SafetensorsFile& file, const std::map<std::str
       writer.write(view.bytes);
     } else {
       std::string bytes(view.bytes);  // aligned, and ours to change
-      const at::Tensor weight = at::from_blob(bytes.data(), spec.shape,
-                                              at::TensorOptions().dtype(ops::to_torch(spec.dtype)));
+      const at::Tensor weight =
+          at::from_blob(bytes.data(), spec.shape, at::TensorOptions().dtype(ops::to_torch(spec.dtype)));
       weight.copy_(weight.to(update->second.scalar_type()) + update->second);
       writer.write(bytes);
       ++merged;
@@ -98,8 +99,9 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
   {
     ModelSession session = load_model_with_adapter(model, adapter, merge_policy(), device);
     if (session.model->shape().tied_head && session.adapters->modules().back().name == "lm_head") {
-      throw Error("[merge] this adapter changes lm_head, whose weight the base shares with its embedding; they can't "
-                  "be told apart after a merge");
+      throw Error(
+          "[merge] this adapter changes lm_head, whose weight the base shares with its embedding; they can't "
+          "be told apart after a merge");
     }
     with_adapter = probe(session);
     const auto changes = updates(*session.adapters);

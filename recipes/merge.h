@@ -9,14 +9,14 @@ namespace lorikeet::recipes {
 /// What a merge changed, measured on a fixed probe of 64 tokens in fp32.
 struct MergeReport {
   std::size_t merged_tensors = 0;
-  double largest_logit_change = 0;      ///< base with adapter against the merged checkpoint: rounding only
-  double largest_adapter_effect = 0;    ///< base alone against base with adapter: what the adapter does
+  double largest_logit_change = 0;    ///< base with adapter against the merged checkpoint: rounding only
+  double largest_adapter_effect = 0;  ///< base alone against base with adapter: what the adapter does
 };
 
-/// Writes a full checkpoint to `output` (new or empty): the base of `model` with W + scale * B A in every adapted
-/// weight. The base is read from disk at its own precision, the sum computed in fp32 and stored in the base's
-/// dtype, in the same shards; all other files are copied. Throws Error, and leaves nothing, when something
-/// doesn't fit.
+/// Writes a full checkpoint to `output` (new or empty): the base of `model` with W + scale * B A in every
+/// adapted weight. The base is read from disk at its own precision, the sum computed in fp32 and stored in
+/// the base's dtype, in the same shards; all other files are copied. Throws Error, and leaves nothing, when
+/// something doesn't fit.
 MergeReport merge(const std::filesystem::path& model, const std::filesystem::path& adapter,
                   const std::filesystem::path& output, const device::Device& device);
 

@@ -15,7 +15,8 @@ namespace lorikeet::recipes {
 namespace {
 
 // config.json is read, checked and turned into blocks before any weight is touched.
-void require_tokenizer_fits(const text::Tokenizer& tokenizer, const nn::ModelShape& shape, const std::string& folder) {
+void require_tokenizer_fits(const text::Tokenizer& tokenizer, const nn::ModelShape& shape,
+                            const std::string& folder) {
   if (static_cast<std::int64_t>(tokenizer.vocab_size()) > shape.vocab_size) {
     throw Error("[model.path] '" + folder + "': the tokenizer has ids up to " +
                 std::to_string(tokenizer.vocab_size() - 1) + ", the embedding only " +
@@ -41,7 +42,8 @@ device::Device choose_device(const config::DeviceSetting& setting) {
 }
 
 at::Device torch_device(const device::Device& device) {
-  return device.is_cuda() ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(device.index)) : at::Device(at::kCPU);
+  return device.is_cuda() ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(device.index))
+                          : at::Device(at::kCPU);
 }
 
 ModelSession load_model(const std::filesystem::path& path, const precision::Policy& policy,

@@ -26,7 +26,7 @@ at::Device torch_device(const device::Device& device);
 struct ModelSession {
   precision::Policy policy;
   device::Device device;
-  Json config;                                  ///< config.json
+  Json config;  ///< config.json
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::unique_ptr<peft::LoraAdapters> adapters;  ///< null without adapters
   std::unique_ptr<nn::CausalLM> model;
@@ -35,8 +35,9 @@ struct ModelSession {
   at::Device torch_device() const { return recipes::torch_device(device); }
 };
 
-/// Loads the checkpoint folder `path`. With `lora`, the model is built with adapters of these settings, allocated
-/// but not initialised. Throws Error for whatever doesn't fit: folder, config.json, tensors, tokenizer, targets.
+/// Loads the checkpoint folder `path`. With `lora`, the model is built with adapters of these settings,
+/// allocated but not initialised. Throws Error for whatever doesn't fit: folder, config.json, tensors,
+/// tokenizer, targets.
 ModelSession load_model(const std::filesystem::path& path, const precision::Policy& policy,
                         const device::Device& device, const std::optional<peft::LoraConfig>& lora,
                         std::uint64_t seed);
@@ -45,8 +46,8 @@ ModelSession load_model(const std::filesystem::path& path, const precision::Poli
 ModelSession load_model_with_adapter(const std::filesystem::path& path, const std::filesystem::path& adapter,
                                      const precision::Policy& policy, const device::Device& device);
 
-/// Ids that end a continuation: generation_config.json's `eos_token_id` (one or a list), config.json's, and the
-/// tokenizer's EOS.
+/// Ids that end a continuation: generation_config.json's `eos_token_id` (one or a list), config.json's, and
+/// the tokenizer's EOS.
 std::vector<std::int32_t> stop_ids(const std::filesystem::path& model, const ModelSession& session);
 
 }  // namespace lorikeet::recipes

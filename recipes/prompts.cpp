@@ -55,15 +55,18 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file, const data::
   return prompts;
 }
 
-Prompt make_prompt(const std::string& question, const std::string& chat_template, const text::Tokenizer& tokenizer) {
+Prompt make_prompt(const std::string& question, const std::string& chat_template,
+                   const text::Tokenizer& tokenizer) {
   Prompt prompt{.shown = question};
   if (chat_template == "none") {
     prompt.ids = tokenizer.encode(question);
     return prompt;
   }
-  const auto chosen = text::choose_chat_template(chat_template, tokenizer.chat_template(), /*instruction_rows=*/true);
+  const auto chosen =
+      text::choose_chat_template(chat_template, tokenizer.chat_template(), /*instruction_rows=*/true);
   const text::SegmentEncoder encoder(tokenizer);
-  const auto segments = chosen.chat_template->render(text::Instruction{question, "", ""}, /*prompt_only=*/true);
+  const auto segments =
+      chosen.chat_template->render(text::Instruction{question, "", ""}, /*prompt_only=*/true);
   prompt.ids = encoder.encode(segments).ids;
   return prompt;
 }

@@ -12,18 +12,19 @@ namespace lorikeet::recipes {
 
 /// A row of a data file as a question to the model, and the answer that it should give.
 struct Prompt {
-  std::string shown;                    ///< the question for people: instruction and input, or the last user turn
-  std::vector<text::TokenId> ids;       ///< what the model is given, up to where its answer begins
+  std::string shown;               ///< the question for people: instruction and input, or the last user turn
+  std::vector<text::TokenId> ids;  ///< what the model is given, up to where its answer begins
   std::vector<text::TokenId> expected;  ///< the answer's ids, its end token included
 };
 
-/// The first `limit` rows of `file` (0: all) as prompts: everything before the first token that is trained on is
-/// given, the rest expected. Rows without an answer are an Error.
+/// The first `limit` rows of `file` (0: all) as prompts: everything before the first token that is trained on
+/// is given, the rest expected. Rows without an answer are an Error.
 std::vector<Prompt> read_prompts(const std::filesystem::path& file, const data::DataOptions& options,
                                  const text::Tokenizer& tokenizer, std::size_t limit);
 
-/// A question typed by a person, rendered as `chat_template` (auto, a built-in's name or a file) would a row's
-/// instruction; "none" gives the bare text.
-Prompt make_prompt(const std::string& question, const std::string& chat_template, const text::Tokenizer& tokenizer);
+/// A question typed by a person, rendered as `chat_template` (auto, a built-in's name or a file) would a
+/// row's instruction; "none" gives the bare text.
+Prompt make_prompt(const std::string& question, const std::string& chat_template,
+                   const text::Tokenizer& tokenizer);
 
 }  // namespace lorikeet::recipes

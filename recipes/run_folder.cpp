@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kRunFile = "run.json";
 
 // What a run writes at the top of its folder, beside checkpoints/.
-const std::vector<std::string> kOwnFiles = {"run.json",         "config.yaml",       "metrics.jsonl",
+const std::vector<std::string> kOwnFiles = {"run.json", "config.yaml", "metrics.jsonl",
                                             "adapter_model.safetensors", "adapter_config.json"};
 
 // The settings that change numbers and differ between two runs.
@@ -52,7 +52,8 @@ RunFolder::Begin RunFolder::begin(const Identity& identity, bool resume, bool ov
     remove_run();
     return Begin::kFresh;
   }
-  const std::string hint = "; choose another checkpoint.output_dir, or checkpoint.overwrite=true to start anew there";
+  const std::string hint =
+      "; choose another checkpoint.output_dir, or checkpoint.overwrite=true to start anew there";
   const std::string where = "[checkpoint.output_dir] '" + path_.string() + "' ";
   const Json json = Json::parse(read_file(file), file.string());
   const JsonView run(json, file.string());

@@ -15,7 +15,8 @@ Verb add_config(CLI::App& app) {
   };
   auto o = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
-      "config", "Without a file: every setting with its type, default and meaning. With one: the resolved settings.");
+      "config",
+      "Without a file: every setting with its type, default and meaning. With one: the resolved settings.");
   command->add_option("file", o->file, "a config file, or a name that `lorikeet ls` lists");
   command->add_option("overrides", o->overrides, "a.b=value sets a setting, ~a.b drops it to its default");
   command->add_flag("--markdown", o->markdown, "the reference as Markdown");

@@ -20,12 +20,15 @@ Verb add_eval(CLI::App& app) {
   command->add_option("model", o->model, "a checkpoint's folder")->required();
   command->add_option("--data", o->data, "the data file")->required();
   command->add_option("--adapter", o->adapter, "a PEFT adapter's folder");
-  command->add_flag("--per-token", o->per_token, "also a JSON line a row with every label token's likelihood");
+  command->add_flag("--per-token", o->per_token,
+                    "also a JSON line a row with every label token's likelihood");
   command->add_flag("--exact-match", o->exact_match,
                     "also the share of rows whose whole greedy answer is the expected one");
-  command->add_option("--max-new-tokens", o->max_new_tokens, "of an answer, with --exact-match")->capture_default_str()
+  command->add_option("--max-new-tokens", o->max_new_tokens, "of an answer, with --exact-match")
+      ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  command->add_option("overrides", o->overrides, "settings, e.g. precision.preset=fp32 data.train.format=chat");
+  command->add_option("overrides", o->overrides,
+                      "settings, e.g. precision.preset=fp32 data.train.format=chat");
   return {command, [o] {
             recipes::EvalRequest request{.model = o->model,
                                          .settings = verb_settings(o->model, o->overrides),

@@ -18,22 +18,31 @@ Verb add_generate(CLI::App& app) {
   };
   auto o = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
-      "generate", "Answers questions, with the base alone or with an adapter: --prompt TEXT, or rows of --data FILE.");
+      "generate",
+      "Answers questions, with the base alone or with an adapter: --prompt TEXT, or rows of --data FILE.");
   command->add_option("model", o->model, "a checkpoint's folder")->required();
   command->add_option("--adapter", o->adapter, "a PEFT adapter's folder");
-  command->add_option("--prompt", o->prompts, "a question; may be given several times")->take_all()->allow_extra_args(false);
+  command->add_option("--prompt", o->prompts, "a question; may be given several times")
+      ->take_all()
+      ->allow_extra_args(false);
   command->add_option("--data", o->data, "a data file whose rows are the questions");
   command->add_option("--limit", o->request.limit, "at most so many rows; 0: all")->capture_default_str();
-  command->add_option("--max-new-tokens", o->request.max_new_tokens, "most tokens of an answer")->capture_default_str()
+  command->add_option("--max-new-tokens", o->request.max_new_tokens, "most tokens of an answer")
+      ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  command->add_option("--temperature", o->request.temperature, "0 is greedy")->capture_default_str()->check(CLI::Range(0.0, 100.0));
-  command->add_option("--top-p", o->request.top_p, "sample from the likeliest tokens of this total probability")->capture_default_str()
+  command->add_option("--temperature", o->request.temperature, "0 is greedy")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 100.0));
+  command
+      ->add_option("--top-p", o->request.top_p, "sample from the likeliest tokens of this total probability")
+      ->capture_default_str()
       ->check(CLI::Range(0.0, 1.0));
   command->add_option("--seed", o->request.seed, "of sampling")->capture_default_str();
   command->add_option("overrides", o->overrides,
                       "settings, e.g. precision.preset=fp32 data.chat_template=llama3 (none: the bare text)");
   return {command, [o] {
-            if (o->prompts.empty() && o->data.empty()) throw Error("[generate] expected --prompt TEXT or --data FILE");
+            if (o->prompts.empty() && o->data.empty())
+              throw Error("[generate] expected --prompt TEXT or --data FILE");
             o->request.model = o->model;
             o->request.settings = verb_settings(o->model, o->overrides);
             o->request.prompts = o->prompts;

@@ -20,11 +20,13 @@ Verb add_preview(CLI::App& app) {
   };
   auto o = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
-      "preview", "Shows rows of a data file as tokens, with which of them are trained on (+) and which not (-).");
+      "preview",
+      "Shows rows of a data file as tokens, with which of them are trained on (+) and which not (-).");
   command->add_option("model", o->model, "a checkpoint's folder, or just a tokenizer's")->required();
   command->add_option("--data", o->data, "the data file")->required();
   command->add_option("--rows", o->rows, "how many rows")->capture_default_str();
-  command->add_option("overrides", o->overrides, "settings, e.g. data.train.format=chat data.max_seq_len=512");
+  command->add_option("overrides", o->overrides,
+                      "settings, e.g. data.train.format=chat data.max_seq_len=512");
   return {command, [o] {
             data::DataOptions options = recipes::data_options(verb_settings(o->model, o->overrides));
             options.use_cache = false;

@@ -43,8 +43,8 @@ Verb add_run(CLI::App& app) {
             for (const std::string& recipe : kRecipes) {
               if (recipe == o->recipe) execute(recipe, o->config, o->overrides);
             }
-            throw Error("[run] no recipe '" + escape_control(o->recipe) + "'" + did_you_mean(o->recipe, kRecipes) +
-                        "; the recipes are " + join(kRecipes, ", "));
+            throw Error("[run] no recipe '" + escape_control(o->recipe) + "'" +
+                        did_you_mean(o->recipe, kRecipes) + "; the recipes are " + join(kRecipes, ", "));
           }};
 }
 

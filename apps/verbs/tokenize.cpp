@@ -14,12 +14,14 @@ Verb add_tokenize(CLI::App& app) {
   };
   auto o = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
-      "tokenize", "Reads a JSON string a line from stdin and writes the array of its token ids a line to stdout.");
+      "tokenize",
+      "Reads a JSON string a line from stdin and writes the array of its token ids a line to stdout.");
   command->add_option("folder", o->folder, "a checkpoint's folder, or just a tokenizer's")->required();
   command->add_flag("--decode", o->lines.decode, "the reverse: id arrays to strings");
   command->add_flag("--no-specials", o->no_specials,
                     "encoding: without what the tokenizer adds (BOS); decoding: leave special tokens out");
-  command->add_flag("--bos-eos", o->lines.bos_eos, "encoding: BOS and EOS around the ids, whatever the tokenizer adds");
+  command->add_flag("--bos-eos", o->lines.bos_eos,
+                    "encoding: BOS and EOS around the ids, whatever the tokenizer adds");
   return {command, [o] {
             o->lines.specials = !o->no_specials;
             std::ios::sync_with_stdio(false);

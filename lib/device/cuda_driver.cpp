@@ -27,7 +27,8 @@ std::vector<CudaDevice> cuda_devices() {
   const auto get = symbol<int (*)(int*, int)>(library, "cuDeviceGet");
   const auto name_of = symbol<int (*)(char*, int, int)>(library, "cuDeviceGetName");
   const auto memory_of = symbol<int (*)(std::size_t*, int)>(library, "cuDeviceTotalMem_v2");
-  if (init == nullptr || count_of == nullptr || get == nullptr || name_of == nullptr || memory_of == nullptr) return {};
+  if (init == nullptr || count_of == nullptr || get == nullptr || name_of == nullptr || memory_of == nullptr)
+    return {};
   int count = 0;
   if (init(0) != kSuccess || count_of(&count) != kSuccess) return {};
 
@@ -36,7 +37,8 @@ std::vector<CudaDevice> cuda_devices() {
     int handle = 0;
     std::array<char, 256> name{};
     std::size_t bytes = 0;
-    if (get(&handle, i) != kSuccess || name_of(name.data(), static_cast<int>(name.size()), handle) != kSuccess ||
+    if (get(&handle, i) != kSuccess ||
+        name_of(name.data(), static_cast<int>(name.size()), handle) != kSuccess ||
         memory_of(&bytes, handle) != kSuccess) {
       break;  // a device that vanished: those before it still have their numbers
     }

@@ -11,7 +11,8 @@ namespace {
 std::string list_of(const std::vector<CudaDevice>& found) {
   if (found.empty()) return "no CUDA device is here";
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < found.size(); ++i) names.push_back("cuda:" + std::to_string(i) + " (" + found[i].name + ")");
+  for (std::size_t i = 0; i < found.size(); ++i)
+    names.push_back("cuda:" + std::to_string(i) + " (" + found[i].name + ")");
   return "here are " + join(names, ", ");
 }
 
@@ -31,14 +32,16 @@ std::string Device::name() const { return is_cuda() ? "cuda:" + std::to_string(i
 Device select(const config::DeviceSetting& setting, bool cuda_built, const std::vector<CudaDevice>& found) {
   using Kind = config::DeviceSetting::Kind;
   if (setting.kind == Kind::kCpu) return {};
-  if (setting.kind == Kind::kAuto) return cuda_built && !found.empty() ? Device{Device::Kind::kCuda, 0} : Device{};
+  if (setting.kind == Kind::kAuto)
+    return cuda_built && !found.empty() ? Device{Device::Kind::kCuda, 0} : Device{};
   const Device wanted{Device::Kind::kCuda, static_cast<int>(setting.index.value_or(0))};
   if (!cuda_built) {
     throw Error("[device] '" + wanted.name() +
                 "' needs a build with CUDA; configure with -DLORIKEET_CUDA=ON, or use device=cpu");
   }
   if (static_cast<std::size_t>(wanted.index) >= found.size()) {
-    throw Error("[device] '" + wanted.name() + "' isn't there; " + list_of(found) + "; use device=cpu or device=auto");
+    throw Error("[device] '" + wanted.name() + "' isn't there; " + list_of(found) +
+                "; use device=cpu or device=auto");
   }
   return wanted;
 }

@@ -25,15 +25,16 @@ struct CudaDevice {
   std::uint64_t memory_bytes = 0;
 };
 
-/// The CUDA devices that the driver offers, in its order; empty without a driver or device. The driver's library
-/// is loaded at run time: nothing of CUDA has to be installed.
+/// The CUDA devices that the driver offers, in its order; empty without a driver or device. The driver's
+/// library is loaded at run time: nothing of CUDA has to be installed.
 std::vector<CudaDevice> cuda_devices();
 
 /// The device that the config's `device` means; auto is the first CUDA device, else the CPU.
 /// `cuda_built` says whether this build can use CUDA devices. Throws Error when it isn't there, with what is.
 Device select(const config::DeviceSetting& setting, bool cuda_built, const std::vector<CudaDevice>& found);
 
-/// A line for run.json and the log: the CPU's model and the threads used, or the CUDA device's name and memory.
+/// A line for run.json and the log: the CPU's model and the threads used, or the CUDA device's name and
+/// memory.
 std::string describe(const Device& device, const std::vector<CudaDevice>& found);
 
 }  // namespace lorikeet::device

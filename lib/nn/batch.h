@@ -12,12 +12,12 @@ namespace lorikeet::nn {
 /// A micro-batch on its device: sequences of different lengths packed after each other without padding.
 /// All that the host has to know of it was computed on the host; nothing is asked of the device.
 struct Batch {
-  at::Tensor tokens;          ///< int64 [T]
-  at::Tensor position_ids;    ///< int64 [T], from 0 in each sequence
-  at::Tensor sample_ids;      ///< int64 [T], the data set's row of each token: keys dropout masks
-  ops::Sequences sequences;   ///< bounds of the sequences; attention never crosses one
-  at::Tensor label_rows;      ///< int64 [L], rows of the hidden states that predict a label, ascending
-  at::Tensor labels;          ///< int64 [L], the token each of them should predict
+  at::Tensor tokens;         ///< int64 [T]
+  at::Tensor position_ids;   ///< int64 [T], from 0 in each sequence
+  at::Tensor sample_ids;     ///< int64 [T], the data set's row of each token: keys dropout masks
+  ops::Sequences sequences;  ///< bounds of the sequences; attention never crosses one
+  at::Tensor label_rows;     ///< int64 [L], rows of the hidden states that predict a label, ascending
+  at::Tensor labels;         ///< int64 [L], the token each of them should predict
   std::int64_t label_count = 0;
   std::int64_t positions = 0;    ///< one more than the largest position id
   std::int64_t real_tokens = 0;  ///< without fillers

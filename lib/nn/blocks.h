@@ -36,7 +36,8 @@ class AttentionIn {
   std::unique_ptr<LinearGroup> qkv_;
 };
 
-/// Attention-out: attention over each sequence (with the cache's keys when decoding) and the output projection.
+/// Attention-out: attention over each sequence (with the cache's keys when decoding) and the output
+/// projection.
 class AttentionOut {
  public:
   AttentionOut(const AttentionSpec& spec, std::int64_t layer, LinearFactory& factory, WeightUnit& unit);

@@ -35,7 +35,9 @@ at::Tensor CausalLM::hidden_states(const ForwardContext& context) const {
   if (rotary_) rotary = rotary_->rows(batch.position_ids, batch.positions);
   Hidden hidden{embed(batch.tokens), {}};
   for (const auto& layer : layers_) {
-    const auto run = [&layer = *layer, rotary, context](Hidden h) { return layer.forward(std::move(h), rotary, context); };
+    const auto run = [&layer = *layer, rotary, context](Hidden h) {
+      return layer.forward(std::move(h), rotary, context);
+    };
     hidden = checkpoint_anchor_.defined() && context.training ? checkpointed(run, hidden, checkpoint_anchor_)
                                                               : run(std::move(hidden));
   }

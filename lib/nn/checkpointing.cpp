@@ -16,7 +16,8 @@ struct Layer : torch::CustomClassHolder {
 };
 
 variable_list outputs_of(const Hidden& hidden) {
-  // An autograd function can't return an undefined tensor: a stream without delta comes back as its sum alone.
+  // An autograd function can't return an undefined tensor: a stream without delta comes back as its sum
+  // alone.
   if (!hidden.delta.defined()) return {hidden.residual};
   return {hidden.residual, hidden.delta};
 }

@@ -11,11 +11,13 @@ namespace lorikeet::nn {
 /// A head over a frozen weight; PEFT's head adds adapters to it by `adapters` and `anchor`.
 class FrozenHead : public Head {
  public:
-  FrozenHead(const HeadSpec& spec, std::shared_ptr<const ops::FrozenWeight> weight, const precision::Policy& policy)
+  FrozenHead(const HeadSpec& spec, std::shared_ptr<const ops::FrozenWeight> weight,
+             const precision::Policy& policy)
       : weight_(std::move(weight)), options_{spec.soft_cap, spec.scale, 0}, logits_dtype_(policy.loss) {}
 
   at::Tensor logits(const at::Tensor& hidden) const override;
-  at::Tensor loss_sum(const at::Tensor& hidden, double loss_scale, const ForwardContext& context) const override;
+  at::Tensor loss_sum(const at::Tensor& hidden, double loss_scale,
+                      const ForwardContext& context) const override;
   at::Tensor token_nll(const at::Tensor& hidden, const ForwardContext& context) const override;
 
  protected:

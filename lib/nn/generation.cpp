@@ -13,7 +13,8 @@
 namespace lorikeet::nn {
 namespace {
 
-// Draws from the smallest set of tokens whose probability reaches top_p. `logits` are fp32 (the policy's loss dtype) on the CPU.
+// Draws from the smallest set of tokens whose probability reaches top_p. `logits` are fp32 (the policy's loss
+// dtype) on the CPU.
 std::int32_t sample(const at::Tensor& logits, const GenerationOptions& options, float uniform) {
   const at::Tensor probabilities = at::softmax(logits / options.temperature, -1);
   const auto [sorted, order] = probabilities.sort(/*stable=*/true, -1, /*descending=*/true);
@@ -30,9 +31,11 @@ std::int32_t sample(const at::Tensor& logits, const GenerationOptions& options, 
 
 // The next token of each row of `logits`; `prompt_of` maps rows to prompts, which key the random numbers.
 std::vector<std::int32_t> choose(const at::Tensor& logits, const std::vector<std::int64_t>& prompt_of,
-                                 const std::vector<std::int64_t>& positions, const GenerationOptions& options) {
+                                 const std::vector<std::int64_t>& positions,
+                                 const GenerationOptions& options) {
   at::Tensor candidates = logits;
-  if (options.vocab_size > 0 && options.vocab_size < logits.size(1)) candidates = logits.narrow(1, 0, options.vocab_size);
+  if (options.vocab_size > 0 && options.vocab_size < logits.size(1))
+    candidates = logits.narrow(1, 0, options.vocab_size);
   std::vector<std::int32_t> next;
   if (options.temperature == 0) {
     const at::Tensor best = candidates.argmax(1).cpu();
@@ -79,7 +82,8 @@ std::vector<std::vector<std::int32_t>> generate(const CausalLM& model,
     std::vector<std::int64_t> running, still_of, still_lengths;
     std::vector<std::vector<std::int32_t>> inputs;
     for (std::size_t s = 0; s < next.size(); ++s) {
-      if (std::find(options.stop_ids.begin(), options.stop_ids.end(), next[s]) != options.stop_ids.end()) continue;
+      if (std::find(options.stop_ids.begin(), options.stop_ids.end(), next[s]) != options.stop_ids.end())
+        continue;
       results[static_cast<std::size_t>(prompt_of[s])].push_back(next[s]);
       running.push_back(static_cast<std::int64_t>(s));
       still_of.push_back(prompt_of[s]);
@@ -89,11 +93,14 @@ std::vector<std::vector<std::int32_t>> generate(const CausalLM& model,
     if (running.empty()) break;
     if (running.size() != next.size()) cache.keep(running);
     prompt_of = std::move(still_of);
-    batch = pack_sequences(inputs, [&] {
-      std::vector<std::int64_t> positions;
-      for (const std::int64_t length : still_lengths) positions.push_back(length - 1);
-      return positions;
-    }(), device);
+    batch = pack_sequences(
+        inputs,
+        [&] {
+          std::vector<std::int64_t> positions;
+          for (const std::int64_t length : still_lengths) positions.push_back(length - 1);
+          return positions;
+        }(),
+        device);
     lengths = std::move(still_lengths);
   }
   return results;

@@ -39,13 +39,15 @@ void KvCache::append(std::int64_t layer, const at::Tensor& k, const at::Tensor& 
 
 std::vector<at::Tensor> KvCache::keys(std::int64_t layer) const {
   std::vector<at::Tensor> views;
-  for (const Entry& e : entries_[static_cast<std::size_t>(layer)]) views.push_back(e.k.narrow(0, 0, e.length));
+  for (const Entry& e : entries_[static_cast<std::size_t>(layer)])
+    views.push_back(e.k.narrow(0, 0, e.length));
   return views;
 }
 
 std::vector<at::Tensor> KvCache::values(std::int64_t layer) const {
   std::vector<at::Tensor> views;
-  for (const Entry& e : entries_[static_cast<std::size_t>(layer)]) views.push_back(e.v.narrow(0, 0, e.length));
+  for (const Entry& e : entries_[static_cast<std::size_t>(layer)])
+    views.push_back(e.v.narrow(0, 0, e.length));
   return views;
 }
 

@@ -14,7 +14,8 @@ class KvCache {
   KvCache(std::int64_t layers, std::int64_t sequences);
 
   /// Appends rows [cu[s], cu[s+1]) of `k` and `v` ([T, kv_heads, head_dim]) to each sequence s of `layer`.
-  void append(std::int64_t layer, const at::Tensor& k, const at::Tensor& v, const std::vector<std::int32_t>& cu);
+  void append(std::int64_t layer, const at::Tensor& k, const at::Tensor& v,
+              const std::vector<std::int32_t>& cu);
 
   /// One [length, kv_heads, head_dim] view a sequence.
   std::vector<at::Tensor> keys(std::int64_t layer) const;

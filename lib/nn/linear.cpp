@@ -27,7 +27,8 @@ std::int64_t GroupSpec::out_features() const {
   return total;
 }
 
-GroupWeights::GroupWeights(const GroupSpec& spec, WeightUnit& unit, const precision::Policy& policy) : unit_(&unit) {
+GroupWeights::GroupWeights(const GroupSpec& spec, WeightUnit& unit, const precision::Policy& policy)
+    : unit_(&unit) {
   std::vector<WeightSegment> weights, biases;
   for (const Projection& p : spec.projections) {
     weights.push_back({p.name + ".weight", {p.out_features, spec.in_features}, policy.base_storage});
@@ -59,8 +60,7 @@ std::unique_ptr<LinearGroup> FrozenFactory::linear(const GroupSpec& spec, Weight
 
 std::unique_ptr<Head> FrozenFactory::head(const HeadSpec& spec, WeightUnit& unit) {
   return std::make_unique<FrozenHead>(
-      spec, declare_matrix(spec.name + ".weight", spec.vocab_size, spec.hidden_size, unit, policy_),
-      policy_);
+      spec, declare_matrix(spec.name + ".weight", spec.vocab_size, spec.hidden_size, unit, policy_), policy_);
 }
 
 std::unique_ptr<Head> FrozenFactory::tied_head(const HeadSpec& spec,

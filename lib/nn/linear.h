@@ -58,7 +58,8 @@ class Head {
   virtual at::Tensor logits(const at::Tensor& hidden) const = 0;
   /// Sum of the negative log-likelihoods of `context.batch`'s labels, fp32 scalar. Backward through it yields
   /// gradients multiplied by `loss_scale`.
-  virtual at::Tensor loss_sum(const at::Tensor& hidden, double loss_scale, const ForwardContext& context) const = 0;
+  virtual at::Tensor loss_sum(const at::Tensor& hidden, double loss_scale,
+                              const ForwardContext& context) const = 0;
   /// Negative log-likelihood of each label, fp32 [L]; no gradient.
   virtual at::Tensor token_nll(const at::Tensor& hidden, const ForwardContext& context) const = 0;
 };
@@ -72,8 +73,8 @@ struct HeadSpec {
   double scale = 1;
 };
 
-/// Makes the linear parts of a model. A family asks for them by their checkpoint names and never learns whether
-/// they are frozen, carry LoRA, or how their weight is stored.
+/// Makes the linear parts of a model. A family asks for them by their checkpoint names and never learns
+/// whether they are frozen, carry LoRA, or how their weight is stored.
 class LinearFactory {
  public:
   explicit LinearFactory(const precision::Policy& policy) : policy_(policy) {}
@@ -118,7 +119,8 @@ class FrozenFactory : public LinearFactory {
   using LinearFactory::LinearFactory;
   std::unique_ptr<LinearGroup> linear(const GroupSpec& spec, WeightUnit& unit) override;
   std::unique_ptr<Head> head(const HeadSpec& spec, WeightUnit& unit) override;
-  std::unique_ptr<Head> tied_head(const HeadSpec& spec, std::shared_ptr<const ops::FrozenWeight> table) override;
+  std::unique_ptr<Head> tied_head(const HeadSpec& spec,
+                                  std::shared_ptr<const ops::FrozenWeight> table) override;
 };
 
 }  // namespace lorikeet::nn

@@ -43,7 +43,9 @@ at::Tensor WeightUnit::view(std::size_t segment, at::IntArrayRef shape) const {
   return buffer_.narrow(0, s.offset_bytes, bytes).view(ops::to_torch(s.dtype)).view(shape);
 }
 
-at::Tensor WeightUnit::tensor(std::size_t segment) const { return view(segment, segments_.at(segment).shape); }
+at::Tensor WeightUnit::tensor(std::size_t segment) const {
+  return view(segment, segments_.at(segment).shape);
+}
 
 at::Tensor WeightUnit::matrix(std::size_t first, std::int64_t rows, std::int64_t cols) const {
   return view(first, {rows, cols});
@@ -64,7 +66,7 @@ std::int64_t WeightStore::bytes() const {
   return total;
 }
 
-ops::WeightLease UnitWeight::lease() const { 
+ops::WeightLease UnitWeight::lease() const {
   return ops::WeightLease(unit_.matrix(first_, rows_, cols_).to(ops::to_torch(compute_)));
 }
 

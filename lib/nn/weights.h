@@ -20,8 +20,8 @@ struct WeightSegment {
   std::int64_t offset_bytes = 0;    ///< in the unit's buffer
 };
 
-/// The frozen tensors that are needed at the same time (one decoder layer; the embedding; the head), as segments
-/// of one contiguous buffer, so that a unit can be sharded, gathered or offloaded whole.
+/// The frozen tensors that are needed at the same time (one decoder layer; the embedding; the head), as
+/// segments of one contiguous buffer, so that a unit can be sharded, gathered or offloaded whole.
 ///
 /// Life: `declare` every tensor, `allocate` once, then fill and use. Tensors declared in one call lie without
 /// gaps after each other (rows of a concatenated weight); each call starts at a multiple of 512 bytes.
@@ -73,7 +73,8 @@ class WeightStore {
 /// compute dtype (converted for the lease where it is stored in another).
 class UnitWeight : public ops::FrozenWeight {
  public:
-  UnitWeight(const WeightUnit& unit, std::size_t first_segment, std::int64_t rows, std::int64_t cols, DType compute)
+  UnitWeight(const WeightUnit& unit, std::size_t first_segment, std::int64_t rows, std::int64_t cols,
+             DType compute)
       : unit_(unit), first_(first_segment), rows_(rows), cols_(cols), compute_(compute) {}
 
   ops::WeightLease lease() const override;

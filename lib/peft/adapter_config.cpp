@@ -19,8 +19,8 @@ void require_empty(const JsonView& config, const char* key, const char* meaning)
   const auto value = config.maybe(key);
   if (!value) return;
   const Json& json = value->json();
-  const bool empty = (json.is_object() && json.object().empty()) || (json.is_array() && json.array().empty()) ||
-                     (json.is_bool() && !json.boolean());
+  const bool empty = (json.is_object() && json.object().empty()) ||
+                     (json.is_array() && json.array().empty()) || (json.is_bool() && !json.boolean());
   if (!empty) throw Error("[" + value->where() + "] " + meaning + " is not supported");
 }
 
@@ -70,7 +70,8 @@ LoraConfig read_adapter_config(const JsonView& config) {
   require_empty(config, "lora_bias", "a bias in the adapter");
   require_empty(config, "trainable_token_indices", "training single tokens");
   require_empty(config, "target_parameters", "adapting parameters instead of modules");
-  if (config.get_string("bias", "none") != "none") throw Error("[" + config.where() + ": bias] only 'none' is supported");
+  if (config.get_string("bias", "none") != "none")
+    throw Error("[" + config.where() + ": bias] only 'none' is supported");
 
   LoraConfig lora;
   lora.rank = config.at("r").as_int();
@@ -84,7 +85,8 @@ LoraConfig read_adapter_config(const JsonView& config) {
   lora.target_modules.clear();
   if (targets.json().is_string()) {
     if (targets.as_string() != "all-linear") {
-      throw Error("[" + targets.where() + "] a pattern as target_modules is not supported; expected a list of names");
+      throw Error("[" + targets.where() +
+                  "] a pattern as target_modules is not supported; expected a list of names");
     }
     lora.target_modules = {"all-linear"};
   } else {

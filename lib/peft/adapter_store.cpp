@@ -32,8 +32,9 @@ void AdapterStore::allocate(const at::Device& device) {
   const auto options = at::TensorOptions().device(device);
   values_ = at::zeros({numel_}, options.dtype(ops::to_torch(policy_.adapter)));
   gradients_ = at::zeros({numel_}, options.dtype(ops::to_torch(policy_.gradient)));
-  compute_ = policy_.compute == policy_.adapter ? values_
-                                                : at::zeros({numel_}, options.dtype(ops::to_torch(policy_.compute)));
+  compute_ = policy_.compute == policy_.adapter
+                 ? values_
+                 : at::zeros({numel_}, options.dtype(ops::to_torch(policy_.compute)));
   anchor_ = at::zeros({1}, options.dtype(ops::to_torch(policy_.compute))).requires_grad_(true);
 }
 

@@ -22,8 +22,9 @@ struct AdapterSegment {
 /// All trainable state of a run as flat buffers with one segment table: values, gradients, and a copy of the
 /// values in the compute dtype that forward and backward read. The optimizer's moments have the same layout.
 ///
-/// Segments are declared in groups in the order of forward; `allocate` lays groups out in reverse, which is the
-/// order in which backward completes them, so that a finished prefix can be reduced while backward goes on.
+/// Segments are declared in groups in the order of forward; `allocate` lays groups out in reverse, which is
+/// the order in which backward completes them, so that a finished prefix can be reduced while backward goes
+/// on.
 class AdapterStore {
  public:
   explicit AdapterStore(const precision::Policy& policy) : policy_(policy) {}

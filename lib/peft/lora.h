@@ -47,7 +47,8 @@ class LoraAdapters {
   const std::vector<Module>& modules() const { return modules_; }
 
   /// Declares the adapters of one group's projections that match; returns the modules it added.
-  std::vector<Module> declare(const std::vector<nn::Projection>& projections, std::int64_t in_features, bool is_head);
+  std::vector<Module> declare(const std::vector<nn::Projection>& projections, std::int64_t in_features,
+                              bool is_head);
 
   /// The number of groups with an adapter so far: the next group's index (a part of its dropout key).
   std::uint32_t groups() const { return groups_; }

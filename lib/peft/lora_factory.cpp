@@ -10,8 +10,8 @@ namespace lorikeet::peft {
 namespace {
 
 // The adapter of `module` on output rows [begin, end) as the operator takes it.
-ops::LoraProjection projection(const LoraAdapters& adapters, const LoraAdapters::Module& module, std::int64_t begin,
-                               std::int64_t end) {
+ops::LoraProjection projection(const LoraAdapters& adapters, const LoraAdapters::Module& module,
+                               std::int64_t begin, std::int64_t end) {
   const AdapterStore& store = adapters.store();
   return {begin,
           end,
@@ -38,10 +38,11 @@ class LoraGroup : public nn::LinearGroup {
 
   at::Tensor forward(const at::Tensor& x, const nn::ForwardContext& context) const override {
     std::vector<ops::LoraProjection> projections;
-    for (const Part& part : parts_) projections.push_back(projection(adapters_, part.module, part.begin, part.end));
+    for (const Part& part : parts_)
+      projections.push_back(projection(adapters_, part.module, part.begin, part.end));
     std::optional<ops::LoraDropout> dropout;
     if (context.training && adapters_.config().dropout > 0) {
-      dropout = ops::LoraDropout{adapters_.config().dropout, adapters_.seed(),         context.step, group_,
+      dropout = ops::LoraDropout{adapters_.config().dropout, adapters_.seed(),          context.step, group_,
                                  context.batch.sample_ids,   context.batch.position_ids};
     }
     const at::Tensor anchor = context.training ? adapters_.store().anchor() : at::Tensor();
@@ -61,8 +62,8 @@ class LoraGroup : public nn::LinearGroup {
 
 class LoraHead : public nn::FrozenHead {
  public:
-  LoraHead(const nn::HeadSpec& spec, std::shared_ptr<const ops::FrozenWeight> weight, const LoraAdapters& adapters,
-           LoraAdapters::Module module)
+  LoraHead(const nn::HeadSpec& spec, std::shared_ptr<const ops::FrozenWeight> weight,
+           const LoraAdapters& adapters, LoraAdapters::Module module)
       : nn::FrozenHead(spec, std::move(weight), adapters.store().policy()),
         adapters_(adapters),
         module_(std::move(module)),
@@ -90,8 +91,8 @@ std::unique_ptr<nn::LinearGroup> LoraFactory::linear(const nn::GroupSpec& spec, 
 }
 
 std::unique_ptr<nn::Head> LoraFactory::head(const nn::HeadSpec& spec, nn::WeightUnit& unit) {
-  return tied_head(spec, nn::declare_matrix(spec.name + ".weight", spec.vocab_size, spec.hidden_size, unit,
-                                            policy_));
+  return tied_head(
+      spec, nn::declare_matrix(spec.name + ".weight", spec.vocab_size, spec.hidden_size, unit, policy_));
 }
 
 std::unique_ptr<nn::Head> LoraFactory::tied_head(const nn::HeadSpec& spec,

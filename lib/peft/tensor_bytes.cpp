@@ -26,12 +26,13 @@ void TensorBytes::add(const std::string& name, const at::Tensor& tensor) {
 void copy_into(const io::TensorSpec& spec, std::string_view bytes, const at::Tensor& target,
                const std::string& where) {
   if (spec.shape != target.sizes().vec()) {
-    throw Error("[" + where + "] tensor '" + spec.name + "': expected shape " + shape_text(target.sizes().vec()) +
-                ", got " + shape_text(spec.shape));
+    throw Error("[" + where + "] tensor '" + spec.name + "': expected shape " +
+                shape_text(target.sizes().vec()) + ", got " + shape_text(spec.shape));
   }
   const at::NoGradGuard no_grad;
   std::string aligned(bytes);  // the file's bytes need not be aligned to their element size
-  target.copy_(at::from_blob(aligned.data(), spec.shape, at::TensorOptions().dtype(ops::to_torch(spec.dtype))));
+  target.copy_(
+      at::from_blob(aligned.data(), spec.shape, at::TensorOptions().dtype(ops::to_torch(spec.dtype))));
 }
 
 }  // namespace lorikeet::peft

@@ -21,8 +21,9 @@ class TensorBytes {
   std::vector<io::TensorEntry> entries_;
 };
 
-/// Copies a stored tensor into `target`, which has its shape. Throws Error (starting with `where`) when shapes
-/// differ.
-void copy_into(const io::TensorSpec& spec, std::string_view bytes, const at::Tensor& target, const std::string& where);
+/// Copies a stored tensor into `target`, which has its shape. Throws Error (starting with `where`) when
+/// shapes differ.
+void copy_into(const io::TensorSpec& spec, std::string_view bytes, const at::Tensor& target,
+               const std::string& where);
 
 }  // namespace lorikeet::peft

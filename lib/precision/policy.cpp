@@ -21,7 +21,8 @@ std::string Policy::table() const {
   for (const auto& [what, dtype] : rows()) width = std::max(width, what.size());
   std::string out;
   for (const auto& [what, dtype] : rows()) {
-    out += "  " + std::string(what) + std::string(width - what.size() + 2, ' ') + std::string(dtype_name(dtype)) + "\n";
+    out += "  " + std::string(what) + std::string(width - what.size() + 2, ' ') +
+           std::string(dtype_name(dtype)) + "\n";
   }
   return out;
 }

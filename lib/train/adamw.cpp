@@ -23,8 +23,9 @@ at::Tensor AdamW::step(double lr) {
     gradients.mul_((options_.clip_grad_norm / (norm + 1e-6)).clamp_max(1.0));
   }
   updates_.add_(1 - found_inf);
-  at::_fused_adamw_({store_.values()}, {gradients}, {exp_avg_}, {exp_avg_sq_}, {}, {updates_}, lr, options_.beta1,
-                    options_.beta2, options_.weight_decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false,
+  at::_fused_adamw_({store_.values()}, {gradients}, {exp_avg_}, {exp_avg_sq_}, {}, {updates_}, lr,
+                    options_.beta1, options_.beta2, options_.weight_decay, options_.eps, /*amsgrad=*/false,
+                    /*maximize=*/false,
                     /*grad_scale=*/{}, found_inf);
   store_.refresh_compute();
   gradients.zero_();

@@ -20,8 +20,8 @@ class AdamW {
   AdamW(peft::AdapterStore& store, const AdamWOptions& options);
 
   /// Clips the gradient to the global norm, updates the values and their compute copy, zeroes the gradient.
-  /// Returns the gradient norm before clipping (fp32 scalar on the device). A norm that is not finite makes the
-  /// whole step a no-op, decided on the device: the host need not wait for it.
+  /// Returns the gradient norm before clipping (fp32 scalar on the device). A norm that is not finite makes
+  /// the whole step a no-op, decided on the device: the host need not wait for it.
   at::Tensor step(double lr);
 
   /// Moments, flat in the store's layout, and the number of updates made (fp32 scalar).

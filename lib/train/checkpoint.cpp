@@ -38,13 +38,16 @@ std::optional<std::int64_t> step_of(const std::filesystem::path& folder) {
 
 CheckpointStore::CheckpointStore(std::filesystem::path output_dir, std::string base_model,
                                  std::optional<std::int64_t> keep_last)
-    : root_(std::move(output_dir) / "checkpoints"), base_model_(std::move(base_model)), keep_last_(keep_last) {}
+    : root_(std::move(output_dir) / "checkpoints"),
+      base_model_(std::move(base_model)),
+      keep_last_(keep_last) {}
 
 std::filesystem::path CheckpointStore::folder(std::int64_t step) const {
   return root_ / ("step_" + std::to_string(step));
 }
 
-void CheckpointStore::save(const RunState& state, const peft::LoraAdapters& adapters, const AdamW& optimizer) const {
+void CheckpointStore::save(const RunState& state, const peft::LoraAdapters& adapters,
+                           const AdamW& optimizer) const {
   io::AtomicFolder target(folder(state.step));
   peft::save_adapter(target.path(), adapters, base_model_);
 
@@ -87,7 +90,8 @@ RunState CheckpointStore::load(std::int64_t step, peft::LoraAdapters& adapters, 
   const auto read = [&](const std::string& name, const at::Tensor& target) {
     const io::TensorView* tensor = file.find(name);
     if (tensor == nullptr) throw Error("[" + file.path().string() + "] tensor '" + name + "' is missing");
-    peft::copy_into({tensor->name, tensor->dtype, tensor->shape}, tensor->bytes, target, file.path().string());
+    peft::copy_into({tensor->name, tensor->dtype, tensor->shape}, tensor->bytes, target,
+                    file.path().string());
   };
   const peft::AdapterStore& store = adapters.store();
   for (std::size_t i = 0; i < store.size(); ++i) {

@@ -12,14 +12,17 @@
 
 namespace lorikeet::train {
 
-/// The checkpoints of one run: `checkpoints/step_<n>/` under its output folder, each written whole or not at all.
+/// The checkpoints of one run: `checkpoints/step_<n>/` under its output folder, each written whole or not at
+/// all.
 ///
-/// A checkpoint holds the adapter as PEFT files, the optimizer's moments by parameter name (optimizer.safetensors)
-/// and the run's state (trainer_state.json). Tensors go by name, never by offset, so that a build that lays them
-/// out otherwise reads it too. Resuming from one continues bitwise on the same device and threads.
+/// A checkpoint holds the adapter as PEFT files, the optimizer's moments by parameter name
+/// (optimizer.safetensors) and the run's state (trainer_state.json). Tensors go by name, never by offset, so
+/// that a build that lays them out otherwise reads it too. Resuming from one continues bitwise on the same
+/// device and threads.
 class CheckpointStore {
  public:
-  CheckpointStore(std::filesystem::path output_dir, std::string base_model, std::optional<std::int64_t> keep_last);
+  CheckpointStore(std::filesystem::path output_dir, std::string base_model,
+                  std::optional<std::int64_t> keep_last);
 
   /// Saves, then removes the oldest beyond `keep_last`. Throws Error (disk full and the like); what was there
   /// before is untouched then.
@@ -28,8 +31,8 @@ class CheckpointStore {
   /// Steps of the complete checkpoints, ascending.
   std::vector<std::int64_t> steps() const;
 
-  /// Loads the checkpoint of `step` into allocated adapters and optimizer. Throws Error when anything is missing
-  /// or doesn't fit.
+  /// Loads the checkpoint of `step` into allocated adapters and optimizer. Throws Error when anything is
+  /// missing or doesn't fit.
   RunState load(std::int64_t step, peft::LoraAdapters& adapters, AdamW& optimizer) const;
 
   /// Removes all of this run's checkpoints.

@@ -22,7 +22,8 @@ nn::Batch to_device(const data::MicroBatch& micro, const at::Device& device) {
     const auto length = static_cast<std::size_t>(micro.cu_seqlens[s + 1] - micro.cu_seqlens[s]);
     samples.insert(samples.end(), length, micro.sample_ids[s]);
   }
-  for (const std::int64_t row : micro.label_rows) labels.push_back(micro.labels[static_cast<std::size_t>(row)]);
+  for (const std::int64_t row : micro.label_rows)
+    labels.push_back(micro.labels[static_cast<std::size_t>(row)]);
 
   nn::Batch batch;
   batch.tokens = upload(micro.tokens, device);

@@ -10,8 +10,8 @@
 
 namespace lorikeet::train {
 
-Evaluation evaluate(const nn::CausalLM& model, const data::TokenDataset& dataset, const data::MicroOptions& micro,
-                    const at::Device& device) {
+Evaluation evaluate(const nn::CausalLM& model, const data::TokenDataset& dataset,
+                    const data::MicroOptions& micro, const at::Device& device) {
   std::vector<std::int64_t> lengths;
   for (std::size_t i = 0; i < dataset.size(); ++i) lengths.push_back(dataset.length(i));
   Evaluation result;

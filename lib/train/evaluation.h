@@ -16,7 +16,7 @@ struct Evaluation {
 };
 
 /// Loss over a whole data set, no gradient.
-Evaluation evaluate(const nn::CausalLM& model, const data::TokenDataset& dataset, const data::MicroOptions& micro,
-                    const at::Device& device);
+Evaluation evaluate(const nn::CausalLM& model, const data::TokenDataset& dataset,
+                    const data::MicroOptions& micro, const at::Device& device);
 
 }  // namespace lorikeet::train

@@ -7,9 +7,10 @@
 
 namespace lorikeet::train {
 
-/// Floating-point operations of one LoRA training step (a multiply-add counts two), forward and backward, without
-/// recomputation:
-///   4 x frozen linear parameters x tokens            forward and input gradient; frozen weights get no gradient,
+/// Floating-point operations of one LoRA training step (a multiply-add counts two), forward and backward,
+/// without recomputation:
+///   4 x frozen linear parameters x tokens            forward and input gradient; frozen weights get no
+///   gradient,
 ///                                                     and the embedding is a lookup
 /// + 4 x hidden x vocabulary x label tokens            the head sees only rows that have a label
 /// + 6 x adapter parameters x tokens                   forward, input and weight gradient

@@ -109,19 +109,22 @@ class Loop {
       while (epoch_first_ > 0 && p_.sampler.step(epoch_first_ - 1).epoch == epoch_) --epoch_first_;
     }
     const auto done = static_cast<double>(step.index + 1 - epoch_first_);
-    return static_cast<double>(step.epoch) + done / static_cast<double>(p_.sampler.steps_in_epoch(step.epoch));
+    return static_cast<double>(step.epoch) +
+           done / static_cast<double>(p_.sampler.steps_in_epoch(step.epoch));
   }
 
   void require_finite(const StepMetrics& m, const data::Step& step) const {
     if (std::isfinite(m.loss) && std::isfinite(m.grad_norm)) return;
     std::vector<std::string> lines;
-    for (const std::size_t example : step.examples) lines.push_back(std::to_string(p_.training.source_line(example)));
-    throw Error("[train] step " + std::to_string(m.step) + ": " +
-                    (std::isfinite(m.loss) ? "the gradient norm" : "the loss") +
-                    " is not finite; its examples are on lines " + join(lines, ", ") +
-                    " of the training data; the adapter was not changed by this step and no checkpoint of it was "
-                    "written; lower optimizer.lr or look at these lines",
-                ErrorKind::kRunFailed);
+    for (const std::size_t example : step.examples)
+      lines.push_back(std::to_string(p_.training.source_line(example)));
+    throw Error(
+        "[train] step " + std::to_string(m.step) + ": " +
+            (std::isfinite(m.loss) ? "the gradient norm" : "the loss") +
+            " is not finite; its examples are on lines " + join(lines, ", ") +
+            " of the training data; the adapter was not changed by this step and no checkpoint of it was "
+            "written; lower optimizer.lr or look at these lines",
+        ErrorKind::kRunFailed);
   }
 
   bool validation_due(bool last) const {
@@ -148,7 +151,8 @@ class Loop {
 
   bool checkpoint_due(const data::Step& step) const {
     if (options_.save_every_steps && state_.step % *options_.save_every_steps == 0) return true;
-    return options_.save_every_epochs && step.last_of_epoch && (step.epoch + 1) % *options_.save_every_epochs == 0;
+    return options_.save_every_epochs && step.last_of_epoch &&
+           (step.epoch + 1) % *options_.save_every_epochs == 0;
   }
 
   void save() {
@@ -176,7 +180,8 @@ class Loop {
 
 }  // namespace
 
-LoopEnd run_loop(const LoopParts& parts, const LoopOptions& options, const LoopHooks& hooks, RunState& state) {
+LoopEnd run_loop(const LoopParts& parts, const LoopOptions& options, const LoopHooks& hooks,
+                 RunState& state) {
   return Loop(parts, options, hooks, state).run();
 }
 

@@ -52,13 +52,16 @@ Json StepMetrics::json() const {
 MetricsWriter::MetricsWriter(const std::filesystem::path& path, std::int64_t keep_steps) : path_(path) {
   write_file_atomic(path, kept_lines(path, keep_steps));
   fd_ = UniqueFd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
-  if (!fd_) throw Error("[metrics] can't open '" + path.string() + "': " + std::strerror(errno), ErrorKind::kEnvironment);
+  if (!fd_)
+    throw Error("[metrics] can't open '" + path.string() + "': " + std::strerror(errno),
+                ErrorKind::kEnvironment);
 }
 
 void MetricsWriter::write(const Json& line) {
   const std::string text = line.dump() + "\n";
   if (::write(fd_.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-    throw Error("[metrics] can't write to '" + path_.string() + "': " + std::strerror(errno), ErrorKind::kEnvironment);
+    throw Error("[metrics] can't write to '" + path_.string() + "': " + std::strerror(errno),
+                ErrorKind::kEnvironment);
   }
 }
 

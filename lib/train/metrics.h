@@ -34,8 +34,8 @@ struct StepMetrics {
 /// Appends lines to metrics.jsonl, each written whole and at once.
 class MetricsWriter {
  public:
-  /// Opens `path`, keeping only lines whose `step` is at most `keep_steps` (a resumed run drops what came after
-  /// the checkpoint it goes on from, and a line cut by a crash).
+  /// Opens `path`, keeping only lines whose `step` is at most `keep_steps` (a resumed run drops what came
+  /// after the checkpoint it goes on from, and a line cut by a crash).
   MetricsWriter(const std::filesystem::path& path, std::int64_t keep_steps);
 
   void write(const Json& line);

@@ -60,7 +60,8 @@ void Progress::step(const StepMetrics& m) {
     latest_seconds_[next_++ % kWindow] = m.step_seconds;
   }
   std::vector<double> sorted = latest_seconds_;
-  std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2), sorted.end());
+  std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2),
+                   sorted.end());
   const double left = sorted[sorted.size() / 2] * static_cast<double>(total_steps_ - m.step);
 
   const bool last = m.step == total_steps_;

@@ -8,8 +8,8 @@
 
 namespace lorikeet::train {
 
-/// Where a run stands, beside its tensors: what a checkpoint keeps so that a resumed run goes on as if nothing
-/// had happened. The position in the data is the step: the sampler is a function of it.
+/// Where a run stands, beside its tensors: what a checkpoint keeps so that a resumed run goes on as if
+/// nothing had happened. The position in the data is the step: the sampler is a function of it.
 struct RunState {
   std::int64_t step = 0;       ///< optimizer steps done
   double elapsed_seconds = 0;  ///< of training, over all parts of the run
@@ -18,7 +18,7 @@ struct RunState {
     std::int64_t step = 0;
     double val_loss = 0;
   };
-  std::optional<Best> best;                    ///< of the evaluations so far
+  std::optional<Best> best;  ///< of the evaluations so far
   std::int64_t evaluations_since_best = 0;
 
   std::string config_fingerprint;

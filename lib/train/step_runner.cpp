@@ -14,7 +14,8 @@ namespace {
 bool all_zero(const at::Tensor& tensor) { return tensor.count_nonzero().item<std::int64_t>() == 0; }
 
 [[noreturn]] void fail(const std::vector<std::string>& names, std::uint64_t step) {
-  std::vector<std::string> some(names.begin(), names.begin() + std::min<std::ptrdiff_t>(8, std::ssize(names)));
+  std::vector<std::string> some(names.begin(),
+                                names.begin() + std::min<std::ptrdiff_t>(8, std::ssize(names)));
   throw Error("[train] step " + std::to_string(step + 1) + ": expected a gradient in every adapter tensor, " +
                   std::to_string(names.size()) + " have none: " + join(some, ", ") +
                   (names.size() > some.size() ? ", ..." : ""),
@@ -38,8 +39,8 @@ StepRunner::Result StepRunner::run(const std::vector<nn::Batch>& micro_batches, 
   return {loss_sum, optimizer_.step(lr)};
 }
 
-// An adapter without a gradient never learns, and nothing else would tell. At first B is zero, so that only B has
-// a gradient; from the step after B's first change on, A has one too.
+// An adapter without a gradient never learns, and nothing else would tell. At first B is zero, so that only B
+// has a gradient; from the step after B's first change on, A has one too.
 void StepRunner::check_gradients(std::uint64_t step) {
   if (a_checked_) return;
   const peft::AdapterStore& store = adapters_.store();

@@ -13,8 +13,9 @@ namespace lorikeet::train {
 
 /// Forward, backward and update of one optimizer step over its micro-batches.
 ///
-/// The loss is summed over the step's label tokens and divided once, by their count over all micro-batches (and,
-/// with several devices, over all of them), which is known before: how examples are grouped changes nothing.
+/// The loss is summed over the step's label tokens and divided once, by their count over all micro-batches
+/// (and, with several devices, over all of them), which is known before: how examples are grouped changes
+/// nothing.
 class StepRunner {
  public:
   StepRunner(const nn::CausalLM& model, peft::LoraAdapters& adapters, AdamW& optimizer)
@@ -27,7 +28,8 @@ class StepRunner {
   };
 
   /// `label_count` is the whole step's. `step` counts from 0 and keys dropout.
-  Result run(const std::vector<nn::Batch>& micro_batches, std::int64_t label_count, std::uint64_t step, double lr);
+  Result run(const std::vector<nn::Batch>& micro_batches, std::int64_t label_count, std::uint64_t step,
+             double lr);
 
  private:
   void check_gradients(std::uint64_t step);

@@ -24,9 +24,9 @@ struct LlamaConfig {
   nn::RotarySpec rotary;
 };
 
-/// Reads both layouts of the rotary settings: `rope_theta` and `rope_scaling` at top level (transformers 4) and
-/// `rope_parameters` (transformers 5). Throws Error naming the key for missing or contradicting numbers and for
-/// what isn't supported; nothing falls back to a default that the file does not imply.
+/// Reads both layouts of the rotary settings: `rope_theta` and `rope_scaling` at top level (transformers 4)
+/// and `rope_parameters` (transformers 5). Throws Error naming the key for missing or contradicting numbers
+/// and for what isn't supported; nothing falls back to a default that the file does not imply.
 LlamaConfig read_llama_config(const JsonView& config);
 
 }  // namespace lorikeet::models

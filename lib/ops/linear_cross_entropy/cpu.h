@@ -7,7 +7,7 @@
 namespace lorikeet::ops::cpu {
 
 /// As ops::softmax_nll, for dense fp32 or bf16 logits on the CPU and fp32 nll.
-void softmax_nll(at::Tensor& logits, const at::Tensor& labels, const CrossEntropyOptions& options, bool gradient,
-                 double grad_scale, at::Tensor& nll);
+void softmax_nll(at::Tensor& logits, const at::Tensor& labels, const CrossEntropyOptions& options,
+                 bool gradient, double grad_scale, at::Tensor& nll);
 
 }  // namespace lorikeet::ops::cpu
