@@ -1,0 +1,81 @@
+"""A run that is killed or interrupted goes on as if nothing had happened."""
+
+import os
+import pathlib
+import random
+import signal
+import sys
+import unittest
+
+import harness
+
+KILLS = int(os.environ.get("LORIKEET_TEST_KILLS", "6"))  # the full count is fifty
+
+
+class Resume(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.programs = harness.Programs(sys.argv[1])
+        cls.whole = cls.programs.work / "whole"
+        result = cls.programs.train(cls.whole)
+        assert result.returncode == 0, result.stderr
+
+    def require_equal_to_whole(self, output):
+        last = pathlib.Path("checkpoints") / "step_12"
+        for name in ("adapter_model.safetensors", last / "optimizer.safetensors"):
+            self.assertEqual((output / name).read_bytes(), (self.whole / name).read_bytes(), name)
+        self.assertEqual(harness.metrics(output), harness.metrics(self.whole))
+
+    def test_killed_at_random_moments_and_resumed_gives_the_same_bytes(self):
+        moments = random.Random(7)
+        output = self.programs.work / "killed"
+        for _ in range(KILLS):
+            process = self.programs.start(output)
+            # From before the first byte is read to about the end of the run.
+            harness.wait_for(lambda: process.poll() is not None, moments.uniform(0.05, 4.0))
+            if process.poll() is None:
+                harness.stop(process)
+        result = self.programs.train(output)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.require_equal_to_whole(output)
+
+    def test_a_signal_saves_a_checkpoint_and_exits_130(self):
+        for number, how in enumerate((signal.SIGINT, signal.SIGTERM)):
+            output = self.programs.work / f"interrupted{number}"
+            process = self.programs.start(output, "checkpoint.save_every_steps=100")
+            metrics = output / "metrics.jsonl"
+            self.assertTrue(harness.wait_for(lambda: metrics.exists() and metrics.stat().st_size > 0))
+            self.assertEqual(harness.stop(process, how), 130)
+            self.assertEqual(len(list((output / "checkpoints").glob("step_*"))), 1)
+            result = self.programs.train(output, "checkpoint.save_every_steps=100")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(
+                (output / "adapter_model.safetensors").read_bytes(),
+                (self.whole / "adapter_model.safetensors").read_bytes(),
+            )
+
+    def test_a_finished_run_says_so_and_changes_nothing(self):
+        before = (self.whole / "run.json").read_bytes()
+        result = self.programs.train(self.whole)
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("finished already", result.stderr)
+        self.assertEqual((self.whole / "run.json").read_bytes(), before)
+
+    def test_other_settings_in_the_same_folder_are_an_error_that_names_them(self):
+        result = self.programs.train(self.whole, "optimizer.lr=1e-3")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("optimizer.lr", result.stderr)
+
+    def test_a_rank_that_isnt_the_start_adapters_is_an_error(self):
+        result = self.programs.train(self.programs.work / "other", f"lora.init={self.whole}", "lora.rank=8")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("lora.rank", result.stderr)
+        self.assertFalse((self.programs.work / "other" / "adapter_model.safetensors").exists())
+
+    def test_keep_last_leaves_the_newest(self):
+        names = sorted(p.name for p in (self.whole / "checkpoints").iterdir())
+        self.assertEqual(names, ["step_12", "step_9"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

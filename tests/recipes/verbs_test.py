@@ -1,0 +1,136 @@
+"""Every verb does what its help says, and bad input ends in one clear error with exit code 2."""
+
+import gzip
+import json
+import re
+import shutil
+import sys
+import unittest
+
+import harness
+
+
+class Verbs(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.programs = harness.Programs(sys.argv[1])
+        cls.base = harness.EXAMPLE / "base"
+        cls.heldout = harness.EXAMPLE / "heldout.jsonl"
+        cls.adapter = cls.programs.work / "adapter"
+        result = cls.programs.train(cls.adapter)
+        assert result.returncode == 0, result.stderr
+
+    def ok(self, *arguments, **options):
+        result = self.programs.verb(*arguments, **options)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def test_each_verb_has_a_help(self):
+        for verb in "run ls cp validate config preview tokenize eval generate merge".split():
+            self.assertIn("Usage", self.ok(verb, "--help"))
+
+    def test_every_ready_made_config_is_valid_and_can_be_copied(self):
+        names = [line.strip() for line in self.ok("ls").splitlines() if line.startswith("  ")]
+        self.assertGreaterEqual(len(names), 4)
+        for name in names:
+            self.assertEqual(self.ok("validate", name), "valid\n")
+        target = self.programs.work / "copy.yaml"
+        self.ok("cp", names[0], target)
+        self.assertEqual(self.programs.verb("cp", names[0], target).returncode, 2)  # never overwrites
+
+    def test_the_config_reference_in_the_docs_is_the_schemas(self):
+        self.assertEqual(self.ok("config", "--markdown"), (harness.ROOT / "docs" / "config.md").read_text())
+
+    def test_the_version_is_cmakes(self):
+        version = re.search(r"VERSION (\S+) LANGUAGES", (harness.ROOT / "CMakeLists.txt").read_text()).group(1)
+        self.assertEqual(self.ok("--version").strip(), version)
+
+    def test_tokenize_and_back(self):
+        text = json.dumps("The town of Orlel, é €\n")
+        ids = self.ok("tokenize", self.base, "--no-specials", stdin=text + "\n")
+        self.assertEqual(self.ok("tokenize", self.base, "--decode", stdin=ids), json.dumps(json.loads(text), ensure_ascii=False) + "\n")
+
+    def test_preview_marks_the_answer_alone(self):
+        shown = self.ok("preview", self.base, "--data", self.heldout, "--rows", "1")
+        trained = [line for line in shown.splitlines() if line.startswith("+ ")]
+        self.assertEqual(len(trained), 1)
+        self.assertTrue(trained[0].replace("|", "").startswith("+ Chirp!"))
+        self.assertTrue(trained[0].endswith("<|end_of_text|>"))
+
+    def test_training_lowers_the_loss(self):
+        losses = [json.loads(self.ok("eval", self.base, "--data", self.heldout, *more))["loss"]
+                  for more in ([], ["--adapter", self.adapter])]
+        self.assertLess(losses[1], 0.6 * losses[0])
+
+    def test_per_token_values_sum_to_the_loss(self):
+        *rows, summary = map(json.loads, self.ok("eval", self.base, "--data", self.heldout, "--per-token").splitlines())
+        values = [v for row in rows for v in row["nll"]]
+        self.assertEqual(len(values), summary["label_tokens"])
+        self.assertAlmostEqual(sum(values) / len(values), summary["loss"], delta=2e-3)  # bf16, other packing
+
+    def test_sampling_is_a_function_of_the_seed(self):
+        ask = ["generate", self.base, "--prompt", "Tell me", "--temperature", "1", "--max-new-tokens", "12"]
+        self.assertEqual(self.ok(*ask, "--seed", "1"), self.ok(*ask, "--seed", "1"))
+        self.assertNotEqual(self.ok(*ask, "--seed", "1"), self.ok(*ask, "--seed", "2"))
+
+    def test_a_merged_checkpoint_computes_what_base_and_adapter_do(self):
+        merged = self.programs.work / "merged"
+        report = json.loads(self.ok("merge", self.base, self.adapter, merged))
+        self.assertGreater(report["largest_adapter_effect"], 20 * report["largest_logit_change"])
+        both = [json.loads(self.ok("eval", *model, "--data", self.heldout, "precision.preset=fp32"))["loss"]
+                for model in ([self.base, "--adapter", self.adapter], [merged])]
+        self.assertAlmostEqual(both[0], both[1], delta=0.01)  # the merged weights are rounded to bf16
+
+    def refused(self, *overrides, says):
+        output = self.programs.work / "refused"
+        result = self.programs.train(output, *overrides)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        for part in says:
+            self.assertIn(part, result.stderr)
+        self.assertFalse((output / "adapter_model.safetensors").exists())
+
+    def data(self, name, content):
+        path = self.programs.work / name
+        path.write_bytes(content)
+        return f"data.train.path={path}"
+
+    def test_bad_settings_are_all_reported_at_once(self):
+        self.refused("lora.rnak=8", "training.epochs=1.5", says=["did you mean 'lora.rank'", "training.epochs"])
+        self.refused("device=cuda:99", says=["cuda:99"])
+        self.refused("lora.target_modules=[q_porj]", says=["q_porj", "did you mean 'q_proj'"])
+        self.refused("precision.preset=fp16", says=["not built"])
+
+    def test_bad_data_is_named_by_file_and_line(self):
+        good = b'{"instruction": "a", "output": "b"}\n'
+        self.refused(self.data("empty.jsonl", b""), says=["empty.jsonl"])
+        self.refused(self.data("broken.jsonl", good + b'{"instruction": \n'), says=["line 2", "broken.jsonl"])
+        self.refused(self.data("keys.jsonl", good + b'{"instruction": "a"}\n'), says=["line 2", "output"])
+        self.refused(self.data("latin1.jsonl", good + b'{"instruction": "\xe9", "output": "b"}\n'), says=["line 2", "UTF-8"])
+        self.refused(self.data("cut.jsonl.gz", gzip.compress(good * 100)[:-9]), says=["cut.jsonl.gz"])
+        self.refused("data.train.path=/nonexistent/x.jsonl", says=["/nonexistent/x.jsonl"])
+
+    def test_bad_checkpoints_are_explained(self):
+        self.refused("model.path=meta-llama/Llama-3.2-1B", says=["hf download meta-llama/Llama-3.2-1B"])
+        broken = self.programs.work / "broken"
+        shutil.copytree(self.base, broken)
+        weights = broken / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-100])
+        self.refused(f"model.path={broken}", says=["model.safetensors"])
+        shutil.copy(self.base / "model.safetensors", weights)
+        config = json.loads((broken / "config.json").read_text())
+        for change, says in (({"model_type": "mamba"}, ["mamba", "llama"]), ({"num_hidden_layers": 9}, ["missing"]),
+                             ({"intermediate_size": 7}, ["mismatched"])):
+            (broken / "config.json").write_text(json.dumps({**config, **change}))
+            self.refused(f"model.path={broken}", says=says)
+
+    def test_a_folder_with_other_files_is_left_alone(self):
+        output = self.programs.work / "photos"
+        output.mkdir()
+        (output / "holiday.jpg").write_text("x")
+        result = self.programs.train(output, "checkpoint.overwrite=true")
+        self.assertEqual(result.returncode, 2)
+        self.assertEqual([p.name for p in output.iterdir() if not p.name.startswith(".")], ["holiday.jpg"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
