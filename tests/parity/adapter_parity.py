@@ -1,0 +1,80 @@
+"""Adapters go both ways between Lorikeet and PEFT, and merged checkpoints load in transformers, with the same result."""
+
+import torch
+
+import live_test
+import reference
+import tiny_llama
+
+LIMIT = 1e-5
+NO_OP = 1e-2  # an adapter that moves likelihoods less than this proves nothing
+# One rounding of a weight to bf16 is up to 2^-9 of it; over the whole model that stays far below this.
+BF16_LIMIT = 2e-2
+
+
+class AdapterParity(live_test.LiveTest):
+    def setUp(self):
+        super().setUp()
+        self.rows = tiny_llama.make_rows(8)
+        self.data = tiny_llama.write_rows(self.root / "rows.jsonl", self.rows)
+        self.base = tiny_llama.make_checkpoint(self.root / "base")
+
+    def train(self, *overrides):
+        self.programs.train(self.base, self.data, self.root / "run", "precision.preset=fp32", "lora.rank=4",
+                            "batch.global=4", "training.epochs=6", "optimizer.lr=2e-2", *overrides)
+        return self.root / "run"
+
+    def check_same(self, adapter, what):
+        theirs = reference.token_nll(reference.with_adapter(self.base, adapter), self.rows)
+        ours, _ = self.programs.token_nll(self.base, self.data, adapter)
+        self.below(reference.deviation(ours, theirs), LIMIT, what)
+        bare, _ = self.programs.token_nll(self.base, self.data)
+        self.beyond(reference.deviation(bare, theirs), NO_OP, f"{what}, without the adapter")
+        return ours
+
+    def test_a_saved_adapter_gives_the_same_in_peft(self):
+        self.check_same(self.train(), "saved adapter")
+
+    def test_a_saved_rslora_adapter_on_named_targets_gives_the_same_in_peft(self):
+        adapter = self.train("lora.use_rslora=true", "lora.target_modules=[q_proj, v_proj]")
+        names = {name.split(".")[-3] for name in reference.adapter_tensors(adapter)}
+        self.assertEqual(names, {"q_proj", "v_proj"})
+        self.check_same(adapter, "saved rsLoRA adapter of q_proj and v_proj")
+
+    def test_adapters_of_peft_give_the_same_here(self):
+        for what, options in (("PEFT's adapter", {}), ("PEFT's rsLoRA adapter", {"use_rslora": True}),
+                              ("PEFT's adapter of q_proj and v_proj", {"targets": ["q_proj", "v_proj"]})):
+            with self.subTest(what):
+                self.check_same(reference.make_adapter(self.base, self.root / what, **options), what)
+
+    def test_an_adapter_trained_by_peft_gives_the_same_here(self):
+        init = reference.make_adapter(self.base, self.root / "init")
+        model = reference.with_adapter(self.base, init, trainable=True)
+        reference.train(model, self.rows * 4, self.root / "trained", lr=1e-2)
+        self.assertGreater(reference.update_deviation(init, init, self.root / "trained"), 0.99)
+        self.check_same(self.root / "trained", "adapter trained by PEFT")
+
+    def test_a_merged_checkpoint_gives_the_same_in_transformers(self):
+        for what, options in (("merged", {}), ("merged rsLoRA", {"use_rslora": True})):
+            with self.subTest(what):
+                adapter = reference.make_adapter(self.base, self.root / f"{what} adapter", **options)
+                with_adapter = self.check_same(adapter, f"{what}, before")
+                merged = self.programs.merge(self.base, adapter, self.root / what)
+                model = reference.load(merged, dtype="auto")
+                self.assertEqual(model.dtype, torch.float32)
+                self.below(reference.deviation(with_adapter, reference.token_nll(model, self.rows)), LIMIT, what)
+
+    def test_a_merge_into_bf16_stays_within_its_rounding(self):
+        self.base = tiny_llama.make_checkpoint(self.root / "bf16", dtype=torch.bfloat16)
+        adapter = reference.make_adapter(self.base, self.root / "bf16 adapter")
+        with_adapter = self.check_same(adapter, "bf16 base, before the merge")
+        merged = self.programs.merge(self.base, adapter, self.root / "merged")
+        self.assertEqual(reference.load(merged, dtype="auto").dtype, torch.bfloat16)
+        theirs = reference.token_nll(reference.load(merged), self.rows)
+        self.below(reference.deviation(with_adapter, theirs), BF16_LIMIT, "merged into bf16")
+        bare = reference.token_nll(reference.load(self.base), self.rows)
+        self.beyond(reference.deviation(with_adapter, bare), 2 * BF16_LIMIT, "merged into bf16, without the adapter")
+
+
+if __name__ == "__main__":
+    live_test.main()

@@ -1,0 +1,102 @@
+"""What transformers and PEFT compute: the other side of every comparison here.
+
+Rows go through the model one by one without padding, so that neither packing nor a padding mask can be wrong on
+this side.
+"""
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file
+from transformers import AutoConfig, AutoModelForCausalLM, get_cosine_schedule_with_warmup
+
+LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+
+def load(folder, dtype=torch.float32, rope=None):
+    """The checkpoint as transformers reads it; `rope` replaces entries of its rope_parameters."""
+    config = AutoConfig.from_pretrained(folder)
+    if rope is not None:
+        config.rope_parameters = dict(config.rope_parameters) | rope
+    return AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=dtype).eval()
+
+
+def row_nll(model, row, causal=True):
+    """Negative log-likelihood of each label token of one row, fp32 [labels]."""
+    ids = torch.tensor([row["input_ids"]])
+    labels = torch.tensor(row["labels"])[1:]
+    mask = None if causal else torch.zeros(1, 1, ids.shape[1], ids.shape[1], dtype=model.dtype)
+    logits = model(input_ids=ids, attention_mask=mask).logits[0, :-1].float()
+    kept = labels != -100
+    return torch.nn.functional.cross_entropy(logits[kept], labels[kept], reduction="none")
+
+
+@torch.no_grad()
+def token_nll(model, rows, causal=True):
+    return [row_nll(model, row, causal).tolist() for row in rows]
+
+
+def deviation(ours, theirs):
+    """Largest difference of a token's value, relative to the mean of theirs."""
+    assert [len(row) for row in ours] == [len(row) for row in theirs], "not the same label tokens"
+    a, b = (torch.tensor([value for row in rows for value in row], dtype=torch.float64) for rows in (ours, theirs))
+    return ((a - b).abs().max() / b.abs().mean()).item()
+
+
+def make_adapter(base, folder, targets=LINEARS, rank=4, alpha=8, use_rslora=False, seed=3):
+    """Saves a PEFT adapter whose B is random too, so that it acts from the first step on."""
+    torch.manual_seed(seed)
+    config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=list(targets), use_rslora=use_rslora,
+                        task_type="CAUSAL_LM")
+    model = get_peft_model(load(base), config)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(0.0, 0.05)
+    model.save_pretrained(folder)
+    return folder
+
+
+def with_adapter(base, folder, trainable=False, dtype=torch.float32, rope=None):
+    return PeftModel.from_pretrained(load(base, dtype, rope), folder, is_trainable=trainable)
+
+
+def train(model, rows, output, bf16=False, lr=1e-3, batch=4, warmup_steps=2):
+    """A plain PEFT loop over `rows` in order; returns (loss, gradient norm before clipping) of each step.
+
+    bf16 runs the forward under CPU autocast. A step's loss is the sum over its label tokens by their count.
+    """
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
+    steps = len(rows) // batch
+    schedule = get_cosine_schedule_with_warmup(optimizer, warmup_steps, steps)
+    history = []
+    for step in range(steps):
+        taken = rows[step * batch:(step + 1) * batch]
+        count = sum(label != -100 for row in taken for label in row["labels"][1:])
+        total = 0.0
+        for row in taken:
+            with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+                loss = row_nll(model, row).sum() / count
+            loss.backward()
+            total += loss.item()
+        norm = torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        schedule.step()
+        history.append((total, norm.item()))
+    model.save_pretrained(output)
+    return history
+
+
+def adapter_tensors(folder):
+    return load_file(folder / "adapter_model.safetensors")
+
+
+def update_deviation(initial, ours, theirs):
+    """Norm of the difference of two updates (final minus initial values of all tensors) relative to theirs."""
+    first, a, b = adapter_tensors(initial), adapter_tensors(ours), adapter_tensors(theirs)
+    assert first.keys() == a.keys() == b.keys(), "the adapters hold different tensors"
+    names = sorted(first)
+    difference = torch.cat([(a[n] - b[n]).double().flatten() for n in names])
+    update = torch.cat([(b[n] - first[n]).double().flatten() for n in names])
+    return (difference.norm() / update.norm()).item()

@@ -1,0 +1,99 @@
+"""Ten AdamW steps equal those of a plain PEFT loop from the same adapter: loss, gradient norm and update."""
+
+import torch
+
+import live_test
+import reference
+import tiny_llama
+
+STEPS = 10
+LOSS_LIMIT = 2e-5
+NORM_LIMIT = 2e-5
+UPDATE_LIMIT = 1e-4
+BF16_LOSS_LIMIT = 0.03
+SETTINGS = ["lora.rank=4", "lora.alpha=8", "lora.dropout=0", "data.packing=true", "batch.global=4",
+            "training.epochs=1", "training.clip_grad_norm=1.0", "optimizer.lr=1e-3", "optimizer.weight_decay=0.01",
+            "lr_scheduler.name=cosine", "lr_scheduler.warmup_steps=2"]
+
+
+class TrainingParity(live_test.LiveTest):
+    def setUp(self):
+        super().setUp()
+        self.rows = tiny_llama.make_rows(4 * STEPS)
+        self.data = tiny_llama.write_rows(self.root / "rows.jsonl", self.rows)
+
+    def ours(self, base, init, *more, preset="fp32", name="ours"):
+        lines = self.programs.train(base, self.data, self.root / name, f"precision.preset={preset}",
+                                    f"lora.init={init}", *SETTINGS, *more)
+        self.assertEqual(len(lines), STEPS)
+        return [(line["loss"], line["grad_norm"]) for line in lines]
+
+    def theirs(self, base, adapter, name="theirs", **options):
+        model = reference.with_adapter(base, adapter, trainable=True)
+        return reference.train(model, self.rows, self.root / name, **options)
+
+    def assert_same_run(self, ours, theirs, initial, what):
+        for index, (quantity, limit) in enumerate([("loss", LOSS_LIMIT), ("gradient norm", NORM_LIMIT)]):
+            self.below(max(abs(a[index] / b[index] - 1) for a, b in zip(ours, theirs, strict=True)), limit,
+                       f"{what}, {quantity}")
+        self.below(reference.update_deviation(initial, self.root / "ours", self.root / "theirs"), UPDATE_LIMIT,
+                   f"{what}, update")
+
+    def check(self, what, variant="plain", overrides=(), **adapter):
+        base = tiny_llama.make_checkpoint(self.root / "base", variant)
+        init = reference.make_adapter(base, self.root / "init", **adapter)
+        self.assert_same_run(self.ours(base, init, *overrides), self.theirs(base, init), init, what)
+
+    def test_ten_steps_equal_peft(self):
+        self.check("ten steps")
+
+    def test_ten_steps_of_a_model_with_scaling_equal_peft(self):
+        self.check("llama3 rope", "llama3-rope")
+
+    def test_ten_steps_of_a_tied_model_equal_peft(self):
+        self.check("tied", "tied")
+
+    def test_ten_steps_of_a_model_with_biases_equal_peft(self):
+        self.check("biases", "biases")
+
+    def test_ten_rslora_steps_equal_peft(self):
+        self.check("rsLoRA", overrides=["lora.use_rslora=true"], use_rslora=True)
+
+    def test_ten_steps_on_named_targets_equal_peft(self):
+        self.check("q_proj and v_proj", overrides=["lora.target_modules=[q_proj, v_proj]"],
+                   targets=["q_proj", "v_proj"])
+
+    def test_ten_steps_from_our_own_initialisation_equal_peft(self):
+        # Warm-up starts at a learning rate of 0, so what is saved after the first step is the initial adapter.
+        base = tiny_llama.make_checkpoint(self.root / "base")
+        ours = self.ours(base, "kaiming", "checkpoint.save_every_steps=1", "checkpoint.keep_last=100")
+        init = self.root / "ours/checkpoints/step_1"
+        for name, value in reference.adapter_tensors(init).items():
+            self.assertEqual(bool(value.any()), "lora_A" in name, name)
+        self.assert_same_run(ours, self.theirs(base, init), init, "kaiming")
+
+    def test_wrong_arithmetic_of_a_run_is_seen(self):
+        base = tiny_llama.make_checkpoint(self.root / "base")
+        init = reference.make_adapter(base, self.root / "init")
+        ours = self.ours(base, init)
+        for what, wrong in (("no warm-up", dict(warmup_steps=0)), ("learning rate 1% off", dict(lr=1.01e-3))):
+            theirs = self.theirs(base, init, **wrong)
+            self.beyond(max(abs(a[0] / b[0] - 1) for a, b in zip(ours, theirs)), LOSS_LIMIT, f"{what}, loss")
+            self.beyond(reference.update_deviation(init, self.root / "ours", self.root / "theirs"), 10 * UPDATE_LIMIT,
+                        f"{what}, update")
+
+    def test_bf16_loss_stays_near_peft_and_a_wrong_rotary_base_does_not(self):
+        base = tiny_llama.make_checkpoint(self.root / "base", dtype=torch.bfloat16)
+        init = reference.make_adapter(base, self.root / "init")
+        ours = self.ours(base, init, preset="bf16")
+        for what, rope, check, limit in (("bf16 loss", None, self.below, BF16_LOSS_LIMIT),
+                                         ("bf16, wrong rotary base", {"rope_theta": 10.0}, self.beyond,
+                                          2 * BF16_LOSS_LIMIT)):
+            model = reference.with_adapter(base, init, trainable=True, dtype=torch.bfloat16, rope=rope)
+            self.assertTrue(all(p.dtype == torch.float32 for p in model.parameters() if p.requires_grad))
+            theirs = reference.train(model, self.rows, self.root / what, bf16=True)
+            check(max(abs(a[0] - b[0]) for a, b in zip(ours, theirs, strict=True)), limit, what)
+
+
+if __name__ == "__main__":
+    live_test.main()
