@@ -10,12 +10,13 @@ AttentionIn::AttentionIn(const AttentionSpec& spec, LinearFactory& factory, Weig
     : layout_(spec.layout) {
   const std::int64_t q = layout_.heads * layout_.head_dim;
   const std::int64_t kv = layout_.kv_heads * layout_.head_dim;
-  qkv_ = factory.linear(
-      {.projections = {{spec.prefix + ".q_proj", q}, {spec.prefix + ".k_proj", kv}, {spec.prefix + ".v_proj", kv}},
-       .in_features = spec.hidden_size,
-       .bias = spec.qkv_bias,
-       .role = LinearRole::kColumn},
-      unit);
+  qkv_ = factory.linear({.projections = {{spec.prefix + "." + spec.names.q, q},
+                                         {spec.prefix + "." + spec.names.k, kv},
+                                         {spec.prefix + "." + spec.names.v, kv}},
+                         .in_features = spec.hidden_size,
+                         .bias = spec.qkv_bias,
+                         .role = LinearRole::kColumn},
+                        unit);
 }
 
 at::Tensor AttentionIn::forward(const at::Tensor& normed, const RotaryRows& rotary,
@@ -25,9 +26,10 @@ at::Tensor AttentionIn::forward(const at::Tensor& normed, const RotaryRows& rota
   return ops::rotary(std::move(qkv), rotary->cos, rotary->sin, layout_);
 }
 
-AttentionOut::AttentionOut(const AttentionSpec& spec, std::int64_t layer, LinearFactory& factory, WeightUnit& unit)
+AttentionOut::AttentionOut(const AttentionSpec& spec, std::int64_t layer, LinearFactory& factory,
+                           WeightUnit& unit)
     : layer_(layer), layout_(spec.layout), options_(spec.options) {
-  out_ = factory.linear({.projections = {{spec.prefix + ".o_proj", spec.hidden_size}},
+  out_ = factory.linear({.projections = {{spec.prefix + "." + spec.names.output, spec.hidden_size}},
                          .in_features = layout_.heads * layout_.head_dim,
                          .bias = spec.output_bias,
                          .role = LinearRole::kRow},
@@ -42,9 +44,10 @@ at::Tensor AttentionOut::cached(const at::Tensor& qkv, const ForwardContext& con
     return qkv.narrow(1, begin, count * layout_.head_dim).view({tokens, count, layout_.head_dim});
   };
   const auto& cu = context.batch.sequences.cu_seqlens;
-  context.cache->append(layer_, heads(q_size, layout_.kv_heads), heads(q_size + kv_size, layout_.kv_heads), cu);
-  return ops::attention_cached(heads(0, layout_.heads), context.cache->keys(layer_), context.cache->values(layer_),
-                               cu, options_);
+  context.cache->append(layer_, heads(q_size, layout_.kv_heads), heads(q_size + kv_size, layout_.kv_heads),
+                        cu);
+  return ops::attention_cached(heads(0, layout_.heads), context.cache->keys(layer_),
+                               context.cache->values(layer_), cu, options_);
 }
 
 at::Tensor AttentionOut::forward(const at::Tensor& qkv, const ForwardContext& context) const {
@@ -54,14 +57,15 @@ at::Tensor AttentionOut::forward(const at::Tensor& qkv, const ForwardContext& co
   return out_->forward(attended, context);
 }
 
-GatedMlp::GatedMlp(const MlpSpec& spec, LinearFactory& factory, WeightUnit& unit) : activation_(spec.activation) {
-  gate_up_ = factory.linear({.projections = {{spec.prefix + ".gate_proj", spec.intermediate_size},
-                                             {spec.prefix + ".up_proj", spec.intermediate_size}},
+GatedMlp::GatedMlp(const MlpSpec& spec, LinearFactory& factory, WeightUnit& unit)
+    : activation_(spec.activation) {
+  gate_up_ = factory.linear({.projections = {{spec.prefix + "." + spec.names.gate, spec.intermediate_size},
+                                             {spec.prefix + "." + spec.names.up, spec.intermediate_size}},
                              .in_features = spec.hidden_size,
                              .bias = spec.bias,
                              .role = LinearRole::kColumn},
                             unit);
-  down_ = factory.linear({.projections = {{spec.prefix + ".down_proj", spec.hidden_size}},
+  down_ = factory.linear({.projections = {{spec.prefix + "." + spec.names.down, spec.hidden_size}},
                           .in_features = spec.intermediate_size,
                           .bias = spec.bias,
                           .role = LinearRole::kRow},

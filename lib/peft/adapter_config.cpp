@@ -19,8 +19,8 @@ void require_empty(const JsonView& config, const char* key, const char* meaning)
   const auto value = config.maybe(key);
   if (!value) return;
   const Json& json = value->json();
-  const bool empty = (json.is_object() && json.object().empty()) || (json.is_array() && json.array().empty()) ||
-                     (json.is_bool() && !json.boolean());
+  const bool empty = (json.is_object() && json.object().empty()) ||
+                     (json.is_array() && json.array().empty()) || (json.is_bool() && !json.boolean());
   if (!empty) throw Error("[" + value->where() + "] " + meaning + " is not supported");
 }
 
@@ -28,8 +28,13 @@ void require_empty(const JsonView& config, const char* key, const char* meaning)
 
 Json adapter_config_json(const LoraConfig& config, const std::string& base_model,
                          const std::vector<std::string>& modules) {
+  // Names that were given are kept: "layers.0.mlp.up_proj" must not become "up_proj", which matches more.
   std::set<std::string> targets;
-  for (const std::string& module : modules) targets.insert(last_part(module));
+  if (config.targets_all_linear()) {
+    for (const std::string& module : modules) targets.insert(last_part(module));
+  } else {
+    targets.insert(config.target_modules.begin(), config.target_modules.end());
+  }
   Json json;
   json.set("alpha_pattern", Json(Json::Object{}));
   json.set("auto_mapping", Json());
@@ -70,7 +75,12 @@ LoraConfig read_adapter_config(const JsonView& config) {
   require_empty(config, "lora_bias", "a bias in the adapter");
   require_empty(config, "trainable_token_indices", "training single tokens");
   require_empty(config, "target_parameters", "adapting parameters instead of modules");
-  if (config.get_string("bias", "none") != "none") throw Error("[" + config.where() + ": bias] only 'none' is supported");
+  require_empty(config, "layer_replication", "a base with repeated layers");
+  require_empty(config, "exclude_modules", "leaving out modules by name");
+  require_empty(config, "alora_invocation_tokens", "an adapter that starts at a token");
+  require_empty(config, "use_qalora", "QA-LoRA");
+  if (config.get_string("bias", "none") != "none")
+    throw Error("[" + config.where() + ": bias] only 'none' is supported");
 
   LoraConfig lora;
   lora.rank = config.at("r").as_int();
@@ -84,7 +94,8 @@ LoraConfig read_adapter_config(const JsonView& config) {
   lora.target_modules.clear();
   if (targets.json().is_string()) {
     if (targets.as_string() != "all-linear") {
-      throw Error("[" + targets.where() + "] a pattern as target_modules is not supported; expected a list of names");
+      throw Error("[" + targets.where() +
+                  "] a pattern as target_modules is not supported; expected a list of names");
     }
     lora.target_modules = {"all-linear"};
   } else {

@@ -24,7 +24,8 @@ std::string quoted(std::vector<std::string> names) {
 
 }  // namespace
 
-void save_adapter(const std::filesystem::path& folder, const LoraAdapters& adapters, const std::string& base_model) {
+void save_adapter(const std::filesystem::path& folder, const LoraAdapters& adapters,
+                  const std::string& base_model) {
   const AdapterStore& store = adapters.store();
   TensorBytes tensors;
   for (std::size_t i = 0; i < store.size(); ++i) tensors.add(kPrefix + store.segment(i).name, store.value(i));
@@ -32,7 +33,8 @@ void save_adapter(const std::filesystem::path& folder, const LoraAdapters& adapt
 
   std::vector<std::string> modules;
   for (const auto& module : adapters.modules()) modules.push_back(module.name);
-  write_file_atomic(folder / kConfig, adapter_config_json(adapters.config(), base_model, modules).dump(2) + "\n");
+  write_file_atomic(folder / kConfig,
+                    adapter_config_json(adapters.config(), base_model, modules).dump(2) + "\n");
 }
 
 LoraConfig load_adapter_config(const std::filesystem::path& folder) {
@@ -59,11 +61,11 @@ void load_adapter(const std::filesystem::path& folder, LoraAdapters& adapters) {
     if (!wanted.contains(tensor.name)) unexpected.push_back(tensor.name);
   }
   if (!missing.empty() || !unexpected.empty()) {
-    throw Error(escape_control("[" + where + "] doesn't fit this model and its lora settings: " +
-                               std::to_string(missing.size()) + " tensors are missing" +
-                               (missing.empty() ? "" : " (first: " + missing[0] + ")") + ", " +
-                               std::to_string(unexpected.size()) + " are unexpected" +
-                               (unexpected.empty() ? "" : " (first: " + unexpected[0] + ")")));
+    throw Error(escape_control(
+        "[" + where + "] doesn't fit this model and its lora settings: " + std::to_string(missing.size()) +
+        " tensors are missing" + (missing.empty() ? "" : " (first: " + missing[0] + ")") + ", " +
+        std::to_string(unexpected.size()) + " are unexpected" +
+        (unexpected.empty() ? "" : " (first: " + unexpected[0] + ")")));
   }
   const at::Tensor before = store.values().clone();
   try {
@@ -90,8 +92,8 @@ void require_same_settings(const LoraConfig& wanted, const LoraConfig& found, co
     fail("lora.use_rslora", wanted.use_rslora ? "true" : "false", found.use_rslora ? "true" : "false");
   }
   // "all-linear" is written out in adapter files; load_adapter compares the modules it stands for.
-  const auto is_all = [](const LoraConfig& c) { return c.target_modules == std::vector<std::string>{"all-linear"}; };
-  if (!is_all(wanted) && !is_all(found) && quoted(wanted.target_modules) != quoted(found.target_modules)) {
+  if (!wanted.targets_all_linear() && !found.targets_all_linear() &&
+      quoted(wanted.target_modules) != quoted(found.target_modules)) {
     fail("lora.target_modules", quoted(wanted.target_modules), quoted(found.target_modules));
   }
 }

@@ -7,16 +7,17 @@
 
 namespace lorikeet::peft {
 
-/// Writes `adapter_model.safetensors` (PEFT's tensor names, the adapter's dtype) and `adapter_config.json` into an
-/// existing folder, each atomically.
-void save_adapter(const std::filesystem::path& folder, const LoraAdapters& adapters, const std::string& base_model);
+/// Writes `adapter_model.safetensors` (PEFT's tensor names, the adapter's dtype) and `adapter_config.json`
+/// into an existing folder, each atomically.
+void save_adapter(const std::filesystem::path& folder, const LoraAdapters& adapters,
+                  const std::string& base_model);
 
 /// The LoRA settings of a PEFT adapter folder. Throws Error when there is none, or it can't be computed here.
 LoraConfig load_adapter_config(const std::filesystem::path& folder);
 
-/// Fills the values of `adapters` (allocated, of the same settings) from a PEFT adapter folder. Every tensor must
-/// be there in its shape and no other may be: PEFT itself ignores misspelt names silently. Throws Error otherwise,
-/// and changes nothing then.
+/// Fills the values of `adapters` (allocated, of the same settings) from a PEFT adapter folder. Every tensor
+/// must be there in its shape and no other may be: PEFT itself ignores misspelt names silently. Throws Error
+/// otherwise, and changes nothing then.
 void load_adapter(const std::filesystem::path& folder, LoraAdapters& adapters);
 
 /// Throws Error, naming the first key that disagrees, unless an adapter of `found` goes on as one of `wanted`

@@ -21,6 +21,7 @@ struct LoraConfig {
   std::vector<std::string> target_modules = {"all-linear"};
 
   double scale() const;
+  bool targets_all_linear() const { return target_modules.size() == 1 && target_modules[0] == "all-linear"; }
   /// True if a projection with this checkpoint name gets an adapter. `is_head` marks lm_head.
   bool matches(const std::string& name, bool is_head) const;
 };
@@ -47,7 +48,8 @@ class LoraAdapters {
   const std::vector<Module>& modules() const { return modules_; }
 
   /// Declares the adapters of one group's projections that match; returns the modules it added.
-  std::vector<Module> declare(const std::vector<nn::Projection>& projections, std::int64_t in_features, bool is_head);
+  std::vector<Module> declare(const std::vector<nn::Projection>& projections, std::int64_t in_features,
+                              bool is_head);
 
   /// The number of groups with an adapter so far: the next group's index (a part of its dropout key).
   std::uint32_t groups() const { return groups_; }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/strings.h"
 #include "models/rope.h"
 
 namespace lorikeet::models {
@@ -14,8 +15,8 @@ constexpr std::int64_t kLargest = std::int64_t{1} << 28;
 std::int64_t positive(const JsonView& value) {
   const std::int64_t n = value.as_int();
   if (n <= 0 || n > kLargest) {
-    throw Error("[" + value.where() + "] expected an integer from 1 to " + std::to_string(kLargest) + ", got " +
-                std::to_string(n));
+    throw Error("[" + value.where() + "] expected an integer from 1 to " + std::to_string(kLargest) +
+                ", got " + std::to_string(n));
   }
   return n;
 }
@@ -46,18 +47,22 @@ LlamaConfig read_llama_config(const JsonView& config) {
     c.head_dim = c.hidden_size / c.heads;
   } else {
     throw Error("[" + config.where() + "] hidden_size " + std::to_string(c.hidden_size) +
-                " is no multiple of num_attention_heads " + std::to_string(c.heads) + ", and there is no head_dim");
+                " is no multiple of num_attention_heads " + std::to_string(c.heads) +
+                ", and there is no head_dim");
   }
-  if (c.head_dim % 2 != 0) throw Error("[" + config.where() + "] head_dim " + std::to_string(c.head_dim) + " is odd");
+  if (c.head_dim % 2 != 0)
+    throw Error("[" + config.where() + "] head_dim " + std::to_string(c.head_dim) + " is odd");
   const JsonView eps = config.at("rms_norm_eps");
   c.rms_norm_eps = eps.as_number();
-  if (!(c.rms_norm_eps > 0 && c.rms_norm_eps < 1)) throw Error("[" + eps.where() + "] expected a number in (0, 1)");
+  if (!(c.rms_norm_eps > 0 && c.rms_norm_eps < 1))
+    throw Error("[" + eps.where() + "] expected a number in (0, 1)");
   c.attention_bias = config.get_bool("attention_bias", false);
   c.mlp_bias = config.get_bool("mlp_bias", false);
   c.tie_word_embeddings = config.get_bool("tie_word_embeddings", false);
   const std::string activation = config.get_string("hidden_act", "silu");
   if (activation != "silu") {
-    throw Error("[" + config.where() + ": hidden_act] expected 'silu' for a Llama model, got '" + activation + "'");
+    throw Error("[" + config.where() + ": hidden_act] expected 'silu' for a Llama model, got '" +
+                escape_control(activation) + "'");
   }
   c.rotary = read_rope(config, c.head_dim);
   return c;
