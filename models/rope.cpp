@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/strings.h"
 
 namespace lorikeet::models {
 namespace {
@@ -32,7 +33,7 @@ void read_scaling(const JsonView& scaling, nn::RotarySpec* spec) {
       throw Error("[" + scaling.where() + "] expected high_freq_factor above low_freq_factor");
     }
   } else {
-    throw Error("[" + scaling.where() + "] rotary type '" + type +
+    throw Error("[" + scaling.where() + "] rotary type '" + escape_control(type) +
                 "' is not supported; default, linear and llama3 are");
   }
 }
@@ -56,6 +57,14 @@ nn::RotarySpec read_rope(const JsonView& config, std::int64_t head_dim) {
     if (config.has("rope_theta") && config.at("rope_theta").as_number() != spec.theta) {
       throw Error("[" + config.where() +
                   "] 'rope_theta' and 'rope_parameters.rope_theta' differ; remove the wrong one");
+    }
+    if (const auto scaling = config.maybe("rope_scaling")) {
+      nn::RotarySpec other{.head_dim = head_dim, .rotary_dim = head_dim, .theta = spec.theta};
+      read_scaling(*scaling, &other);
+      if (other != spec) {
+        throw Error("[" + config.where() +
+                    "] 'rope_scaling' and 'rope_parameters' differ; remove the wrong one");
+      }
     }
     return spec;
   }

@@ -10,9 +10,9 @@ AttentionIn::AttentionIn(const AttentionSpec& spec, LinearFactory& factory, Weig
     : layout_(spec.layout) {
   const std::int64_t q = layout_.heads * layout_.head_dim;
   const std::int64_t kv = layout_.kv_heads * layout_.head_dim;
-  qkv_ = factory.linear({.projections = {{spec.prefix + ".q_proj", q},
-                                         {spec.prefix + ".k_proj", kv},
-                                         {spec.prefix + ".v_proj", kv}},
+  qkv_ = factory.linear({.projections = {{spec.prefix + "." + spec.names.q, q},
+                                         {spec.prefix + "." + spec.names.k, kv},
+                                         {spec.prefix + "." + spec.names.v, kv}},
                          .in_features = spec.hidden_size,
                          .bias = spec.qkv_bias,
                          .role = LinearRole::kColumn},
@@ -29,7 +29,7 @@ at::Tensor AttentionIn::forward(const at::Tensor& normed, const RotaryRows& rota
 AttentionOut::AttentionOut(const AttentionSpec& spec, std::int64_t layer, LinearFactory& factory,
                            WeightUnit& unit)
     : layer_(layer), layout_(spec.layout), options_(spec.options) {
-  out_ = factory.linear({.projections = {{spec.prefix + ".o_proj", spec.hidden_size}},
+  out_ = factory.linear({.projections = {{spec.prefix + "." + spec.names.output, spec.hidden_size}},
                          .in_features = layout_.heads * layout_.head_dim,
                          .bias = spec.output_bias,
                          .role = LinearRole::kRow},
@@ -59,13 +59,13 @@ at::Tensor AttentionOut::forward(const at::Tensor& qkv, const ForwardContext& co
 
 GatedMlp::GatedMlp(const MlpSpec& spec, LinearFactory& factory, WeightUnit& unit)
     : activation_(spec.activation) {
-  gate_up_ = factory.linear({.projections = {{spec.prefix + ".gate_proj", spec.intermediate_size},
-                                             {spec.prefix + ".up_proj", spec.intermediate_size}},
+  gate_up_ = factory.linear({.projections = {{spec.prefix + "." + spec.names.gate, spec.intermediate_size},
+                                             {spec.prefix + "." + spec.names.up, spec.intermediate_size}},
                              .in_features = spec.hidden_size,
                              .bias = spec.bias,
                              .role = LinearRole::kColumn},
                             unit);
-  down_ = factory.linear({.projections = {{spec.prefix + ".down_proj", spec.hidden_size}},
+  down_ = factory.linear({.projections = {{spec.prefix + "." + spec.names.down, spec.hidden_size}},
                           .in_features = spec.intermediate_size,
                           .bias = spec.bias,
                           .role = LinearRole::kRow},

@@ -15,6 +15,11 @@ namespace lorikeet::nn {
 /// Rotary rows of the current batch, computed once for all layers; undefined where a model has no rotary.
 using RotaryRows = std::optional<RotaryTable::Rows>;
 
+/// What a family calls its projections, after the block's prefix.
+struct AttentionNames {
+  std::string q = "q_proj", k = "k_proj", v = "v_proj", output = "o_proj";
+};
+
 struct AttentionSpec {
   std::string prefix;  ///< "model.layers.0.self_attn"
   std::int64_t hidden_size;
@@ -22,6 +27,7 @@ struct AttentionSpec {
   bool qkv_bias = false;
   bool output_bias = false;
   ops::AttentionOptions options;  ///< scale, window, soft-cap
+  AttentionNames names;
 };
 
 /// Attention-in: projections to queries, keys and values and their rotation.
@@ -53,12 +59,17 @@ class AttentionOut {
   std::unique_ptr<LinearGroup> out_;
 };
 
+struct MlpNames {
+  std::string gate = "gate_proj", up = "up_proj", down = "down_proj";
+};
+
 struct MlpSpec {
   std::string prefix;  ///< "model.layers.0.mlp"
   std::int64_t hidden_size;
   std::int64_t intermediate_size;
   ops::Activation activation = ops::Activation::kSilu;
   bool bias = false;
+  MlpNames names;
 };
 
 /// Gated MLP: down(act(gate x) * up x).

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/error.h"
+
 namespace lorikeet::nn {
 namespace {
 
@@ -10,10 +12,20 @@ std::optional<Norm> maybe_norm(const std::optional<NormSpec>& spec, WeightUnit& 
   return Norm(*spec, unit, storage);
 }
 
+const DecoderLayerSpec& checked(const DecoderLayerSpec& spec) {
+  if (spec.parallel == spec.mlp_norm.has_value()) {
+    throw Error("[layer " + std::to_string(spec.index) + "] expected " +
+                (spec.parallel ? "no mlp_norm in parallel form, where one norm feeds both; got '" +
+                                     spec.mlp_norm->name + "'"
+                               : "an mlp_norm, which only the parallel form lacks; got none"));
+  }
+  return spec;
+}
+
 }  // namespace
 
 DecoderLayer::DecoderLayer(const DecoderLayerSpec& spec, LinearFactory& factory, WeightStore& store)
-    : DecoderLayer(spec, factory, store.add_unit("layer " + std::to_string(spec.index))) {}
+    : DecoderLayer(checked(spec), factory, store.add_unit("layer " + std::to_string(spec.index))) {}
 
 // Members are declared in the unit in the order of use.
 DecoderLayer::DecoderLayer(const DecoderLayerSpec& spec, LinearFactory& factory, WeightUnit& unit)
@@ -33,13 +45,9 @@ Hidden DecoderLayer::forward(Hidden hidden, const RotaryRows& rotary, const Forw
       attention_in_.forward(normed, rotary_ ? rotary : std::nullopt, context), context);
   if (post_attention_norm_) attended = post_attention_norm_->forward(attended);
   hidden.delta = std::move(attended);
-  if (parallel_) {
-    hidden.delta = hidden.delta + mlp_.forward(normed, context);
-    return hidden;
-  }
-  at::Tensor transformed = mlp_.forward(mlp_norm_->forward(hidden), context);
+  at::Tensor transformed = mlp_.forward(parallel_ ? normed : mlp_norm_->forward(hidden), context);
   if (post_mlp_norm_) transformed = post_mlp_norm_->forward(transformed);
-  hidden.delta = std::move(transformed);
+  hidden.delta = parallel_ ? hidden.delta + transformed : std::move(transformed);
   return hidden;
 }
 

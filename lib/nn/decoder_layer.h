@@ -10,7 +10,8 @@ namespace lorikeet::nn {
 /// Names and options of one decoder layer. Which norms exist decides its form:
 ///   pre-norm (Llama):       x += attention(norm(x));        x += mlp(norm(x))
 ///   sandwich (Gemma 2):     x += post(attention(norm(x)));  x += post(mlp(norm(x)))
-///   parallel (Cohere, ...): x += attention(n) + mlp(n) with n = norm(x)
+///   parallel (Cohere, ...): x += attention(n) + mlp(n) with n = norm(x), each with its post-norm where one
+///   is given
 struct DecoderLayerSpec {
   std::int64_t index;
   AttentionSpec attention;
@@ -26,6 +27,7 @@ struct DecoderLayerSpec {
 /// One decoder layer over a unit of frozen weights: the unit of activation checkpointing and of sharding.
 class DecoderLayer {
  public:
+  /// Throws Error when the MLP's norm is missing, or given in parallel form.
   DecoderLayer(const DecoderLayerSpec& spec, LinearFactory& factory, WeightStore& store);
 
   /// The stream after this layer.

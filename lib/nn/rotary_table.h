@@ -19,6 +19,8 @@ struct RotarySpec {
   double low_freq_factor = 1.0;         ///< kLlama3
   double high_freq_factor = 4.0;        ///< kLlama3
   double original_max_position = 8192;  ///< kLlama3: the context length of pretraining
+
+  bool operator==(const RotarySpec&) const = default;
 };
 
 /// Cosines and sines of all positions, fp32 [positions, rotary_dim / 2], extended when a longer sequence

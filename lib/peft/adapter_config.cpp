@@ -28,8 +28,13 @@ void require_empty(const JsonView& config, const char* key, const char* meaning)
 
 Json adapter_config_json(const LoraConfig& config, const std::string& base_model,
                          const std::vector<std::string>& modules) {
+  // Names that were given are kept: "layers.0.mlp.up_proj" must not become "up_proj", which matches more.
   std::set<std::string> targets;
-  for (const std::string& module : modules) targets.insert(last_part(module));
+  if (config.targets_all_linear()) {
+    for (const std::string& module : modules) targets.insert(last_part(module));
+  } else {
+    targets.insert(config.target_modules.begin(), config.target_modules.end());
+  }
   Json json;
   json.set("alpha_pattern", Json(Json::Object{}));
   json.set("auto_mapping", Json());
@@ -70,6 +75,10 @@ LoraConfig read_adapter_config(const JsonView& config) {
   require_empty(config, "lora_bias", "a bias in the adapter");
   require_empty(config, "trainable_token_indices", "training single tokens");
   require_empty(config, "target_parameters", "adapting parameters instead of modules");
+  require_empty(config, "layer_replication", "a base with repeated layers");
+  require_empty(config, "exclude_modules", "leaving out modules by name");
+  require_empty(config, "alora_invocation_tokens", "an adapter that starts at a token");
+  require_empty(config, "use_qalora", "QA-LoRA");
   if (config.get_string("bias", "none") != "none")
     throw Error("[" + config.where() + ": bias] only 'none' is supported");
 

@@ -8,7 +8,7 @@
 namespace lorikeet::peft {
 
 /// adapter_config.json as PEFT reads it (keys known since PEFT 0.11). `base_model` is the path of the base
-/// checkpoint; `modules` the adapted modules' full names, whose last parts become `target_modules`.
+/// checkpoint; `modules` the adapted modules' full names, whose last parts stand for "all-linear".
 Json adapter_config_json(const LoraConfig& config, const std::string& base_model,
                          const std::vector<std::string>& modules);
 

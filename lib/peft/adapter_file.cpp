@@ -92,10 +92,8 @@ void require_same_settings(const LoraConfig& wanted, const LoraConfig& found, co
     fail("lora.use_rslora", wanted.use_rslora ? "true" : "false", found.use_rslora ? "true" : "false");
   }
   // "all-linear" is written out in adapter files; load_adapter compares the modules it stands for.
-  const auto is_all = [](const LoraConfig& c) {
-    return c.target_modules == std::vector<std::string>{"all-linear"};
-  };
-  if (!is_all(wanted) && !is_all(found) && quoted(wanted.target_modules) != quoted(found.target_modules)) {
+  if (!wanted.targets_all_linear() && !found.targets_all_linear() &&
+      quoted(wanted.target_modules) != quoted(found.target_modules)) {
     fail("lora.target_modules", quoted(wanted.target_modules), quoted(found.target_modules));
   }
 }

@@ -29,7 +29,7 @@ double LoraConfig::scale() const {
 }
 
 bool LoraConfig::matches(const std::string& name, bool is_head) const {
-  if (target_modules.size() == 1 && target_modules[0] == "all-linear") return !is_head;
+  if (targets_all_linear()) return !is_head;
   return std::any_of(target_modules.begin(), target_modules.end(), [&](const std::string& target) {
     return name == target || name.ends_with("." + target);
   });
@@ -81,7 +81,7 @@ void LoraAdapters::initialize(LoraInit init) {
 }
 
 void LoraAdapters::require_matches() const {
-  if (config_.target_modules != std::vector<std::string>{"all-linear"}) {
+  if (!config_.targets_all_linear()) {
     for (const std::string& target : config_.target_modules) {
       const bool found = std::any_of(modules_.begin(), modules_.end(), [&](const Module& m) {
         return m.name == target || m.name.ends_with("." + target);

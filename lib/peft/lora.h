@@ -21,6 +21,7 @@ struct LoraConfig {
   std::vector<std::string> target_modules = {"all-linear"};
 
   double scale() const;
+  bool targets_all_linear() const { return target_modules.size() == 1 && target_modules[0] == "all-linear"; }
   /// True if a projection with this checkpoint name gets an adapter. `is_head` marks lm_head.
   bool matches(const std::string& name, bool is_head) const;
 };

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/strings.h"
 #include "models/rope.h"
 
 namespace lorikeet::models {
@@ -60,8 +61,8 @@ LlamaConfig read_llama_config(const JsonView& config) {
   c.tie_word_embeddings = config.get_bool("tie_word_embeddings", false);
   const std::string activation = config.get_string("hidden_act", "silu");
   if (activation != "silu") {
-    throw Error("[" + config.where() + ": hidden_act] expected 'silu' for a Llama model, got '" + activation +
-                "'");
+    throw Error("[" + config.where() + ": hidden_act] expected 'silu' for a Llama model, got '" +
+                escape_control(activation) + "'");
   }
   c.rotary = read_rope(config, c.head_dim);
   return c;

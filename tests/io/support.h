@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "base/file.h"
+#include "support/error_text.h"
 
 namespace lorikeet::test {
 
@@ -24,17 +24,6 @@ inline std::string member(const std::string& name, const std::string& dtype, con
                           std::uint64_t begin, std::uint64_t end) {
   return "\"" + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":" + shape + ",\"data_offsets\":[" +
          std::to_string(begin) + "," + std::to_string(end) + "]}";
-}
-
-/// The text of the Error that `action` throws, or "no error".
-template <typename Action>
-std::string error_text(Action action, ErrorKind kind = ErrorKind::kUsage) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.kind() == kind ? error.what() : "another kind of error: " + std::string(error.what());
-  }
-  return "no error";
 }
 
 }  // namespace lorikeet::test

@@ -1,0 +1,207 @@
+#include "models/llama/config.h"
+
+#include "base/file.h"
+#include "models/llama/llama.h"
+#include "models/registry.h"
+#include "support/catch.h"
+#include "support/error_text.h"
+#include "support/paths.h"
+
+using namespace lorikeet;
+using namespace lorikeet::models;
+using Catch::Contains;
+using test::error_text;
+using Scaling = nn::RotarySpec::Scaling;
+
+namespace {
+
+// A config.json of transformers 4 with `changes` set, null members taken away.
+Json config_json(const std::string& changes = "{}") {
+  Json json =
+      Json::parse(R"({"model_type": "llama", "vocab_size": 128, "hidden_size": 64, "intermediate_size": 96,
+      "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2, "max_position_embeddings": 512,
+      "rms_norm_eps": 1e-5, "rope_theta": 500000.0})",
+                  "base");
+  const Json changed = Json::parse(changes, "changes");
+  for (const auto& [key, value] : changed.object()) {
+    if (value.is_null()) {
+      std::erase_if(json.object(), [&](const Json::Member& m) { return m.first == key; });
+    } else {
+      json.set(key, value);
+    }
+  }
+  return json;
+}
+
+LlamaConfig read(const std::string& changes = "{}") {
+  const Json json = config_json(changes);
+  return read_llama_config(JsonView(json, "config.json"));
+}
+
+std::string error_of(const std::string& changes) {
+  return error_text([&] { read(changes); });
+}
+
+const std::string kLlama3 =
+    R"({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192})";
+
+// kLlama3 with one member replaced, or taken away with null.
+std::string llama3_with(const std::string& key, Json value) {
+  Json scaling = Json::parse(kLlama3, "llama3");
+  if (value.is_null()) {
+    std::erase_if(scaling.object(), [&](const Json::Member& m) { return m.first == key; });
+  } else {
+    scaling.set(key, std::move(value));
+  }
+  return "{\"rope_scaling\": " + scaling.dump() + "}";
+}
+
+}  // namespace
+
+TEST_CASE("a config of transformers 4 is read with what it implies") {
+  const LlamaConfig c = read();
+  CHECK(c.vocab_size == 128);
+  CHECK(c.hidden_size == 64);
+  CHECK(c.intermediate_size == 96);
+  CHECK(c.layers == 2);
+  CHECK(c.heads == 8);
+  CHECK(c.kv_heads == 2);
+  CHECK(c.head_dim == 8);
+  CHECK(c.max_position == 512);
+  CHECK(c.rms_norm_eps == 1e-5);
+  CHECK_FALSE(c.attention_bias);
+  CHECK_FALSE(c.mlp_bias);
+  CHECK_FALSE(c.tie_word_embeddings);
+  CHECK(c.rotary == nn::RotarySpec{.head_dim = 8, .rotary_dim = 8, .theta = 500000.0});
+}
+
+TEST_CASE("options of a config are read") {
+  const LlamaConfig c = read(R"({"num_key_value_heads": null, "head_dim": 16, "attention_bias": true,
+                                 "mlp_bias": true, "tie_word_embeddings": true, "hidden_act": "silu"})");
+  CHECK(c.kv_heads == 8);
+  CHECK(c.head_dim == 16);
+  CHECK(c.rotary.rotary_dim == 16);
+  CHECK(c.attention_bias);
+  CHECK(c.mlp_bias);
+  CHECK(c.tie_word_embeddings);
+}
+
+TEST_CASE("both layouts of the rotary settings give the same") {
+  const nn::RotarySpec llama3{.head_dim = 8,
+                              .rotary_dim = 8,
+                              .theta = 500000,
+                              .scaling = Scaling::kLlama3,
+                              .factor = 8,
+                              .low_freq_factor = 1,
+                              .high_freq_factor = 4,
+                              .original_max_position = 8192};
+  CHECK(read("{\"rope_scaling\": " + kLlama3 + "}").rotary == llama3);
+  std::string parameters = kLlama3;
+  parameters.insert(1, "\"rope_theta\": 500000.0, ");
+  CHECK(read("{\"rope_theta\": null, \"rope_parameters\": " + parameters + "}").rotary == llama3);
+  CHECK(read("{\"rope_parameters\": " + parameters + ", \"rope_scaling\": " + kLlama3 + "}").rotary ==
+        llama3);
+
+  const nn::RotarySpec linear{
+      .head_dim = 8, .rotary_dim = 8, .theta = 500000, .scaling = Scaling::kLinear, .factor = 4};
+  CHECK(read(R"({"rope_scaling": {"type": "linear", "factor": 4}})").rotary == linear);
+  CHECK(read(R"({"rope_theta": null,
+                 "rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 500000}})")
+            .rotary == linear);
+
+  // The first Llama's files have rope_scaling alone, as null.
+  Json oldest = config_json(R"({"rope_theta": null})");
+  oldest.set("rope_scaling", nullptr);
+  CHECK(read_llama_config(JsonView(oldest, "config.json")).rotary.theta == 10000);
+}
+
+TEST_CASE("a missing number is an error that names its key") {
+  for (const char* key : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+                          "num_attention_heads", "max_position_embeddings", "rms_norm_eps"}) {
+    CHECK_THAT(error_of("{\"" + std::string(key) + "\": null}"),
+               Contains("config.json") && Contains("'" + std::string(key) + "' is missing"));
+  }
+}
+
+TEST_CASE("numbers out of range or of another kind are errors that name their key") {
+  CHECK_THAT(error_of(R"({"vocab_size": 0})"), Contains("config.json: vocab_size") && Contains("from 1 to"));
+  CHECK_THAT(error_of(R"({"hidden_size": -64})"), Contains("hidden_size") && Contains("got -64"));
+  CHECK_THAT(error_of(R"({"num_hidden_layers": 99999999999})"), Contains("num_hidden_layers"));
+  CHECK_THAT(error_of(R"({"num_attention_heads": "8"})"),
+             Contains("num_attention_heads") && Contains("integer"));
+  CHECK_THAT(error_of(R"({"num_key_value_heads": 0})"), Contains("num_key_value_heads"));
+  CHECK_THAT(error_of(R"({"rms_norm_eps": 0})"), Contains("rms_norm_eps"));
+  CHECK_THAT(error_of(R"({"rms_norm_eps": 1.5})"), Contains("rms_norm_eps"));
+  CHECK_THAT(error_of(R"({"mlp_bias": 1})"), Contains("mlp_bias") && Contains("true or false"));
+  CHECK_THAT(error_of(R"({"rope_theta": -1.0})"), Contains("rope_theta") && Contains("above 0"));
+}
+
+TEST_CASE("numbers that contradict each other are errors") {
+  CHECK_THAT(error_of(R"({"num_key_value_heads": 3})"),
+             Contains("8 is no multiple of num_key_value_heads 3"));
+  CHECK_THAT(error_of(R"({"hidden_size": 60})"), Contains("60 is no multiple of num_attention_heads 8"));
+  CHECK(error_of(R"({"hidden_size": 60, "head_dim": 8})") == "no error");
+  CHECK_THAT(error_of(R"({"head_dim": 7})"), Contains("head_dim 7 is odd"));
+}
+
+TEST_CASE("another activation than Llama's is an error") {
+  CHECK_THAT(error_of(R"({"hidden_act": "gelu\u001b"})"), Contains("hidden_act") && !Contains("\x1b"));
+}
+
+TEST_CASE("a config without rotary settings is an error, never a default") {
+  CHECK_THAT(error_of(R"({"rope_theta": null})"), Contains("neither 'rope_parameters' nor 'rope_theta'"));
+}
+
+TEST_CASE("two layouts that differ are an error") {
+  CHECK_THAT(error_of(R"({"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}})"),
+             Contains("'rope_theta' and 'rope_parameters.rope_theta' differ"));
+  CHECK_THAT(error_of(R"({"rope_parameters": {"rope_type": "default", "rope_theta": 500000.0},
+                          "rope_scaling": {"rope_type": "linear", "factor": 2}})"),
+             Contains("'rope_scaling' and 'rope_parameters' differ"));
+}
+
+TEST_CASE("rotary settings that are unknown or lack a number are errors") {
+  CHECK_THAT(error_of(R"({"rope_scaling": {"rope_type": "yarn", "factor": 2}})"),
+             Contains("'yarn' is not supported; default, linear and llama3 are"));
+  CHECK_THAT(error_of(R"({"rope_scaling": {"rope_type": "linear"}})"), Contains("'factor' is missing"));
+  CHECK_THAT(error_of(R"({"rope_theta": null, "rope_parameters": {"rope_type": "default"}})"),
+             Contains("'rope_theta' is missing"));
+  for (const char* key :
+       {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
+    CHECK_THAT(error_of(llama3_with(key, nullptr)), Contains("'" + std::string(key) + "' is missing"));
+    CHECK_THAT(error_of(llama3_with(key, 0)), Contains(std::string(key) + "] expected a number above 0"));
+  }
+  CHECK_THAT(error_of(llama3_with("high_freq_factor", 1)),
+             Contains("high_freq_factor above low_freq_factor"));
+}
+
+TEST_CASE("an unknown family is an error that lists those known") {
+  const Json json = config_json(R"({"model_type": "mamba"})");
+  CHECK_THAT(error_text([&] { model_spec(JsonView(json, "config.json")); }),
+             Contains("model_type 'mamba' is not supported; the families are llama"));
+  const Json none = config_json(R"({"model_type": null})");
+  CHECK_THAT(error_text([&] { model_spec(JsonView(none, "config.json")); }),
+             Contains("'model_type' is missing"));
+}
+
+TEST_CASE("a folder without a readable config.json is an error that names it") {
+  const test::TemporaryFolder folder;
+  CHECK_THAT(error_text([&] { read_config_json(folder.path()); }), Contains("has no config.json"));
+  write_file_atomic(folder / "config.json", "{\"a\": ");
+  CHECK_THAT(error_text([&] { read_config_json(folder.path()); }), Contains("config.json"));
+}
+
+TEST_CASE("a Llama model's parameters are counted as its projections have them") {
+  const Json json = config_json();
+  const nn::CausalLMSpec spec = model_spec(JsonView(json, "config.json"));
+  nn::FrozenFactory factory({});
+  const nn::CausalLM model(spec, factory);
+  std::int64_t counted = 0;
+  for (const auto& unit : model.store().units()) {
+    for (const nn::WeightSegment& segment : unit->segments()) {
+      if (segment.name.ends_with("_proj.weight")) counted += segment.shape[0] * segment.shape[1];
+    }
+  }
+  CHECK(model.shape().layer_linear_parameters == counted);
+}

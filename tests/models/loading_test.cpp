@@ -1,0 +1,128 @@
+#include "models/loading.h"
+
+#include <ATen/ATen.h>
+
+#include "models/llama/llama.h"
+#include "models/toy_family.h"
+#include "peft/tensor_bytes.h"
+#include "support/catch.h"
+#include "support/error_text.h"
+#include "support/paths.h"
+
+using namespace lorikeet;
+using namespace lorikeet::models;
+using namespace lorikeet::test;
+using Catch::Contains;
+using Names = std::vector<std::string>;
+
+namespace {
+
+// A checkpoint folder that holds `state`.
+io::Checkpoint written(const TemporaryFolder& folder, const State& state) {
+  peft::TensorBytes tensors;
+  for (const auto& [name, tensor] : state) tensors.add(name, tensor);
+  io::write_safetensors(folder / "model.safetensors", tensors.entries());
+  return io::Checkpoint::open(folder.path());
+}
+
+struct Toy {
+  nn::FrozenFactory factory;
+  nn::CausalLM model{toy_spec(), factory};
+  State state = toy_state(model, 7);
+
+  explicit Toy(const precision::Policy& policy = fp32_policy()) : factory(policy) {
+    model.store().allocate(at::kCPU);
+  }
+};
+
+State stored(const nn::CausalLM& model) {
+  State state;
+  for (const auto& unit : model.store().units()) {
+    for (std::size_t i = 0; i < unit->segments().size(); ++i) {
+      state[unit->segments()[i].name] = unit->tensor(i);
+    }
+  }
+  return state;
+}
+
+}  // namespace
+
+TEST_CASE("every weight of a checkpoint lands under its name") {
+  const TemporaryFolder folder;
+  Toy toy;
+  const io::Checkpoint checkpoint = written(folder, toy.state);
+  const LoadReport report = load_weights(toy.model, checkpoint);
+  CHECK(report.complete());
+  CHECK(report.unexpected.empty());
+  const State found = stored(toy.model);
+  REQUIRE(found.size() == toy.state.size());
+  for (const auto& [name, tensor] : toy.state) {
+    CAPTURE(name);
+    CHECK(at::equal(found.at(name), tensor));
+  }
+  require_complete(report, checkpoint);
+}
+
+TEST_CASE("weights are converted to the policy's storage dtype") {
+  const TemporaryFolder folder;
+  Toy toy({.base_storage = DType::kBF16});
+  State mixed = toy.state;
+  mixed["output.weight"] = mixed["output.weight"].to(at::kHalf);
+  load_weights(toy.model, written(folder, mixed));
+  for (const auto& [name, tensor] : stored(toy.model)) {
+    CAPTURE(name);
+    CHECK(at::equal(tensor, mixed.at(name).to(at::kBFloat16)));
+  }
+}
+
+TEST_CASE(
+    "missing, unexpected and mismatched tensors are reported, and what is left out of the model refused") {
+  const TemporaryFolder folder;
+  Toy toy;
+  State state = toy.state;
+  state.erase("transformer.h.1.ln_3.weight");
+  state["transformer.h.0.attn.query.weight"] = at::zeros({24, 32});
+  state["output.weight"] = at::zeros(toy.state.at("output.weight").sizes(), at::TensorOptions(at::kLong));
+  state["transformer.h.3.ln_1.weight"] = at::zeros({24});
+  state["transformer.h.0.attn.rotary_emb.inv_freq"] = at::zeros({4});  // older files hold it; it is derived
+  const io::Checkpoint checkpoint = written(folder, state);
+  const LoadReport report = load_weights(toy.model, checkpoint);
+  CHECK_FALSE(report.complete());
+  CHECK(report.missing == Names{"transformer.h.1.ln_3.weight"});
+  CHECK(report.unexpected == Names{"transformer.h.3.ln_1.weight"});
+  CHECK(report.mismatched == Names{"transformer.h.0.attn.query.weight: expected [32, 24], got [24, 32]",
+                                   "output.weight: expected a floating dtype, got int64"});
+  CHECK_THAT(error_text([&] { require_complete(report, checkpoint); }),
+             Contains("missing: transformer.h.1.ln_3.weight") &&
+                 Contains("expected [32, 24], got [24, 32]") && Contains(folder.path().string()));
+}
+
+TEST_CASE("a checkpoint with tensors to spare is complete") {
+  const TemporaryFolder folder;
+  Toy toy;
+  State state = toy.state;
+  state["vision.weight"] = at::zeros({2});
+  const io::Checkpoint checkpoint = written(folder, state);
+  const LoadReport report = load_weights(toy.model, checkpoint);
+  CHECK(report.unexpected == Names{"vision.weight"});
+  CHECK(error_text([&] { require_complete(report, checkpoint); }) == "no error");
+}
+
+TEST_CASE("a tied head reads the embedding, and a copy of it in the file is no surprise") {
+  const TemporaryFolder folder;
+  const Json json = Json::parse(R"({"vocab_size": 20, "hidden_size": 8, "intermediate_size": 12,
+      "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 32, "rms_norm_eps": 1e-5,
+      "rope_theta": 10000.0, "tie_word_embeddings": true})",
+                                "config");
+  nn::FrozenFactory factory(fp32_policy());
+  nn::CausalLM model(llama_spec(JsonView(json, "config.json")), factory);
+  State state = toy_state(model, 3);
+  CHECK_FALSE(state.contains("lm_head.weight"));
+  CHECK(state.contains("model.embed_tokens.weight"));
+  CHECK(state.contains("model.layers.0.post_attention_layernorm.weight"));
+  state["lm_head.weight"] = state.at("model.embed_tokens.weight");
+  model.store().allocate(at::kCPU);
+  const LoadReport report = load_weights(model, written(folder, state));
+  CHECK(report.complete());
+  CHECK(report.unexpected.empty());
+}

@@ -1,0 +1,97 @@
+#include "models/toy_family.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+namespace lorikeet::test {
+namespace {
+
+constexpr std::int64_t kHidden = 24, kHeads = 4, kKvHeads = 2, kHeadDim = 8, kIntermediate = 20, kVocab = 37;
+constexpr double kEps = 1e-5;
+
+nn::NormSpec norm(const std::string& name) { return {name, kHidden, kEps, /*unit_offset=*/true}; }
+
+nn::DecoderLayerSpec layer(std::int64_t index) {
+  const std::string prefix = "transformer.h." + std::to_string(index);
+  return {.index = index,
+          .attention = {.prefix = prefix + ".attn",
+                        .hidden_size = kHidden,
+                        .layout = {kHeads, kKvHeads, kHeadDim},
+                        .options = {.scale = 0.5},
+                        .names = {.q = "query", .k = "key", .v = "value", .output = "dense"}},
+          .mlp = {.prefix = prefix + ".ffn",
+                  .hidden_size = kHidden,
+                  .intermediate_size = kIntermediate,
+                  .names = {.gate = "w1", .up = "w3", .down = "w2"}},
+          .attention_norm = norm(prefix + ".ln_1")};
+}
+
+}  // namespace
+
+nn::CausalLMSpec toy_spec() {
+  nn::DecoderLayerSpec first = layer(0), second = layer(1), third = layer(2);
+  first.parallel = true;
+  first.attention.qkv_bias = true;
+  first.attention.options.window = 3;
+  first.mlp.activation = ops::Activation::kGelu;
+
+  second.rotary = false;
+  second.attention.output_bias = true;
+  second.attention.options.soft_cap = 2;
+  second.mlp.bias = true;
+  second.mlp.activation = ops::Activation::kGeluTanh;
+  second.post_attention_norm = norm("transformer.h.1.ln_2");
+  second.mlp_norm = norm("transformer.h.1.ln_3");
+  second.post_mlp_norm = norm("transformer.h.1.ln_4");
+
+  third.parallel = true;
+  third.post_attention_norm = norm("transformer.h.2.ln_2");
+  third.post_mlp_norm = norm("transformer.h.2.ln_4");
+
+  const std::int64_t linear_parameters =
+      3 * (kHidden * kHeadDim * 2 * (kHeads + kKvHeads) + 3 * kHidden * kIntermediate);
+  return {
+      .shape = {.layers = 3,
+                .hidden_size = kHidden,
+                .heads = kHeads,
+                .kv_heads = kKvHeads,
+                .head_dim = kHeadDim,
+                .intermediate_size = kIntermediate,
+                .vocab_size = kVocab,
+                .max_position = 64,
+                .layer_linear_parameters = linear_parameters},
+      .embedding_name = "transformer.wte",
+      .embedding_scale = 1.7,
+      .rotary = nn::RotarySpec{.head_dim = kHeadDim, .rotary_dim = 4, .theta = 100},
+      .layers = {first, second, third},
+      .final_norm = norm("transformer.ln_f"),
+      .head = {.name = "output", .hidden_size = kHidden, .vocab_size = kVocab, .soft_cap = 3, .scale = 0.5}};
+}
+
+precision::Policy fp32_policy() { return {.base_storage = DType::kF32, .compute = DType::kF32}; }
+
+State toy_state(const nn::CausalLM& model, std::uint64_t seed) {
+  State state;
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+  for (const auto& unit : model.store().units()) {
+    for (const nn::WeightSegment& segment : unit->segments()) {
+      state[segment.name] = at::randn(segment.shape, generator, at::TensorOptions(at::kFloat)) * 0.4;
+    }
+  }
+  return state;
+}
+
+void fill(nn::CausalLM& model, const State& state) {
+  model.store().allocate(at::kCPU);
+  for (const auto& unit : model.store().units()) {
+    for (std::size_t i = 0; i < unit->segments().size(); ++i) {
+      unit->tensor(i).copy_(state.at(unit->segments()[i].name));
+    }
+  }
+}
+
+std::vector<std::vector<std::int32_t>> toy_prompts() {
+  return {{3, 17, 9, 30, 1, 12, 25}, {36}, {5, 5, 8, 20}, {0, 33}};
+}
+
+}  // namespace lorikeet::test

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "nn/causal_lm.h"
+
+namespace lorikeet::test {
+
+/// Tensors by their checkpoint names.
+using State = std::map<std::string, at::Tensor>;
+
+/// A model of three layers that is not Llama-shaped, so that blocks stay general. It has an embedding scale,
+/// norms with unit offset, a rotary part of each head, a scaled and capped head of its own, names unlike
+/// Llama's, heads wider than the hidden size, and:
+///   layer 0: parallel attention and MLP, window of 3, GELU, biases on q, k, v
+///   layer 1: sandwich norms, no rotary, capped attention, GELU by tanh, biases on the other projections
+///   layer 2: parallel with post-norms, SiLU
+nn::CausalLMSpec toy_spec();
+
+/// Everything in fp32, for comparisons with a composition.
+precision::Policy fp32_policy();
+
+/// Seeded weights for every tensor of a model, fp32, of a size that keeps all non-linear parts in play.
+State toy_state(const nn::CausalLM& model, std::uint64_t seed);
+
+/// Allocates the model on the CPU and fills it.
+void fill(nn::CausalLM& model, const State& state);
+
+/// Logits [length, vocabulary] of one sequence of a toy model by plain ATen calls in fp64, differentiable in
+/// the tensors of `state` (which are fp64).
+at::Tensor toy_logits(const State& state, const std::vector<std::int32_t>& tokens);
+
+/// Sequences of different lengths, longer and shorter than the window.
+std::vector<std::vector<std::int32_t>> toy_prompts();
+
+}  // namespace lorikeet::test

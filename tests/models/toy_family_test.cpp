@@ -1,0 +1,72 @@
+#include "models/toy_family.h"
+
+#include <ATen/ATen.h>
+
+#include "models/toy_lora.h"
+#include "nn/batch.h"
+#include "support/catch.h"
+
+using namespace lorikeet;
+using namespace lorikeet::test;
+
+namespace {
+
+State in_fp64(const State& state) {
+  State wide;
+  for (const auto& [name, tensor] : state) wide[name] = tensor.to(at::kDouble);
+  return wide;
+}
+
+}  // namespace
+
+TEST_CASE("a family that is not Llama-shaped computes what its formulas say") {
+  nn::FrozenFactory factory(fp32_policy());
+  nn::CausalLM model(toy_spec(), factory);
+  const State state = toy_state(model, 7);
+  fill(model, state);
+  const auto prompts = toy_prompts();
+  const nn::Batch batch = nn::pack_sequences(prompts, {}, at::kCPU);
+  const at::Tensor logits = model.logits({.batch = batch});
+  std::vector<at::Tensor> expected;
+  for (const auto& prompt : prompts) expected.push_back(toy_logits(in_fp64(state), prompt));
+  CHECK(relative_error(logits, at::cat(expected)) < 2e-6);
+
+  const at::Tensor rows = at::tensor(std::vector<std::int64_t>{6, 7, 11});
+  CHECK(at::allclose(model.logits({.batch = batch}, rows), logits.index_select(0, rows), 1e-6, 1e-6));
+}
+
+TEST_CASE("every tensor of the toy family takes part in its logits") {
+  nn::FrozenFactory factory(fp32_policy());
+  nn::CausalLM model(toy_spec(), factory);
+  const State state = toy_state(model, 7);
+  const nn::Batch batch = nn::pack_sequences(toy_prompts(), {}, at::kCPU);
+  fill(model, state);
+  const at::Tensor logits = model.logits({.batch = batch});
+  for (const auto& [name, tensor] : state) {
+    CAPTURE(name);
+    State changed = state;
+    changed[name] = tensor * 1.1;
+    fill(model, changed);
+    // A bias on the keys alone shifts all scores of a query alike where there is no rotation; here there is.
+    CHECK(relative_error(model.logits({.batch = batch}), logits) > 1e-5);
+  }
+}
+
+TEST_CASE("adapters without values leave the model as it was") {
+  ToyLora toy;
+  toy.adapters.initialize(peft::LoraInit::kKaiming);
+  const nn::Batch batch = nn::pack_sequences(toy_prompts(), {}, at::kCPU);
+  nn::FrozenFactory factory(fp32_policy());
+  nn::CausalLM plain(toy_spec(), factory);
+  fill(plain, toy.state);
+  CHECK(relative_error(toy.model.logits({.batch = batch}), plain.logits({.batch = batch})) < 1e-6);
+}
+
+TEST_CASE("the loss of each label is what the logits give") {
+  ToyLora toy;
+  const nn::Batch batch = labelled(toy_prompts());
+  const at::Tensor nll = toy.model.token_nll({.batch = batch});
+  const at::Tensor logits = toy.model.logits({.batch = batch}, batch.label_rows);
+  const at::Tensor expected = -at::log_softmax(logits, 1).gather(1, batch.labels.unsqueeze(1)).squeeze(1);
+  CHECK(at::allclose(nll, expected, 1e-5, 1e-6));
+}

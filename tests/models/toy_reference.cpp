@@ -1,0 +1,107 @@
+// The toy family's formulas written out by plain ATen calls: nothing here is shared with the blocks.
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <limits>
+
+#include "models/toy_family.h"
+
+namespace lorikeet::test {
+namespace {
+
+constexpr std::int64_t kHeads = 4, kKvHeads = 2, kHeadDim = 8;
+
+at::Tensor norm(const State& state, const std::string& name, const at::Tensor& x) {
+  const at::Tensor scaled = x / at::sqrt(at::mean(x * x, -1, true) + 1e-5);
+  return scaled * (1 + state.at(name + ".weight"));
+}
+
+at::Tensor linear(const State& state, const std::string& name, const at::Tensor& x) {
+  const at::Tensor y = at::matmul(x, state.at(name + ".weight").t());
+  const auto bias = state.find(name + ".bias");
+  return bias == state.end() ? y : y + bias->second;
+}
+
+// Turns dimensions 0..3 of one head [length, 8]: pairs (0, 2) by position and (1, 3) by position / 10.
+at::Tensor turn(const at::Tensor& head) {
+  const at::Tensor position = at::arange(head.size(0), head.options());
+  std::vector<at::Tensor> columns = at::unbind(head, 1);
+  for (const std::size_t pair : {0U, 1U}) {
+    const at::Tensor angle = pair == 0 ? position : position / 10;
+    const at::Tensor low = columns[pair], high = columns[pair + 2];
+    columns[pair] = low * at::cos(angle) - high * at::sin(angle);
+    columns[pair + 2] = high * at::cos(angle) + low * at::sin(angle);
+  }
+  return at::stack(columns, 1);
+}
+
+struct AttentionKind {
+  bool rotary;
+  std::int64_t window;  // 0: none
+  double cap;           // 0: none
+};
+
+at::Tensor attention(const State& state, const std::string& prefix, const at::Tensor& x,
+                     const AttentionKind& kind) {
+  const auto head_of = [&](const std::string& name, std::int64_t head) {
+    return linear(state, prefix + "." + name, x).narrow(1, head * kHeadDim, kHeadDim);
+  };
+  const std::int64_t length = x.size(0);
+  at::Tensor mask = at::zeros({length, length}, x.options());
+  for (std::int64_t i = 0; i < length; ++i) {
+    for (std::int64_t j = 0; j < length; ++j) {
+      const bool seen = j <= i && (kind.window == 0 || i - j < kind.window);
+      if (!seen) mask[i][j] = -std::numeric_limits<double>::infinity();
+    }
+  }
+  std::vector<at::Tensor> outputs;
+  for (std::int64_t h = 0; h < kHeads; ++h) {
+    const std::int64_t group = h / (kHeads / kKvHeads);
+    at::Tensor q = head_of("query", h), k = head_of("key", group);
+    if (kind.rotary) {
+      q = turn(q);
+      k = turn(k);
+    }
+    at::Tensor scores = at::matmul(q, k.t()) * 0.5;
+    if (kind.cap > 0) scores = kind.cap * at::tanh(scores / kind.cap);
+    outputs.push_back(at::matmul(at::softmax(scores + mask, -1), head_of("value", group)));
+  }
+  return linear(state, prefix + ".dense", at::cat(outputs, 1));
+}
+
+at::Tensor gelu(const at::Tensor& x) { return 0.5 * x * (1 + at::erf(x / std::sqrt(2.0))); }
+at::Tensor gelu_tanh(const at::Tensor& x) {
+  return 0.5 * x * (1 + at::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+at::Tensor silu(const at::Tensor& x) { return x * at::sigmoid(x); }
+
+at::Tensor mlp(const State& state, const std::string& prefix, const at::Tensor& x,
+               at::Tensor (*activation)(const at::Tensor&)) {
+  return linear(state, prefix + ".w2",
+                activation(linear(state, prefix + ".w1", x)) * linear(state, prefix + ".w3", x));
+}
+
+}  // namespace
+
+at::Tensor toy_logits(const State& state, const std::vector<std::int32_t>& tokens) {
+  const std::vector<std::int64_t> ids(tokens.begin(), tokens.end());
+  at::Tensor x = state.at("transformer.wte.weight").index_select(0, at::tensor(ids)) * 1.7;
+
+  at::Tensor n = norm(state, "transformer.h.0.ln_1", x);
+  x = x + attention(state, "transformer.h.0.attn", n, {true, 3, 0}) +
+      mlp(state, "transformer.h.0.ffn", n, gelu);
+
+  n = norm(state, "transformer.h.1.ln_1", x);
+  x = x + norm(state, "transformer.h.1.ln_2", attention(state, "transformer.h.1.attn", n, {false, 0, 2}));
+  n = norm(state, "transformer.h.1.ln_3", x);
+  x = x + norm(state, "transformer.h.1.ln_4", mlp(state, "transformer.h.1.ffn", n, gelu_tanh));
+
+  n = norm(state, "transformer.h.2.ln_1", x);
+  x = x + norm(state, "transformer.h.2.ln_2", attention(state, "transformer.h.2.attn", n, {true, 0, 0})) +
+      norm(state, "transformer.h.2.ln_4", mlp(state, "transformer.h.2.ffn", n, silu));
+
+  const at::Tensor logits = 0.5 * linear(state, "output", norm(state, "transformer.ln_f", x));
+  return 3 * at::tanh(logits / 3);
+}
+
+}  // namespace lorikeet::test

@@ -1,0 +1,103 @@
+#include "nn/weights.h"
+
+#include <ATen/ATen.h>
+
+#include "nn/batch.h"
+#include "nn/linear.h"
+#include "support/catch.h"
+
+using namespace lorikeet;
+using namespace lorikeet::nn;
+
+namespace {
+
+std::vector<std::int64_t> offsets(const WeightUnit& unit) {
+  std::vector<std::int64_t> result;
+  for (const WeightSegment& segment : unit.segments()) result.push_back(segment.offset_bytes);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("each declaration starts at 512 bytes and its tensors lie without gaps") {
+  WeightUnit unit("layer 0");
+  CHECK(unit.declare({{"norm", {3}, DType::kF32}}) == 0);
+  CHECK(unit.declare(
+            {{"q", {4, 3}, DType::kBF16}, {"k", {2, 3}, DType::kBF16}, {"v", {2, 3}, DType::kBF16}}) == 1);
+  CHECK(unit.declare({{"o", {200, 3}, DType::kF32}}) == 4);
+  CHECK(unit.declare({{"bias", {3}, DType::kF32}}) == 5);
+  // q has 24 bytes and k 12; o ends at 1024 + 2400 = 3424.
+  CHECK(offsets(unit) == std::vector<std::int64_t>{0, 512, 512 + 24, 512 + 36, 1024, 3584});
+  CHECK(unit.bytes() == 3584 + 12);
+}
+
+TEST_CASE("a matrix over a declaration is the rows of its tensors after each other") {
+  WeightUnit unit("layer 0");
+  unit.declare({{"norm", {5}, DType::kF32}});
+  const std::size_t first = unit.declare({{"q", {4, 3}, DType::kF32}, {"k", {2, 3}, DType::kF32}});
+  unit.allocate(at::kCPU);
+  const at::Tensor q = at::randn({4, 3}), k = at::randn({2, 3});
+  unit.tensor(first).copy_(q);
+  unit.tensor(first + 1).copy_(k);
+  const at::Tensor both = unit.matrix(first, 6, 3);
+  CHECK(at::equal(both, at::cat({q, k})));
+  CHECK(both.data_ptr() == unit.tensor(first).data_ptr());  // a view, no copy
+}
+
+TEST_CASE("a unit that is allocated takes no further tensors") {
+  WeightUnit unit("layer 0");
+  unit.declare({{"norm", {5}, DType::kF32}});
+  unit.allocate(at::kCPU);
+  CHECK_THROWS(unit.declare({{"late", {5}, DType::kF32}}));
+}
+
+TEST_CASE("a store keeps its units in the order of use and counts their bytes") {
+  WeightStore store;
+  store.add_unit("embedding").declare({{"e", {10}, DType::kF32}});
+  store.add_unit("head").declare({{"h", {3}, DType::kBF16}});
+  CHECK(store.units().at(0)->name() == "embedding");
+  CHECK(store.units().at(1)->name() == "head");
+  CHECK(store.bytes() == 46);
+}
+
+TEST_CASE("a weight is lent in the compute dtype, whatever it is stored in") {
+  WeightUnit unit("head");
+  const std::size_t segment = unit.declare({{"w", {2, 3}, DType::kBF16}});
+  unit.allocate(at::kCPU);
+  unit.tensor(segment).fill_(1.5);
+  const UnitWeight stored(unit, segment, 2, 3, DType::kBF16), widened(unit, segment, 2, 3, DType::kF32);
+  CHECK(stored.lease().tensor().data_ptr() == unit.tensor(segment).data_ptr());
+  CHECK(widened.lease().tensor().scalar_type() == at::kFloat);
+  CHECK(at::equal(widened.lease().tensor(), at::full({2, 3}, 1.5F)));
+}
+
+TEST_CASE("a frozen group is one product over its concatenated weights and biases") {
+  const precision::Policy fp32{.base_storage = DType::kF32, .compute = DType::kF32};
+  WeightUnit unit("layer 0");
+  FrozenFactory factory(fp32);
+  const auto group =
+      factory.linear({.projections = {{"gate", 4}, {"up", 2}}, .in_features = 3, .bias = true}, unit);
+  std::vector<std::string> names;
+  for (const WeightSegment& segment : unit.segments()) names.push_back(segment.name);
+  CHECK(names == std::vector<std::string>{"gate.weight", "up.weight", "gate.bias", "up.bias"});
+  unit.allocate(at::kCPU);
+  for (std::size_t i = 0; i < 4; ++i) unit.tensor(i).copy_(at::randn(unit.segments()[i].shape));
+
+  const at::Tensor x = at::randn({5, 3});
+  const Batch batch;
+  const at::Tensor y = group->forward(x, {.batch = batch});
+  const at::Tensor expected = at::cat(
+      {at::linear(x, unit.tensor(0), unit.tensor(2)), at::linear(x, unit.tensor(1), unit.tensor(3))}, 1);
+  CHECK(at::allclose(y, expected, 1e-5, 1e-6));
+}
+
+TEST_CASE("sequences are packed with their positions, from where each one stands") {
+  const Batch batch = pack_sequences({{5, 6, 7}, {}, {8}}, {0, 2, 9}, at::kCPU);
+  CHECK(at::equal(batch.tokens, at::tensor(std::vector<std::int64_t>{5, 6, 7, 8})));
+  CHECK(at::equal(batch.position_ids, at::tensor(std::vector<std::int64_t>{0, 1, 2, 9})));
+  CHECK(at::equal(batch.sample_ids, at::tensor(std::vector<std::int64_t>{0, 0, 0, 2})));
+  CHECK(batch.sequences.cu_seqlens == std::vector<std::int32_t>{0, 3, 3, 4});
+  CHECK(batch.sequences.max_seqlen == 3);
+  CHECK(batch.positions == 10);
+  CHECK(batch.real_tokens == 4);
+}

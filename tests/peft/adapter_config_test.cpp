@@ -1,0 +1,105 @@
+#include "peft/adapter_config.h"
+
+#include "support/catch.h"
+#include "support/error_text.h"
+
+using namespace lorikeet;
+using namespace lorikeet::peft;
+using Catch::Contains;
+using test::error_text;
+using Names = std::vector<std::string>;
+
+namespace {
+
+const Names kModules{"model.layers.0.self_attn.q_proj", "model.layers.0.mlp.up_proj",
+                     "model.layers.1.self_attn.q_proj", "model.layers.1.mlp.up_proj"};
+
+LoraConfig round_trip(const LoraConfig& config) {
+  const std::string text = adapter_config_json(config, "base", kModules).dump(2);
+  const Json json = Json::parse(text, "adapter_config.json");
+  return read_adapter_config(JsonView(json, "adapter_config.json"));
+}
+
+// The error for a config that is fine but for one member.
+std::string error_with(const std::string& key, const std::string& value) {
+  Json json = adapter_config_json({}, "base", kModules);
+  json.set(key, Json::parse(value, "value"));
+  return error_text([&] { read_adapter_config(JsonView(json, "adapter_config.json")); });
+}
+
+}  // namespace
+
+TEST_CASE("settings written for PEFT read back equal") {
+  const LoraConfig config{
+      .rank = 8, .alpha = 20.5, .dropout = 0.05, .use_rslora = true, .target_modules = {"q_proj", "up_proj"}};
+  const LoraConfig found = round_trip(config);
+  CHECK(found.rank == 8);
+  CHECK(found.alpha == 20.5);
+  CHECK(found.dropout == 0.05);
+  CHECK(found.use_rslora);
+  CHECK(found.target_modules == config.target_modules);
+}
+
+TEST_CASE("all-linear is written out as the names it stands for") {
+  CHECK(round_trip({}).target_modules == Names{"q_proj", "up_proj"});
+}
+
+TEST_CASE("targets that name single modules stay what they are") {
+  CHECK(round_trip({.target_modules = {"layers.0.mlp.up_proj"}}).target_modules ==
+        Names{"layers.0.mlp.up_proj"});
+}
+
+TEST_CASE("what PEFT reads has its types: whole numbers without a point, the base by name") {
+  const Json json = adapter_config_json({}, "my/base", kModules);
+  CHECK(json.find("peft_type")->string() == "LORA");
+  CHECK(json.find("task_type")->string() == "CAUSAL_LM");
+  CHECK(json.find("base_model_name_or_path")->string() == "my/base");
+  CHECK(json.find("lora_alpha")->is_integer());
+  CHECK(json.find("r")->integer() == 16);
+  CHECK(json.find("bias")->string() == "none");
+}
+
+TEST_CASE("every setting that would compute something else is refused by name") {
+  const std::vector<std::pair<std::string, std::string>> refused{{"peft_type", "\"IA3\""},
+                                                                 {"use_dora", "true"},
+                                                                 {"fan_in_fan_out", "true"},
+                                                                 {"rank_pattern", "{\"q_proj\": 4}"},
+                                                                 {"alpha_pattern", "{\"q_proj\": 4}"},
+                                                                 {"modules_to_save", "[\"lm_head\"]"},
+                                                                 {"layers_to_transform", "[0]"},
+                                                                 {"layers_to_transform", "0"},
+                                                                 {"lora_bias", "true"},
+                                                                 {"trainable_token_indices", "[1]"},
+                                                                 {"target_parameters", "[\"w\"]"},
+                                                                 {"layer_replication", "[[0, 1]]"},
+                                                                 {"exclude_modules", "[\"up_proj\"]"},
+                                                                 {"alora_invocation_tokens", "[5]"},
+                                                                 {"use_qalora", "true"},
+                                                                 {"bias", "\"all\""},
+                                                                 {"target_modules", "\".*q_proj\""},
+                                                                 {"target_modules", "[]"}};
+  for (const auto& [key, value] : refused) {
+    CAPTURE(key, value);
+    CHECK_THAT(error_with(key, value), Contains("[adapter_config.json: " + key + "]"));
+  }
+}
+
+TEST_CASE("a setting that asks for nothing is no obstacle") {
+  for (const char* value : {"null", "false", "[]", "{}"})
+    CHECK(error_with("modules_to_save", value) == "no error");
+  CHECK(error_with("target_modules", "\"all-linear\"") == "no error");
+  CHECK(error_with("a_key_of_a_later_version", "3") == "no error");
+}
+
+TEST_CASE("numbers out of range and missing keys are errors") {
+  CHECK_THAT(error_with("r", "0"), Contains("r from 1 to 65536"));
+  CHECK_THAT(error_with("r", "70000"), Contains("r from 1 to 65536"));
+  CHECK_THAT(error_with("lora_alpha", "0"), Contains("lora_alpha above 0"));
+  CHECK_THAT(error_with("r", "\"8\""), Contains("r] expected an integer"));
+  for (const char* key : {"peft_type", "r", "lora_alpha", "target_modules"}) {
+    Json json = adapter_config_json({}, "base", kModules);
+    std::erase_if(json.object(), [&](const Json::Member& member) { return member.first == key; });
+    CHECK_THAT(error_text([&] { read_adapter_config(JsonView(json, "adapter_config.json")); }),
+               Contains("'" + std::string(key) + "' is missing"));
+  }
+}

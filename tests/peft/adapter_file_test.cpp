@@ -1,0 +1,147 @@
+#include "peft/adapter_file.h"
+
+#include <ATen/ATen.h>
+
+#include "io/safetensors.h"
+#include "models/toy_lora.h"
+#include "peft/tensor_bytes.h"
+#include "support/catch.h"
+#include "support/error_text.h"
+#include "support/paths.h"
+
+using namespace lorikeet;
+using namespace lorikeet::peft;
+using namespace lorikeet::test;
+using Catch::Contains;
+
+namespace {
+
+const LoraConfig kConfig{.rank = 2, .alpha = 4, .target_modules = {"query", "w2"}};
+const std::string kName = "base_model.model.transformer.h.0.attn.query.lora_A.weight";
+
+// The tensors of a saved adapter, as a state that a test may spoil and write again.
+State saved(const TemporaryFolder& folder, const ToyLora& toy) {
+  save_adapter(folder.path(), toy.adapters, "base");
+  State state;
+  const AdapterStore& store = toy.adapters.store();
+  for (std::size_t i = 0; i < store.size(); ++i) {
+    state["base_model.model." + store.segment(i).name] = store.value(i).clone();
+  }
+  return state;
+}
+
+void rewrite(const TemporaryFolder& folder, const State& state) {
+  TensorBytes tensors;
+  for (const auto& [name, tensor] : state) tensors.add(name, tensor);
+  io::write_safetensors(folder / "adapter_model.safetensors", tensors.entries());
+}
+
+// The error of loading into other adapters, whose values must be left alone by it.
+std::string load_error(const TemporaryFolder& folder) {
+  ToyLora other(kConfig);
+  other.randomize(99);
+  const at::Tensor before = other.adapters.store().values().clone();
+  const std::string error = error_text([&] { load_adapter(folder.path(), other.adapters); });
+  CHECK(at::equal(other.adapters.store().values(), before) == (error != "no error"));
+  return error;
+}
+
+}  // namespace
+
+TEST_CASE("a saved adapter loads to the bit, in the compute dtype too") {
+  const TemporaryFolder folder;
+  const precision::Policy policy;  // bf16 compute
+  const ToyLora toy(kConfig, policy);
+  save_adapter(folder.path(), toy.adapters, "base");
+  ToyLora other(kConfig, policy);
+  other.randomize(99);
+  load_adapter(folder.path(), other.adapters);
+  const AdapterStore& from = toy.adapters.store();
+  const AdapterStore& to = other.adapters.store();
+  CHECK(at::equal(from.values(), to.values()));
+  for (std::size_t i = 0; i < to.size(); ++i) CHECK(at::equal(from.compute(i), to.compute(i)));
+
+  const LoraConfig config = load_adapter_config(folder.path());
+  CHECK(config.rank == 2);
+  CHECK(config.target_modules == kConfig.target_modules);
+}
+
+TEST_CASE("tensors are written under PEFT's names in the adapter's dtype") {
+  const TemporaryFolder folder;
+  const ToyLora toy(kConfig);
+  save_adapter(folder.path(), toy.adapters, "base");
+  const auto file = io::SafetensorsFile::open(folder / "adapter_model.safetensors");
+  CHECK(file.tensors().size() == 12);
+  CHECK(file.metadata().at("format") == "pt");
+  const io::TensorView* a = file.find(kName);
+  REQUIRE(a != nullptr);
+  CHECK(a->shape == std::vector<std::int64_t>{2, 24});
+  CHECK(a->dtype == DType::kF32);
+}
+
+TEST_CASE("an adapter for single modules loads into a model made from its own settings") {
+  const TemporaryFolder folder;
+  const ToyLora toy({.rank = 2, .alpha = 4, .target_modules = {"h.1.ffn.w2"}});
+  save_adapter(folder.path(), toy.adapters, "base");
+  ToyLora other(load_adapter_config(folder.path()));
+  load_adapter(folder.path(), other.adapters);
+  CHECK(at::equal(other.adapters.store().values(), toy.adapters.store().values()));
+}
+
+TEST_CASE("missing, misspelt, misshaped and cut tensors are errors that change nothing") {
+  const TemporaryFolder folder;
+  const ToyLora toy(kConfig);
+  const State good = saved(folder, toy);
+  rewrite(folder, good);
+  CHECK(load_error(folder) == "no error");
+
+  State state = good;
+  state.erase(kName);
+  rewrite(folder, state);
+  CHECK_THAT(load_error(folder), Contains("1 tensors are missing (first: " + kName + ")"));
+
+  state["base_model.model.transformer.h.0.attn.qurey.lora_A.weight"] = good.at(kName);
+  rewrite(folder, state);
+  CHECK_THAT(load_error(folder),
+             Contains("1 tensors are missing") && Contains("1 are unexpected (first: ") && Contains("qurey"));
+
+  state = good;
+  state[kName] = at::zeros({24, 2});
+  rewrite(folder, state);
+  CHECK_THAT(load_error(folder), Contains(kName) && Contains("expected shape [2, 24], got [24, 2]"));
+
+  rewrite(folder, good);
+  const std::string bytes = read_file(folder / "adapter_model.safetensors");
+  write_file_atomic(folder / "adapter_model.safetensors", bytes.substr(0, bytes.size() - 1));
+  CHECK_THAT(load_error(folder), Contains("adapter_model.safetensors"));
+}
+
+TEST_CASE("a folder without an adapter is an error") {
+  const TemporaryFolder folder;
+  CHECK_THAT(error_text([&] { load_adapter_config(folder.path()); }),
+             Contains("has no adapter_config.json; expected a PEFT adapter folder"));
+}
+
+TEST_CASE("going on from an adapter asks for the same rank, alpha, scaling and targets") {
+  const auto error = [](const LoraConfig& found) {
+    return error_text([&] { require_same_settings(kConfig, found, "folder"); });
+  };
+  LoraConfig found = kConfig;
+  CHECK(error(found) == "no error");
+  found.dropout = 0.5;  // may change from run to run
+  found.target_modules = {"w2", "query"};
+  CHECK(error(found) == "no error");
+  found.target_modules = {"all-linear"};
+  CHECK(error(found) == "no error");
+  found.target_modules = {"query"};
+  CHECK_THAT(error(found), Contains("lora.target_modules is [query, w2]") && Contains("[query] in 'folder'"));
+  found = kConfig;
+  found.rank = 3;
+  CHECK_THAT(error(found), Contains("lora.rank is 2 in the config and 3 in 'folder'"));
+  found = kConfig;
+  found.alpha = 4.5;
+  CHECK_THAT(error(found), Contains("lora.alpha") && Contains("4.5"));
+  found = kConfig;
+  found.use_rslora = true;
+  CHECK_THAT(error(found), Contains("lora.use_rslora is false in the config and true"));
+}

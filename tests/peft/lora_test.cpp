@@ -1,0 +1,150 @@
+#include "peft/lora.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "models/toy_lora.h"
+#include "support/catch.h"
+#include "support/error_text.h"
+
+using namespace lorikeet;
+using namespace lorikeet::peft;
+using Catch::Contains;
+using test::error_text;
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+Names adapted(const Names& targets) {
+  const test::ToyLora toy({.rank = 2, .alpha = 2, .target_modules = targets});
+  Names names;
+  for (const auto& module : toy.adapters.modules()) names.push_back(module.name);
+  return names;
+}
+
+std::string match_error(const Names& targets) {
+  const test::ToyLora toy({.rank = 2, .alpha = 2, .target_modules = targets});
+  return error_text([&] { toy.adapters.require_matches(); });
+}
+
+const std::vector<nn::Projection> kQkv{{"h.0.q", 8}, {"h.0.k", 4}, {"h.0.v", 4}};
+const std::vector<nn::Projection> kMlp{{"h.0.up", 32}};
+
+// The fresh values by name of adapters for these groups, all of 64 inputs.
+test::State fresh(const std::vector<std::vector<nn::Projection>>& groups, std::uint64_t seed,
+                  LoraInit init = LoraInit::kKaiming) {
+  LoraAdapters adapters({.rank = 4, .alpha = 4}, test::fp32_policy(), seed);
+  for (const auto& group : groups) adapters.declare(group, 64, false);
+  adapters.store().allocate(at::kCPU);
+  adapters.initialize(init);
+  test::State values;
+  for (std::size_t i = 0; i < adapters.store().size(); ++i) {
+    values[adapters.store().segment(i).name] = adapters.store().value(i).clone();
+  }
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("the scale is alpha over rank, or over its root with rsLoRA") {
+  CHECK(LoraConfig{.rank = 16, .alpha = 32}.scale() == 2);
+  CHECK(LoraConfig{.rank = 16, .alpha = 32, .use_rslora = true}.scale() == 8);
+}
+
+TEST_CASE("a target matches a module's name or its end after a dot") {
+  const LoraConfig config{.target_modules = {"q_proj", "layers.1.up_proj"}};
+  CHECK(config.matches("model.layers.0.self_attn.q_proj", false));
+  CHECK(config.matches("q_proj", false));
+  CHECK(config.matches("model.layers.1.up_proj", false));
+  CHECK_FALSE(config.matches("model.layers.0.up_proj", false));
+  CHECK_FALSE(config.matches("model.layers.11.up_proj", false));
+  CHECK_FALSE(config.matches("model.layers.0.self_attn.eq_proj", false));
+  CHECK_FALSE(config.matches("model.layers.0.q_proj.inner", false));
+}
+
+TEST_CASE("all-linear is every projection but the head") {
+  CHECK(LoraConfig{}.matches("anything", false));
+  CHECK_FALSE(LoraConfig{}.matches("lm_head", true));
+  CHECK(adapted({"all-linear"}).size() == 21);
+}
+
+TEST_CASE("only matching projections of a group get an adapter, and the head when it is named") {
+  CHECK(adapted({"key", "output"}) ==
+        Names{"transformer.h.0.attn.key", "transformer.h.1.attn.key", "transformer.h.2.attn.key", "output"});
+  CHECK(adapted({"h.1.attn.dense"}) == Names{"transformer.h.1.attn.dense"});
+}
+
+TEST_CASE("a target that matches nothing is an error with the modules there are") {
+  CHECK(match_error({"query", "key"}) == "no error");
+  CHECK(match_error({"all-linear"}) == "no error");
+  CHECK_THAT(match_error({"query", "valeu"}),
+             Contains("[lora.target_modules] 'valeu' matches no linear module") &&
+                 Contains("did you mean 'value'?") &&
+                 Contains("it has dense, key, output, query, value, w1, w2, w3"));
+  CHECK_THAT(match_error({"q_proj_of_another_family"}),
+             !Contains("did you mean") && Contains("it has dense"));
+  CHECK_THAT(match_error({}), Contains("no module of this model matches"));
+}
+
+TEST_CASE("dropout on the head's adapter is refused") {
+  CHECK_THAT(error_text([] { test::ToyLora({.rank = 2, .dropout = 0.1, .target_modules = {"output"}}); }),
+             Contains("[lora.dropout]") && Contains("'output'"));
+}
+
+TEST_CASE("a group's A lie next to each other, so that they are one matrix") {
+  LoraAdapters adapters({.rank = 4, .alpha = 4, .target_modules = {"q", "v"}}, test::fp32_policy(), 1);
+  const auto added = adapters.declare(kQkv, 64, false);
+  CHECK(adapters.declare(kMlp, 64, false).empty());
+  CHECK(adapters.groups() == 1);
+  adapters.store().allocate(at::kCPU);
+  REQUIRE(added.size() == 2);
+  const AdapterStore& store = adapters.store();
+  CHECK(store.segment(added[0].a).name == "h.0.q.lora_A.weight");
+  CHECK(store.segment(added[0].a).shape == std::vector<std::int64_t>{4, 64});
+  CHECK(store.segment(added[1].b).name == "h.0.v.lora_B.weight");
+  CHECK(store.segment(added[1].b).shape == std::vector<std::int64_t>{4, 4});
+  CHECK(store.segment(added[1].a).offset == store.segment(added[0].a).offset + 4 * 64);
+  CHECK(store.segment(added[0].b).offset == store.segment(added[1].a).offset + 4 * 64);
+}
+
+TEST_CASE("the adapters of a model lie in the order in which backward completes them") {
+  const test::ToyLora all;
+  const AdapterStore& store = all.adapters.store();
+  std::int64_t end = store.numel();
+  for (const auto& module : all.adapters.modules()) {  // in the order of forward
+    CHECK(store.segment(module.a).offset < end);
+    if (module.name.ends_with(".dense") || module.name.ends_with(".w2")) end = store.segment(module.a).offset;
+  }
+  CHECK(end == 0);
+}
+
+TEST_CASE("fresh values depend on seed and name alone, not on the order of declaration") {
+  const test::State one = fresh({kQkv, kMlp}, 42), other = fresh({kMlp, {kQkv[2], kQkv[0]}}, 42);
+  REQUIRE(other.size() == 6);
+  for (const auto& [name, tensor] : other) {
+    CAPTURE(name);
+    CHECK(at::equal(tensor, one.at(name)));
+  }
+  CHECK_FALSE(at::equal(one.at("h.0.q.lora_A.weight"), one.at("h.0.k.lora_A.weight")));
+  CHECK_FALSE(at::equal(one.at("h.0.q.lora_A.weight"), fresh({kQkv}, 43).at("h.0.q.lora_A.weight")));
+}
+
+TEST_CASE("B begins at zero and A as PEFT draws it") {
+  const std::vector<nn::Projection> wide{{"w", 8}};
+  for (const LoraInit init : {LoraInit::kKaiming, LoraInit::kGaussian}) {
+    LoraAdapters adapters({.rank = 64, .alpha = 4}, test::fp32_policy(), 9);
+    const auto module = adapters.declare(wide, 400, false).at(0);
+    adapters.store().allocate(at::kCPU);
+    adapters.store().values().fill_(7);
+    adapters.initialize(init);
+    CHECK(adapters.store().value(module.b).count_nonzero().item<std::int64_t>() == 0);
+    const at::Tensor a = adapters.store().value(module.a);  // 25600 values
+    const double bound = 1 / std::sqrt(400.0);
+    const double deviation = init == LoraInit::kKaiming ? bound / std::sqrt(3.0) : 1.0 / 64;
+    CHECK(std::abs(a.mean().item<double>()) < 5 * deviation / 160);
+    CHECK(a.std().item<double>() == Approx(deviation).epsilon(0.02));
+    if (init == LoraInit::kKaiming) CHECK(a.abs().max().item<double>() <= bound);
+  }
+}

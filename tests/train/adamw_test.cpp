@@ -1,0 +1,118 @@
+#include "train/adamw.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <limits>
+
+#include "support/catch.h"
+
+using namespace lorikeet;
+using namespace lorikeet::train;
+
+namespace {
+
+constexpr std::int64_t kSize = 24;
+
+// A store of 24 values in two tensors.
+struct Fixture {
+  peft::AdapterStore store{precision::Policy{}};
+  Fixture() {
+    store.declare({{"a", {4, 4}}, {"b", {8}}});
+    store.allocate(at::kCPU);
+    store.values().copy_(wave(1.0));
+    store.refresh_compute();
+  }
+
+  static at::Tensor wave(double frequency) {
+    return at::sin(at::arange(kSize, at::TensorOptions(at::kFloat)) * frequency);
+  }
+};
+
+// PyTorch's documented AdamW in fp64 (torch.optim.AdamW, "for t = 1 to ..."), with clip_grad_norm_ before it.
+struct Formula {
+  std::vector<double> value, m = std::vector<double>(kSize), v = std::vector<double>(kSize);
+  AdamWOptions o;
+  int t = 0;
+
+  double step(const at::Tensor& gradient, double lr) {
+    const at::Tensor g64 = gradient.to(at::kDouble);
+    const double norm = g64.norm().item<double>();
+    const double clip = o.clip_grad_norm > 0 ? std::min(1.0, o.clip_grad_norm / (norm + 1e-6)) : 1;
+    ++t;
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      const double g = clip * g64.const_data_ptr<double>()[i];
+      value[i] -= lr * o.weight_decay * value[i];
+      m[i] = o.beta1 * m[i] + (1 - o.beta1) * g;
+      v[i] = o.beta2 * v[i] + (1 - o.beta2) * g * g;
+      const double m_hat = m[i] / (1 - std::pow(o.beta1, t)), v_hat = v[i] / (1 - std::pow(o.beta2, t));
+      value[i] -= lr * m_hat / (std::sqrt(v_hat) + o.eps);
+    }
+    return norm;
+  }
+};
+
+void check_equals_formula(const AdamWOptions& options, double gradient_scale) {
+  Fixture f;
+  AdamW optimizer(f.store, options);
+  Formula formula{.o = options};
+  for (std::int64_t i = 0; i < kSize; ++i) formula.value.push_back(f.store.values()[i].item<double>());
+  for (int step = 0; step < 3; ++step) {
+    const at::Tensor gradient = Fixture::wave(0.3 + step) * gradient_scale;
+    const double lr = 0.02 / (step + 1);
+    f.store.gradients().copy_(gradient);
+    const double norm = formula.step(gradient, lr);
+    CHECK(optimizer.step(lr).item<double>() == Approx(norm).epsilon(1e-6));
+    for (std::int64_t i = 0; i < kSize; ++i) {
+      CAPTURE(step, i);
+      CHECK(f.store.values()[i].item<double>() ==
+            Approx(formula.value[static_cast<std::size_t>(i)]).epsilon(1e-5).margin(1e-6));
+    }
+    CHECK(f.store.gradients().count_nonzero().item<std::int64_t>() == 0);
+    CHECK(at::equal(f.store.compute(0), f.store.value(0).to(at::kBFloat16)));
+  }
+  CHECK(optimizer.updates().item<double>() == 3);
+  CHECK(optimizer.exp_avg()[5].item<double>() == Approx(formula.m[5]).epsilon(1e-5));
+  CHECK(optimizer.exp_avg_sq()[5].item<double>() == Approx(formula.v[5]).epsilon(1e-5));
+}
+
+}  // namespace
+
+TEST_CASE("three steps equal PyTorch's formula") {
+  check_equals_formula({}, 1);
+  check_equals_formula({.beta1 = 0.8, .beta2 = 0.95, .eps = 1e-3, .weight_decay = 0.3}, 1);
+}
+
+TEST_CASE("a gradient above the limit is clipped to it, one below is left alone") {
+  check_equals_formula({.eps = 0.1, .clip_grad_norm = 1}, 50);
+  check_equals_formula({.eps = 0.1, .clip_grad_norm = 1}, 0.01);
+}
+
+TEST_CASE("a gradient that is not finite makes the step a no-op and is cleared") {
+  for (const double bad :
+       {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    for (const double clip : {0.0, 1.0}) {
+      CAPTURE(bad, clip);
+      Fixture f;
+      AdamW optimizer(f.store, {.clip_grad_norm = clip});
+      f.store.gradients().copy_(Fixture::wave(0.7));
+      optimizer.step(0.1);
+      const at::Tensor values = f.store.values().clone(), m = optimizer.exp_avg().clone(),
+                       v = optimizer.exp_avg_sq().clone();
+
+      f.store.gradients().fill_(0.5);
+      f.store.gradients()[3] = bad;
+      CHECK_FALSE(std::isfinite(optimizer.step(0.1).item<double>()));
+      CHECK(at::equal(f.store.values(), values));
+      CHECK(at::equal(optimizer.exp_avg(), m));
+      CHECK(at::equal(optimizer.exp_avg_sq(), v));
+      CHECK(optimizer.updates().item<double>() == 1);
+      CHECK(f.store.gradients().count_nonzero().item<std::int64_t>() == 0);
+
+      f.store.gradients().fill_(0.5);
+      optimizer.step(0.1);  // goes on as if the bad step had not been
+      CHECK(optimizer.updates().item<double>() == 2);
+      CHECK(f.store.values().isfinite().all().item<bool>());
+    }
+  }
+}

@@ -1,0 +1,137 @@
+#include "train/checkpoint.h"
+
+#include <ATen/ATen.h>
+
+#include "io/folders.h"
+#include "models/toy_lora.h"
+#include "support/catch.h"
+#include "support/error_text.h"
+#include "support/paths.h"
+
+using namespace lorikeet;
+using namespace lorikeet::train;
+using namespace lorikeet::test;
+using Catch::Contains;
+namespace fs = std::filesystem;
+using Steps = std::vector<std::int64_t>;
+
+namespace {
+
+const peft::LoraConfig kConfig{.rank = 2, .alpha = 4, .target_modules = {"query", "w2"}};
+
+struct Run {
+  ToyLora toy{kConfig};
+  AdamW optimizer{toy.adapters.store(), {}};
+
+  // Some updates of gradients that depend on `seed`.
+  void train(int updates, std::uint64_t seed) {
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+    for (int i = 0; i < updates; ++i) {
+      at::Tensor gradients = toy.adapters.store().gradients();
+      gradients.copy_(at::randn(gradients.sizes(), generator, at::TensorOptions(at::kFloat)));
+      optimizer.step(0.01);
+    }
+  }
+};
+
+void check_equal(const Run& a, const Run& b) {
+  CHECK(at::equal(a.toy.adapters.store().values(), b.toy.adapters.store().values()));
+  CHECK(at::equal(a.optimizer.exp_avg(), b.optimizer.exp_avg()));
+  CHECK(at::equal(a.optimizer.exp_avg_sq(), b.optimizer.exp_avg_sq()));
+  CHECK(at::equal(a.optimizer.updates(), b.optimizer.updates()));
+}
+
+}  // namespace
+
+TEST_CASE("a run that goes on from a checkpoint equals one that never stopped, to the bit") {
+  const TemporaryFolder folder;
+  const CheckpointStore checkpoints(folder.path(), "base", 3);
+  Run run;
+  run.train(3, 1);
+  const RunState state{.step = 3,
+                       .elapsed_seconds = 0.1 + 0.2,
+                       .best = RunState::Best{2, 1.0 / 3},
+                       .evaluations_since_best = 1,
+                       .config_fingerprint = "c",
+                       .data_fingerprint = "d",
+                       .policy_fingerprint = "p"};
+  checkpoints.save(state, run.toy.adapters, run.optimizer);
+  CHECK(checkpoints.steps() == Steps{3});
+
+  Run resumed;
+  resumed.toy.randomize(77);
+  const RunState found = checkpoints.load(3, resumed.toy.adapters, resumed.optimizer);
+  check_equal(resumed, run);
+  CHECK(found.json().dump() == state.json().dump());
+  CHECK(found.best->val_loss == 1.0 / 3);
+
+  run.train(2, 9);
+  resumed.train(2, 9);
+  check_equal(resumed, run);
+}
+
+TEST_CASE("a state without a best evaluation has none after loading") {
+  const Json json = RunState{.step = 5}.json();
+  CHECK_FALSE(RunState::from_json(JsonView(json, "state")).best.has_value());
+}
+
+TEST_CASE("only the last checkpoints are kept, by number and not by name") {
+  const TemporaryFolder folder;
+  const CheckpointStore checkpoints(folder.path(), "base", 2);
+  const Run run;
+  for (const std::int64_t step : {8, 9, 10, 100})
+    checkpoints.save({.step = step}, run.toy.adapters, run.optimizer);
+  CHECK(checkpoints.steps() == Steps{10, 100});
+  CHECK_FALSE(fs::exists(folder / "checkpoints/step_9"));
+}
+
+TEST_CASE("without a limit all checkpoints stay") {
+  const TemporaryFolder folder;
+  const CheckpointStore checkpoints(folder.path(), "base", std::nullopt);
+  const Run run;
+  for (std::int64_t step = 1; step <= 5; ++step) {
+    checkpoints.save({.step = step}, run.toy.adapters, run.optimizer);
+  }
+  CHECK(checkpoints.steps().size() == 5);
+}
+
+TEST_CASE("folders that are not this project's checkpoints are neither counted nor removed") {
+  const TemporaryFolder folder, elsewhere;
+  const fs::path root = folder / "checkpoints";
+  fs::create_directories(root / "step_1");  // no marker
+  write_file_atomic(root / "step_1/notes.txt", "mine");
+  fs::create_directories(root / "step_2x");
+  write_file_atomic(root / "step_2x" / io::kMarkerFile, "{}");
+  fs::create_directories(root / "step_");
+  write_file_atomic(elsewhere / io::kMarkerFile, "{}");
+  fs::create_directory_symlink(elsewhere.path(), root / "step_3");
+  const CheckpointStore checkpoints(folder.path(), "base", 1);
+  CHECK(checkpoints.steps().empty());
+  const Run run;
+  for (const std::int64_t step : {5, 6}) checkpoints.save({.step = step}, run.toy.adapters, run.optimizer);
+  CHECK(checkpoints.steps() == Steps{6});
+  checkpoints.remove_all();
+  CHECK(checkpoints.steps().empty());
+  CHECK(read_file(root / "step_1/notes.txt") == "mine");
+  CHECK(fs::exists(root / "step_2x" / io::kMarkerFile));
+  CHECK(fs::exists(root / "step_"));
+  CHECK(fs::exists(elsewhere / io::kMarkerFile));
+  CHECK_FALSE(fs::exists(root / "step_6"));
+}
+
+TEST_CASE("a checkpoint of another adapter, or one that lacks a file, is an error") {
+  const TemporaryFolder folder;
+  const CheckpointStore checkpoints(folder.path(), "base", 1);
+  Run run;
+  checkpoints.save({.step = 1}, run.toy.adapters, run.optimizer);
+
+  ToyLora other({.rank = 2, .alpha = 4, .target_modules = {"query"}});
+  AdamW optimizer(other.adapters.store(), {});
+  CHECK_THAT(error_text([&] { checkpoints.load(1, other.adapters, optimizer); }),
+             Contains("6 are unexpected"));
+
+  fs::remove(folder / "checkpoints/step_1/optimizer.safetensors");
+  CHECK_THAT(error_text([&] { checkpoints.load(1, run.toy.adapters, run.optimizer); }),
+             Contains("optimizer.safetensors"));
+  CHECK_FALSE(error_text([&] { checkpoints.load(7, run.toy.adapters, run.optimizer); }) == "no error");
+}
