@@ -61,3 +61,6 @@ build() {
   shift
   (cd "$ROOT" && cmake --build "build/$preset" --parallel "$(build_jobs)" ${1:+--target "$@"}) >&2
 }
+
+# On shared cores OpenMP's spinning barriers can slow a program down tens of times.
+export GOMP_SPINCOUNT="${GOMP_SPINCOUNT:-1000}"
