@@ -125,9 +125,15 @@ TEST_CASE("removal follows no link, neither the folder itself nor one inside it"
   CHECK_FALSE(fs::exists(folder / "step_2"));
   CHECK(read_file(folder / "home/precious") == "x");
 
-  // A marker that is a link to a real one makes no folder ours.
+  // A marker that is a link to a real one makes no folder ours, not even one whose path is as long as a
+  // marker.
   fs::create_directory(folder / "step_3");
-  fs::create_symlink(folder / "home/step_9" / kMarkerFile, folder / "step_3" / kMarkerFile);
+  std::string target = "../home/step_9/" + std::string(kMarkerFile);
+  const std::size_t length = fs::file_size(folder / "home/step_9" / kMarkerFile);
+  REQUIRE(target.size() < length);
+  target.insert(2, length - target.size(), '/');
+  fs::create_symlink(target, folder / "step_3" / kMarkerFile);
+  REQUIRE(fs::exists(folder / "step_3" / kMarkerFile));
   CHECK_FALSE(has_own_marker(folder / "step_3"));
 }
 
