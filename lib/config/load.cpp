@@ -99,7 +99,7 @@ bool is_settable(const std::string& name) {
 std::string unknown_override(const std::string& name) {
   std::vector<std::string> names;
   for (const Field& field : schema().fields()) names.push_back(field.name);
-  if (const std::string meant = did_you_mean(name, names); !meant.empty()) return meant;
+  if (std::string meant = did_you_mean(name, names); !meant.empty()) return meant;
   const std::size_t dot = name.rfind('.');
   const std::string section = dot == std::string::npos ? "" : name.substr(0, dot);
   return schema().suggestion(schema().is_section(section) ? section : "", name.substr(dot + 1));

@@ -48,7 +48,7 @@ std::vector<SectionHelp> ordered_sections() {
   return out;
 }
 
-std::string markdown_cell(std::string text) {
+std::string markdown_cell(const std::string& text) {
   std::string out;
   for (const char c : text) {
     if (c == '|') out += '\\';

@@ -95,8 +95,8 @@ class SectionBuilder {
     last().required = true;
     return *this;
   }
-  SectionBuilder& default_note(std::string note) {
-    last().default_note = std::move(note);
+  SectionBuilder& default_note(const std::string& note) {
+    last().default_note = note;
     return *this;
   }
   /// A run with another value here computes the same numbers.
