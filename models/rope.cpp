@@ -38,10 +38,17 @@ void read_scaling(const JsonView& scaling, nn::RotarySpec* spec) {
   }
 }
 
+// Rotating only a part of each head is another model's angles, not a Llama's.
+void require_whole_rotation(const JsonView& object) {
+  const auto factor = object.maybe("partial_rotary_factor");
+  if (factor && factor->as_number() != 1) throw Error("[" + factor->where() + "] only 1 is supported");
+}
+
 }  // namespace
 
 nn::RotarySpec read_rope(const JsonView& config, std::int64_t head_dim) {
   nn::RotarySpec spec{.head_dim = head_dim, .rotary_dim = head_dim};
+  require_whole_rotation(config);
   const auto parameters = config.maybe("rope_parameters");
   const bool old_layout =
       config.json().find("rope_theta") != nullptr || config.json().find("rope_scaling") != nullptr;
@@ -52,6 +59,7 @@ nn::RotarySpec read_rope(const JsonView& config, std::int64_t head_dim) {
         "for the first Llama models add \"rope_theta\": 10000.0");
   }
   if (parameters) {
+    require_whole_rotation(*parameters);
     spec.theta = positive(*parameters, "rope_theta");
     read_scaling(*parameters, &spec);
     if (config.has("rope_theta") && config.at("rope_theta").as_number() != spec.theta) {

@@ -1,8 +1,8 @@
 #include "io/folders.h"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): kill is POSIX's
+#include <stdio.h>   // NOLINT(modernize-deprecated-headers): renameat is POSIX's
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>

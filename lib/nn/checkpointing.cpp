@@ -27,14 +27,14 @@ class Checkpointed : public torch::autograd::Function<Checkpointed> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& residual, const at::Tensor& delta,
                                const at::Tensor& /*anchor*/, const c10::intrusive_ptr<Layer>& layer) {
     ctx->save_for_backward({residual, delta});
-    ctx->saved_data["layer"] = layer;
+    ctx->saved_data["layer"] = c10::IValue::make_capsule(layer);
     const at::NoGradGuard no_grad;
     return outputs_of(layer->run({residual, delta}));
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grad_outputs) {
     const auto saved = ctx->get_saved_variables();
-    const auto layer = ctx->saved_data["layer"].toCustomClass<Layer>();
+    const auto layer = c10::static_intrusive_pointer_cast<Layer>(ctx->saved_data["layer"].toCapsule());
     variable_list inputs;
     for (std::size_t i = 0; i < 2; ++i) {
       at::Tensor input = saved[i].defined() ? saved[i].detach() : at::Tensor();

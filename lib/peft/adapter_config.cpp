@@ -82,11 +82,23 @@ LoraConfig read_adapter_config(const JsonView& config) {
   if (config.get_string("bias", "none") != "none")
     throw Error("[" + config.where() + ": bias] only 'none' is supported");
 
+  // PiSSA, OLoRA, CorDA and LoftQ change the base's weights as well: their adapters don't fit the base as it
+  // is.
+  const auto init = config.maybe("init_lora_weights");
+  if (init && init->json().is_string() && init->as_string() != "gaussian" &&
+      init->as_string() != "orthogonal" && init->as_string() != "eva") {
+    throw Error("[" + init->where() + "] an adapter that was made with '" +
+                escape_control(init->as_string()) + "' belongs to a changed base, which is not supported");
+  }
+
   LoraConfig lora;
   lora.rank = config.at("r").as_int();
   lora.alpha = config.at("lora_alpha").as_number();
   lora.dropout = config.get_number("lora_dropout", 0);
   lora.use_rslora = config.get_bool("use_rslora", false);
+  if (!(lora.dropout >= 0 && lora.dropout < 1)) {
+    throw Error("[" + config.where() + ": lora_dropout] expected a number in [0, 1)");
+  }
   if (lora.rank < 1 || lora.rank > 65536 || !(lora.alpha > 0)) {
     throw Error("[" + config.where() + "] expected r from 1 to 65536 and lora_alpha above 0");
   }
