@@ -1,10 +1,9 @@
 """fp32 likelihoods of every Llama variant equal transformers', token by token; wrong references do not."""
 
-import torch
-
-import live_test
+import live_test  # first: it skips where torch or PEFT is missing
 import reference
 import tiny_llama
+import torch
 
 LIMIT = 1e-5
 WRONG = 1e-2

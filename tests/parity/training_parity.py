@@ -1,10 +1,9 @@
 """Ten AdamW steps equal those of a plain PEFT loop from the same adapter: loss, gradient norm and update."""
 
-import torch
-
-import live_test
+import live_test  # first: it skips where torch or PEFT is missing
 import reference
 import tiny_llama
+import torch
 
 STEPS = 10
 LOSS_LIMIT = 2e-5
