@@ -1,10 +1,9 @@
 """Adapters go both ways between Lorikeet and PEFT, and merged checkpoints load in transformers, with the same result."""
 
-import torch
-
-import live_test
+import live_test  # first: it skips where torch or PEFT is missing
 import reference
 import tiny_llama
+import torch
 
 LIMIT = 1e-5
 NO_OP = 1e-2  # an adapter that moves likelihoods less than this proves nothing

@@ -9,9 +9,9 @@ import shutil
 import sys
 import tempfile
 import unittest
+import warnings
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ.setdefault("TQDM_DISABLE", "1")
 try:
     import peft  # noqa: F401
     import torch
@@ -24,6 +24,8 @@ from programs import Programs
 
 torch.set_num_threads(2)
 transformers.utils.logging.set_verbosity_error()
+transformers.utils.logging.disable_progress_bar()
+warnings.filterwarnings("ignore", category=FutureWarning)
 
 
 class LiveTest(unittest.TestCase):

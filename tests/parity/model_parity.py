@@ -1,10 +1,9 @@
 """fp32 likelihoods of every Llama variant equal transformers', token by token; wrong references do not."""
 
-import torch
-
-import live_test
+import live_test  # first: it skips where torch or PEFT is missing
 import reference
 import tiny_llama
+import torch
 
 LIMIT = 1e-5
 WRONG = 1e-2
@@ -15,7 +14,7 @@ class ModelParity(live_test.LiveTest):
         rows = tiny_llama.make_rows(count)
         return rows, tiny_llama.write_rows(self.root / "rows.jsonl", rows)
 
-    def compare(self, variant, folder, what):
+    def compare(self, folder, what):
         rows, data = self.rows_and_file()
         theirs = reference.token_nll(reference.load(folder), rows)
         ours, loss = self.programs.token_nll(folder, data)
@@ -28,7 +27,7 @@ class ModelParity(live_test.LiveTest):
         for variant in tiny_llama.VARIANTS:
             with self.subTest(variant):
                 folder = tiny_llama.make_checkpoint(self.root / variant, variant)
-                self.compare(variant, folder, variant)
+                self.compare(folder, variant)
 
     def test_the_config_layout_of_transformers_4_means_the_same(self):
         for variant in ("plain", "llama3-rope", "linear-rope"):
@@ -47,7 +46,7 @@ class ModelParity(live_test.LiveTest):
 
     def test_a_wrong_rotary_base_is_seen(self):
         folder = tiny_llama.make_checkpoint(self.root / "plain")
-        rows, ours = self.compare("plain", folder, "plain")
+        rows, ours = self.compare(folder, "plain")
         wrong = reference.load(folder, rope={"rope_theta": 500000.0})
         self.beyond(reference.deviation(ours, reference.token_nll(wrong, rows)), WRONG, "wrong rotary base")
 
@@ -55,7 +54,7 @@ class ModelParity(live_test.LiveTest):
         for variant in ("llama3-rope", "linear-rope"):
             with self.subTest(variant):
                 folder = tiny_llama.make_checkpoint(self.root / variant, variant)
-                rows, ours = self.compare(variant, folder, variant)
+                rows, ours = self.compare(folder, variant)
                 wrong = reference.load(folder, rope={"rope_type": "default"})
                 self.beyond(reference.deviation(ours, reference.token_nll(wrong, rows)), WRONG, f"{variant} ignored")
                 wrong = reference.load(folder, rope={"factor": 2.0})
@@ -63,13 +62,13 @@ class ModelParity(live_test.LiveTest):
 
     def test_a_missing_causal_mask_is_seen(self):
         folder = tiny_llama.make_checkpoint(self.root / "plain")
-        rows, ours = self.compare("plain", folder, "plain")
+        rows, ours = self.compare(folder, "plain")
         theirs = reference.token_nll(reference.load(folder), rows, causal=False)
         self.beyond(reference.deviation(ours, theirs), WRONG, "no causal mask")
 
     def test_a_wrong_attention_scale_is_seen(self):
         folder = tiny_llama.make_checkpoint(self.root / "head-dim", "head-dim")
-        rows, ours = self.compare("head-dim", folder, "head-dim")
+        rows, ours = self.compare(folder, "head-dim")
         wrong = reference.load(folder)
         for layer in wrong.model.layers:
             layer.self_attn.scaling = (64 / 4) ** -0.5  # hidden / heads instead of head_dim

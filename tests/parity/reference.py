@@ -60,7 +60,7 @@ def with_adapter(base, folder, trainable=False, dtype=torch.float32, rope=None):
     return PeftModel.from_pretrained(load(base, dtype, rope), folder, is_trainable=trainable)
 
 
-def train(model, rows, output, bf16=False, lr=1e-3, batch=4, warmup_steps=2):
+def train(model, rows, output, bf16=False, lr=1e-3, batch=4, warmup_steps=2, causal=True):
     """A plain PEFT loop over `rows` in order; returns (loss, gradient norm before clipping) of each step.
 
     bf16 runs the forward under CPU autocast. A step's loss is the sum over its label tokens by their count.
@@ -76,7 +76,7 @@ def train(model, rows, output, bf16=False, lr=1e-3, batch=4, warmup_steps=2):
         total = 0.0
         for row in taken:
             with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-                loss = row_nll(model, row).sum() / count
+                loss = row_nll(model, row, causal).sum() / count
             loss.backward()
             total += loss.item()
         norm = torch.nn.utils.clip_grad_norm_(parameters, 1.0)

@@ -1,6 +1,6 @@
 """How a step's examples are cut into micro-batches never changes what it computes, with dropout too."""
 
-import live_test
+import live_test  # first: it skips where torch or PEFT is missing
 import reference
 import tiny_llama
 

@@ -1,16 +1,17 @@
 """Ten AdamW steps equal those of a plain PEFT loop from the same adapter: loss, gradient norm and update."""
 
-import torch
-
-import live_test
+import live_test  # first: it skips where torch or PEFT is missing
 import reference
 import tiny_llama
+import torch
 
 STEPS = 10
 LOSS_LIMIT = 2e-5
 NORM_LIMIT = 2e-5
 UPDATE_LIMIT = 1e-4
-BF16_LOSS_LIMIT = 0.03
+# Two correct bf16 runs may differ by 0.03 on real models; on this one a wrong rotary base moves the loss by only 0.02,
+# so that a tighter limit is needed to see it.
+BF16_LOSS_LIMIT = 5e-3
 SETTINGS = ["lora.rank=4", "lora.alpha=8", "lora.dropout=0", "data.packing=true", "batch.global=4",
             "training.epochs=1", "training.clip_grad_norm=1.0", "optimizer.lr=1e-3", "optimizer.weight_decay=0.01",
             "lr_scheduler.name=cosine", "lr_scheduler.warmup_steps=2"]
@@ -75,24 +76,30 @@ class TrainingParity(live_test.LiveTest):
     def test_wrong_arithmetic_of_a_run_is_seen(self):
         base = tiny_llama.make_checkpoint(self.root / "base")
         init = reference.make_adapter(base, self.root / "init")
-        ours = self.ours(base, init)
+        self.ours(base, init)
+        # The loss of ten steps hardly notices the learning rate; the update does.
         for what, wrong in (("no warm-up", dict(warmup_steps=0)), ("learning rate 1% off", dict(lr=1.01e-3))):
-            theirs = self.theirs(base, init, **wrong)
-            self.beyond(max(abs(a[0] / b[0] - 1) for a, b in zip(ours, theirs)), LOSS_LIMIT, f"{what}, loss")
+            self.theirs(base, init, **wrong)
             self.beyond(reference.update_deviation(init, self.root / "ours", self.root / "theirs"), 10 * UPDATE_LIMIT,
                         f"{what}, update")
 
-    def test_bf16_loss_stays_near_peft_and_a_wrong_rotary_base_does_not(self):
+    def test_bf16_loss_stays_near_peft_and_that_of_wrong_models_does_not(self):
         base = tiny_llama.make_checkpoint(self.root / "base", dtype=torch.bfloat16)
         init = reference.make_adapter(base, self.root / "init")
         ours = self.ours(base, init, preset="bf16")
-        for what, rope, check, limit in (("bf16 loss", None, self.below, BF16_LOSS_LIMIT),
-                                         ("bf16, wrong rotary base", {"rope_theta": 10.0}, self.beyond,
-                                          2 * BF16_LOSS_LIMIT)):
+
+        def difference(rope=None, scale=None, **options):
             model = reference.with_adapter(base, init, trainable=True, dtype=torch.bfloat16, rope=rope)
             self.assertTrue(all(p.dtype == torch.float32 for p in model.parameters() if p.requires_grad))
-            theirs = reference.train(model, self.rows, self.root / what, bf16=True)
-            check(max(abs(a[0] - b[0]) for a, b in zip(ours, theirs, strict=True)), limit, what)
+            for layer in model.base_model.model.model.layers:
+                layer.self_attn.scaling = scale or layer.self_attn.scaling
+            theirs = reference.train(model, self.rows, self.root / "theirs", bf16=True, **options)
+            return max(abs(a[0] - b[0]) for a, b in zip(ours, theirs, strict=True))
+
+        self.below(difference(), BF16_LOSS_LIMIT, "bf16 loss")
+        for what, wrong in (("wrong rotary base", dict(rope={"rope_theta": 500000.0})),
+                            ("no causal mask", dict(causal=False)), ("no attention scale", dict(scale=1.0))):
+            self.beyond(difference(**wrong), 2 * BF16_LOSS_LIMIT, f"bf16, {what}")
 
 
 if __name__ == "__main__":
