@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace lorikeet::nn {
@@ -24,12 +25,14 @@ variable_list outputs_of(const Hidden& hidden) {
 
 class Checkpointed : public torch::autograd::Function<Checkpointed> {
  public:
-  static variable_list forward(AutogradContext* ctx, const at::Tensor& residual, const at::Tensor& delta,
-                               const at::Tensor& /*anchor*/, const c10::intrusive_ptr<Layer>& layer) {
-    ctx->save_for_backward({residual, delta});
+  // The delta is optional: autograd takes every plain tensor argument for one that exists.
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& residual,
+                               const std::optional<at::Tensor>& delta, const at::Tensor& /*anchor*/,
+                               const c10::intrusive_ptr<Layer>& layer) {
+    ctx->save_for_backward({residual, delta.value_or(at::Tensor())});
     ctx->saved_data["layer"] = c10::IValue::make_capsule(layer);
     const at::NoGradGuard no_grad;
-    return outputs_of(layer->run({residual, delta}));
+    return outputs_of(layer->run({residual, delta.value_or(at::Tensor())}));
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grad_outputs) {
@@ -38,7 +41,7 @@ class Checkpointed : public torch::autograd::Function<Checkpointed> {
     variable_list inputs;
     for (std::size_t i = 0; i < 2; ++i) {
       at::Tensor input = saved[i].defined() ? saved[i].detach() : at::Tensor();
-      if (input.defined()) input.requires_grad_(ctx->needs_input_grad(i));
+      if (input.defined()) input.requires_grad_(needs_grad(ctx, saved, i));
       inputs.push_back(std::move(input));
     }
     variable_list outputs;
@@ -54,9 +57,15 @@ class Checkpointed : public torch::autograd::Function<Checkpointed> {
     }
     torch::autograd::backward(roots, gradients);
     const auto gradient_of = [&](std::size_t i) {
-      return ctx->needs_input_grad(i) ? inputs[i].grad() : at::Tensor();
+      return needs_grad(ctx, saved, i) ? inputs[i].grad() : at::Tensor();
     };
     return {gradient_of(0), gradient_of(1), at::Tensor(), at::Tensor()};
+  }
+
+ private:
+  // An absent delta has no edge of its own: its index would ask about the anchor.
+  static bool needs_grad(AutogradContext* ctx, const variable_list& saved, std::size_t i) {
+    return saved[i].defined() && ctx->needs_input_grad(i);
   }
 };
 
@@ -65,7 +74,8 @@ class Checkpointed : public torch::autograd::Function<Checkpointed> {
 Hidden checkpointed(std::function<Hidden(Hidden)> layer, const Hidden& input, const at::Tensor& anchor) {
   auto holder = c10::make_intrusive<Layer>();
   holder->run = std::move(layer);
-  const variable_list outputs = Checkpointed::apply(input.residual, input.delta, anchor, holder);
+  const auto delta = input.delta.defined() ? std::optional<at::Tensor>(input.delta) : std::nullopt;
+  const variable_list outputs = Checkpointed::apply(input.residual, delta, anchor, holder);
   return {outputs[0], outputs.size() > 1 ? outputs[1] : at::Tensor()};
 }
 
