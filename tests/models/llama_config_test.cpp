@@ -195,7 +195,7 @@ TEST_CASE("a folder without a readable config.json is an error that names it") {
 TEST_CASE("a Llama model's parameters are counted as its projections have them") {
   const Json json = config_json();
   const nn::CausalLMSpec spec = model_spec(JsonView(json, "config.json"));
-  nn::FrozenFactory factory({});
+  nn::FrozenFactory factory(precision::Policy{});
   const nn::CausalLM model(spec, factory);
   std::int64_t counted = 0;
   for (const auto& unit : model.store().units()) {
