@@ -146,14 +146,16 @@ TEST_CASE("lora_linear agrees with its reference in every dtype, natively and wi
         for (const bool dropout : {false, true}) {
           INFO(c10::toString(tolerance.dtype)
                << ", bias " << bias << ", dropout " << dropout << ": " << tolerance.why);
+          // The mask's factor 1 / (1 - p) is an fp32 number: half a unit in its last place, in every dtype.
+          const double mask = dropout ? 6e-8 : 0;
           const auto s = setup(tolerance.dtype);
           const auto expected = run_reference(s, bias, dropout);
           const auto fused = run_fused(s, bias, dropout);
           CHECK(fused.out.scalar_type() == tolerance.dtype);
-          CHECK(relative_distance(fused.out, expected.out) < tolerance.forward);
-          CHECK(relative_distance(fused.dx, expected.dx) < tolerance.backward);
+          CHECK(relative_distance(fused.out, expected.out) < tolerance.forward + mask);
+          CHECK(relative_distance(fused.dx, expected.dx) < tolerance.backward + mask);
           for (std::size_t i = 0; i < expected.adapters.size(); ++i) {
-            CHECK(relative_distance(fused.adapters[i], expected.adapters[i]) < tolerance.backward);
+            CHECK(relative_distance(fused.adapters[i], expected.adapters[i]) < tolerance.backward + mask);
           }
         }
       }

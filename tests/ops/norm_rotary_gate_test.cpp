@@ -88,7 +88,8 @@ TEST_CASE("references of norm, rotary and gate have the gradients of finite diff
 }
 
 TEST_CASE("rms_norm agrees with its reference in every dtype, forward and backward") {
-  for (const std::int64_t width : {1, 7, 64, 515}) {  // odd widths reach the loops' tails
+  // Odd widths reach the loops' tails. (At width 1 the gradient is all cancellation: y hardly depends on x.)
+  for (const std::int64_t width : {5, 7, 64, 515}) {
     for (const bool unit_offset : {false, true}) {
       const auto weight = leaf({width}, 6).detach().to(at::kBFloat16);  // what every dtype holds exactly
       check_all_dtypes(
