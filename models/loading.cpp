@@ -12,12 +12,6 @@
 namespace lorikeet::models {
 namespace {
 
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::vector<std::string> parts;
-  for (const std::int64_t d : shape) parts.push_back(std::to_string(d));
-  return "[" + join(parts, ", ") + "]";
-}
-
 // A view of the mapped bytes as a tensor; copied where they are not aligned to their element size.
 at::Tensor tensor_of(const io::TensorView& view, std::vector<char>* scratch) {
   const void* data = view.bytes.data();
@@ -56,8 +50,8 @@ LoadReport load_weights(nn::CausalLM& model, const io::Checkpoint& checkpoint) {
       if (view == nullptr) {
         report.missing.push_back(segment.name);
       } else if (view->shape != segment.shape) {
-        report.mismatched.push_back(segment.name + ": expected " + shape_text(segment.shape) + ", got " +
-                                    shape_text(view->shape));
+        report.mismatched.push_back(segment.name + ": expected " + io::shape_text(segment.shape) + ", got " +
+                                    io::shape_text(view->shape));
       } else if (!is_floating(view->dtype)) {
         report.mismatched.push_back(segment.name + ": expected a floating dtype, got " +
                                     std::string(dtype_name(view->dtype)));

@@ -111,9 +111,6 @@ class Finetune {
       state_ = checkpoints_->load(saved.back(), adapters, *optimizer_);
       log_info("resuming after step " + std::to_string(state_.step));
     }
-    state_.config_fingerprint = config::fingerprint(settings_, config::FingerprintScope::kNumbers);
-    state_.data_fingerprint = data_.train.fingerprint();
-    state_.policy_fingerprint = session_.policy.fingerprint();
     const std::uint64_t copies = static_cast<std::uint64_t>(settings_.checkpoint.keep_last.value_or(1)) + 2;
     io::require_free_space(folder_.path(), copies * checkpoint_bytes(adapters.store()));
   }

@@ -107,6 +107,7 @@ std::string unknown_override(const std::string& name) {
 
 // Changes the tree as one override says; throws Error or ValueError.
 void apply_override(YamlNode& root, const std::string& text) {
+  if (find_invalid_utf8(text) != std::string::npos) throw ValueError{"expected UTF-8 text"};
   const bool drops = text.starts_with('~');
   const std::size_t equals = text.find('=');
   if (!drops && equals == std::string::npos)

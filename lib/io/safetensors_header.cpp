@@ -132,6 +132,12 @@ std::int64_t element_count(const std::vector<std::int64_t>& shape, const std::st
   return empty ? 0 : product;
 }
 
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::vector<std::string> parts;
+  for (const std::int64_t d : shape) parts.push_back(std::to_string(d));
+  return "[" + join(parts, ", ") + "]";
+}
+
 std::uint64_t byte_size(const TensorSpec& tensor) {
   return static_cast<std::uint64_t>(element_count(tensor.shape, escape_control(tensor.name))) *
          dtype_size(tensor.dtype);

@@ -22,6 +22,9 @@ struct TensorSpec {
 /// Elements of a shape; throws Error (starting with `where`) for a negative extent or a product over 2^58.
 std::int64_t element_count(const std::vector<std::int64_t>& shape, const std::string& where);
 
+/// "[2, 3]".
+std::string shape_text(const std::vector<std::int64_t>& shape);
+
 /// Bytes of a tensor; throws Error as element_count does.
 std::uint64_t byte_size(const TensorSpec& tensor);
 

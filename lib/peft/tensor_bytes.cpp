@@ -3,19 +3,9 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
-#include "base/strings.h"
 #include "ops/dtype.h"
 
 namespace lorikeet::peft {
-namespace {
-
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::vector<std::string> parts;
-  for (const std::int64_t d : shape) parts.push_back(std::to_string(d));
-  return "[" + join(parts, ", ") + "]";
-}
-
-}  // namespace
 
 void TensorBytes::add(const std::string& name, const at::Tensor& tensor) {
   const at::Tensor& host = kept_.emplace_back(tensor.detach().cpu().contiguous());
@@ -27,7 +17,11 @@ void copy_into(const io::TensorSpec& spec, std::string_view bytes, const at::Ten
                const std::string& where) {
   if (spec.shape != target.sizes().vec()) {
     throw Error("[" + where + "] tensor '" + spec.name + "': expected shape " +
-                shape_text(target.sizes().vec()) + ", got " + shape_text(spec.shape));
+                io::shape_text(target.sizes().vec()) + ", got " + io::shape_text(spec.shape));
+  }
+  if (!is_floating(spec.dtype)) {
+    throw Error("[" + where + "] tensor '" + spec.name + "': expected a floating dtype, got " +
+                std::string(dtype_name(spec.dtype)));
   }
   const at::NoGradGuard no_grad;
   std::string aligned(bytes);  // the file's bytes need not be aligned to their element size

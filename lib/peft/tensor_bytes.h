@@ -22,7 +22,7 @@ class TensorBytes {
 };
 
 /// Copies a stored tensor into `target`, which has its shape. Throws Error (starting with `where`) when
-/// shapes differ.
+/// shapes differ or the stored dtype isn't a floating one.
 void copy_into(const io::TensorSpec& spec, std::string_view bytes, const at::Tensor& target,
                const std::string& where);
 

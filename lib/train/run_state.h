@@ -21,10 +21,6 @@ struct RunState {
   std::optional<Best> best;  ///< of the evaluations so far
   std::int64_t evaluations_since_best = 0;
 
-  std::string config_fingerprint;
-  std::string data_fingerprint;
-  std::string policy_fingerprint;
-
   Json json() const;
   static RunState from_json(const JsonView& json);
 };

@@ -55,6 +55,11 @@ TEST_CASE("wrong overrides are reported together with the file's problems") {
   CHECK_THAT(text, Contains("run.yaml:2: unknown key 'lora.rnak'"));
 }
 
+TEST_CASE("an override that is not UTF-8 is an error, in its name too") {
+  CHECK_THAT(error_of("", {"data.train.columns.a\xe3=b"}), Contains("expected UTF-8 text"));
+  CHECK_THAT(error_of("", {"data.train.path=\xe3"}), Contains("expected UTF-8 text"));
+}
+
 TEST_CASE("an override gives way for a section that the file wrote wrongly") {
   CHECK(parse("lora:\n", {"lora.rank=8"}).lora.rank == 8);
 }

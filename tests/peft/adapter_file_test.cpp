@@ -110,6 +110,10 @@ TEST_CASE("missing, misspelt, misshaped and cut tensors are errors that change n
   rewrite(folder, state);
   CHECK_THAT(load_error(folder), Contains(kName) && Contains("expected shape [2, 24], got [24, 2]"));
 
+  state[kName] = at::zeros({2, 24}, at::kLong);
+  rewrite(folder, state);
+  CHECK_THAT(load_error(folder), Contains(kName) && Contains("expected a floating dtype, got int64"));
+
   rewrite(folder, good);
   const std::string bytes = read_file(folder / "adapter_model.safetensors");
   write_file_atomic(folder / "adapter_model.safetensors", bytes.substr(0, bytes.size() - 1));

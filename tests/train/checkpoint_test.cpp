@@ -51,10 +51,7 @@ TEST_CASE("a run that goes on from a checkpoint equals one that never stopped, t
   const RunState state{.step = 3,
                        .elapsed_seconds = 0.1 + 0.2,
                        .best = RunState::Best{2, 1.0 / 3},
-                       .evaluations_since_best = 1,
-                       .config_fingerprint = "c",
-                       .data_fingerprint = "d",
-                       .policy_fingerprint = "p"};
+                       .evaluations_since_best = 1};
   checkpoints.save(state, run.toy.adapters, run.optimizer);
   CHECK(checkpoints.steps() == Steps{3});
 
