@@ -111,6 +111,11 @@ class Finetune {
       state_ = checkpoints_->load(saved.back(), adapters, *optimizer_);
       log_info("resuming after step " + std::to_string(state_.step));
     }
+    memory_ = expected_memory(
+        session_, settings_,
+        plan::largest_micro_batch(data_.train, *sampler_, micro_options(settings_, session_.device)));
+    log_info("memory of a step: " + format_bytes(static_cast<std::uint64_t>(memory_.total())) +
+             " expected at most");
     const std::uint64_t copies = static_cast<std::uint64_t>(settings_.checkpoint.keep_last.value_or(1)) + 2;
     io::require_free_space(folder_.path(), copies * checkpoint_bytes(adapters.store()));
   }
@@ -138,7 +143,8 @@ class Finetune {
         .save_every_steps = settings_.checkpoint.save_every_steps,
         .save_every_epochs = settings_.checkpoint.save_every_epochs,
         .validate_every_steps = settings_.data.validation.every_steps,
-        .patience = settings_.data.validation.patience};
+        .patience = settings_.data.validation.patience,
+        .peak_flops = peak_flops(session_)};
     const train::LoopHooks hooks{.interrupted = [] { return InterruptGuard::requested(); },
                                  .first_step =
                                      [&] {
@@ -184,6 +190,10 @@ class Finetune {
   Json facts() const {
     Json json = run_facts(session_, settings_);
     json.set("phases_seconds", phases_.json());
+    json.set("phases_peak_memory_bytes", phases_.peak_memory_json());
+    Json memory{Json::Object{}};
+    for (const auto& [part, bytes] : memory_.rows()) memory.set(part, bytes);
+    json.set("expected_memory_bytes", std::move(memory));
     json.set("steps", state_.step);
     json.set("training_seconds", state_.elapsed_seconds);
     if (state_.best) json.set("best_step", state_.best->step).set("best_val_loss", state_.best->val_loss);
@@ -205,6 +215,7 @@ class Finetune {
   std::optional<train::CheckpointStore> checkpoints_;
   std::optional<train::AdamW> optimizer_;
   std::optional<data::Sampler> sampler_;
+  plan::MemoryEstimate memory_;
   train::RunState state_;
 };
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "device/peak_rate.h"
 #include "models/loading.h"
 #include "models/registry.h"
 #include "peft/adapter_file.h"
@@ -78,6 +79,13 @@ ModelSession load_model_with_adapter(const std::filesystem::path& path, const st
   ModelSession session = load_model(path, policy, device, peft::load_adapter_config(adapter), 0);
   peft::load_adapter(adapter, *session.adapters);
   return session;
+}
+
+std::optional<double> peak_flops(const ModelSession& session) {
+  if (!session.device.is_cuda()) return std::nullopt;
+  const auto found = device::cuda_devices();
+  const auto index = static_cast<std::size_t>(session.device.index);
+  return index < found.size() ? device::peak_flops(found[index].name, session.policy.compute) : std::nullopt;
 }
 
 std::vector<std::int32_t> stop_ids(const std::filesystem::path& model, const ModelSession& session) {

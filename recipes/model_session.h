@@ -46,6 +46,9 @@ ModelSession load_model(const std::filesystem::path& path, const precision::Poli
 ModelSession load_model_with_adapter(const std::filesystem::path& path, const std::filesystem::path& adapter,
                                      const precision::Policy& policy, const device::Device& device);
 
+/// The device's rate for matrix products in the policy's compute dtype, where it is known.
+std::optional<double> peak_flops(const ModelSession& session);
+
 /// Ids that end a continuation: generation_config.json's `eos_token_id` (one or a list), config.json's, and
 /// the tokenizer's EOS.
 std::vector<std::int32_t> stop_ids(const std::filesystem::path& model, const ModelSession& session);

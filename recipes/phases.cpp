@@ -8,6 +8,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "train/memory.h"
+
 namespace lorikeet::recipes {
 namespace {
 
@@ -41,22 +43,28 @@ double seconds_since_process_start() {
 
 void Phases::finish(const std::string& name) {
   const double now = seconds_since_process_start();
-  phases_.emplace_back(name, now - last_);
+  phases_.push_back({name, now - last_, train::peak_resident_bytes()});
   last_ = now;
 }
 
 Json Phases::json() const {
   Json json{Json::Object{}};
-  for (const auto& [name, seconds] : phases_) json.set(name, seconds);
+  for (const Phase& phase : phases_) json.set(phase.name, phase.seconds);
+  return json;
+}
+
+Json Phases::peak_memory_json() const {
+  Json json{Json::Object{}};
+  for (const Phase& phase : phases_) json.set(phase.name, phase.peak_resident_bytes);
   return json;
 }
 
 std::string Phases::line() const {
   std::string out;
-  for (const auto& [name, seconds] : phases_) {
+  for (const Phase& phase : phases_) {
     std::array<char, 32> buffer{};
-    std::snprintf(buffer.data(), buffer.size(), " %.2f s", seconds);
-    out += (out.empty() ? "" : ", ") + name + buffer.data();
+    std::snprintf(buffer.data(), buffer.size(), " %.2f s", phase.seconds);
+    out += (out.empty() ? "" : ", ") + phase.name + buffer.data();
   }
   return out;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -11,7 +11,7 @@ namespace lorikeet::recipes {
 /// Seconds since this process was started by the kernel (so that loading the program itself counts).
 double seconds_since_process_start();
 
-/// How long each phase of a run took, from process start on.
+/// How long each phase of a run took, from process start on, and how much memory it needed.
 class Phases {
  public:
   /// Ends the current phase and gives it a name.
@@ -19,12 +19,19 @@ class Phases {
 
   /// {"start": 0.4, "read model": 0.1, ...}
   Json json() const;
+  /// {"start": 120000000, ...}: the process's peak resident memory at the end of each phase.
+  Json peak_memory_json() const;
   /// "start 0.41 s, read model 0.10 s, ..."
   std::string line() const;
 
  private:
   double last_ = 0;
-  std::vector<std::pair<std::string, double>> phases_;
+  struct Phase {
+    std::string name;
+    double seconds;
+    std::uint64_t peak_resident_bytes;
+  };
+  std::vector<Phase> phases_;
 };
 
 }  // namespace lorikeet::recipes

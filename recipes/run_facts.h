@@ -2,11 +2,17 @@
 
 #include "base/json.h"
 #include "config/settings.h"
+#include "plan/memory.h"
+#include "plan/micro_size.h"
 #include "recipes/model_session.h"
 
 namespace lorikeet::recipes {
 
 /// What run.json tells about where and with what a run was made: versions, device, threads, precision, seed.
 Json run_facts(const ModelSession& session, const config::Settings& settings);
+
+/// The memory that a training step will need at its peak, by lib/plan's formula.
+plan::MemoryEstimate expected_memory(const ModelSession& session, const config::Settings& settings,
+                                     const plan::MicroSize& micro);
 
 }  // namespace lorikeet::recipes

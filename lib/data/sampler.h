@@ -42,6 +42,9 @@ class Sampler {
   /// Steps of one epoch; with tokens_per_step epochs may differ, as their order does.
   std::int64_t steps_in_epoch(std::int64_t epoch) const;
 
+  /// The number of steps before `epoch`.
+  std::int64_t first_step(std::int64_t epoch) const;
+
   /// Step `index` in [0, total_steps()). Asking in order costs O(examples of the step); a seek costs one
   /// shuffle, with tokens_per_step one for each epoch before.
   Step step(std::int64_t index) const;
@@ -54,7 +57,6 @@ class Sampler {
   };
   std::vector<std::uint32_t> order_of(std::int64_t epoch) const;
   const Epoch& epoch(std::int64_t number) const;
-  std::int64_t first_step(std::int64_t epoch) const;
 
   SamplerOptions options_;
   std::size_t count_;

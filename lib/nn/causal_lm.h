@@ -5,22 +5,9 @@
 #include <vector>
 
 #include "nn/decoder_layer.h"
+#include "nn/model_shape.h"
 
 namespace lorikeet::nn {
-
-/// Sizes that memory and FLOP formulas need; every family fills it.
-struct ModelShape {
-  std::int64_t layers = 0;
-  std::int64_t hidden_size = 0;
-  std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;
-  std::int64_t head_dim = 0;
-  std::int64_t intermediate_size = 0;
-  std::int64_t vocab_size = 0;
-  std::int64_t max_position = 0;
-  std::int64_t layer_linear_parameters = 0;  ///< of all decoder layers' projections
-  bool tied_head = false;
-};
 
 struct CausalLMSpec {
   ModelShape shape;

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "nn/causal_lm.h"
+#include "nn/model_shape.h"
 
 namespace lorikeet::train {
 

@@ -101,14 +101,8 @@ class Loop {
     return m;
   }
 
-  double epochs_after(const data::Step& step) {
-    if (step.epoch != epoch_) {
-      epoch_ = step.epoch;
-      // The epoch's first step: how many steps were done before it.
-      epoch_first_ = step.index;
-      while (epoch_first_ > 0 && p_.sampler.step(epoch_first_ - 1).epoch == epoch_) --epoch_first_;
-    }
-    const auto done = static_cast<double>(step.index + 1 - epoch_first_);
+  double epochs_after(const data::Step& step) const {
+    const auto done = static_cast<double>(step.index + 1 - p_.sampler.first_step(step.epoch));
     return static_cast<double>(step.epoch) +
            done / static_cast<double>(p_.sampler.steps_in_epoch(step.epoch));
   }
@@ -174,8 +168,6 @@ class Loop {
   Clock::time_point start_ = Clock::now();
   bool first_step_done_ = false;
   std::int64_t saved_step_ = -1;
-  std::int64_t epoch_ = -1;
-  std::int64_t epoch_first_ = 0;
 };
 
 }  // namespace

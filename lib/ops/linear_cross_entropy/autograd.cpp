@@ -21,12 +21,6 @@ constexpr const char* kOp = "linear_cross_entropy";
 constexpr std::int64_t kLeastRowsCpu = 256, kRowsCuda = 2048;
 constexpr std::int64_t kChunkElementsCpu = std::int64_t{1} << 24;
 
-std::int64_t chunk_rows(const CrossEntropyOptions& options, std::int64_t vocabulary, at::Device device) {
-  if (options.chunk_rows > 0) return options.chunk_rows;
-  if (!device.is_cpu()) return kRowsCuda;
-  return std::max(kLeastRowsCpu, kChunkElementsCpu / std::max<std::int64_t>(vocabulary, 1) / 64 * 64);
-}
-
 // What forward leaves behind for backward. Undefined where nobody needs it.
 struct Gradients {
   at::Tensor hidden;  // [T, D]
@@ -73,7 +67,8 @@ void check_inputs(const Inputs& in) {
 // caller).
 void run_chunks(const Inputs& in, double grad_scale, at::Tensor& nll, Gradients* gradients) {
   const auto count = in.rows.size(0);
-  const auto step = chunk_rows(in.options, in.head.size(0), in.hidden.device());
+  const auto step = in.options.chunk_rows > 0 ? in.options.chunk_rows
+                                              : default_chunk_rows(in.head.size(0), in.hidden.device());
   const auto hidden = in.hidden.detach();
   for (std::int64_t begin = 0; begin < count; begin += step) {
     const auto end = std::min(begin + step, count);
@@ -132,6 +127,11 @@ class CrossEntropyBackward : public torch::autograd::Node {
 };
 
 }  // namespace
+
+std::int64_t default_chunk_rows(std::int64_t vocabulary, at::Device device) {
+  if (!device.is_cpu()) return kRowsCuda;
+  return std::max(kLeastRowsCpu, kChunkElementsCpu / std::max<std::int64_t>(vocabulary, 1) / 64 * 64);
+}
 
 at::Tensor linear_cross_entropy(const at::Tensor& hidden, std::shared_ptr<const FrozenWeight> head,
                                 const std::vector<LoraProjection>& head_lora, const at::Tensor& label_rows,

@@ -17,6 +17,9 @@ struct CrossEntropyOptions {
   std::int64_t chunk_rows = 0;  ///< label rows whose logits exist at one time; 0: chosen
 };
 
+/// What chunk_rows = 0 stands for: enough rows to use a matrix product well, in few enough bytes.
+std::int64_t default_chunk_rows(std::int64_t vocabulary, at::Device device);
+
 /// The language model's head and its loss in one, over label rows only:
 ///   sum over l of -log softmax(cap(scale * hidden[label_rows[l]] head^T))[labels[l]]
 /// as an fp32 scalar, not averaged (fp64 for fp64 hidden).

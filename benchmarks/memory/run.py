@@ -1,0 +1,108 @@
+"""Peak memory of loading a checkpoint and of a training step, against the weights' size and the formula of docs/memory.md.
+
+    .venv/bin/python benchmarks/memory/run.py build/release/apps/lora_finetune_single_device [--model 1b]
+
+Makes a random Llama checkpoint (bf16; "1b" takes 2 GB), trains two steps on each of several batch shapes in a process of
+its own, and prints for each: peak resident memory after loading, less that at start-up, over the weights' bytes; and the
+step's peak, less that at start-up, beside the formula.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+MODELS = {
+    "1b": dict(hidden_size=2048, intermediate_size=5632, num_hidden_layers=20, num_attention_heads=32,
+               num_key_value_heads=8, vocab_size=32000),
+    "57m": dict(hidden_size=512, intermediate_size=1408, num_hidden_layers=8, num_attention_heads=8,
+                num_key_value_heads=4, vocab_size=32000),
+    "wide-vocabulary": dict(hidden_size=256, intermediate_size=768, num_hidden_layers=4, num_attention_heads=4,
+                            num_key_value_heads=2, vocab_size=128256),
+}
+# (tokens of a micro-batch, overrides)
+CASES = {
+    "1b": [(512, []), (2048, ["training.activation_checkpointing=full"])],
+    "57m": [(2048, []), (4096, []), (4096, ["training.activation_checkpointing=full"]), (4096, ["precision.preset=fp32"]),
+            (4096, ["lora.rank=128", "lora.alpha=128"])],
+    "wide-vocabulary": [(2048, []), (4096, ["precision.preset=fp32"])],
+}
+
+
+def make_model(folder, sizes):
+    import torch
+    from safetensors.torch import save_file
+    from tokenizers import Tokenizer, models
+
+    folder.mkdir()
+    torch.manual_seed(0)
+    d, i, v = sizes["hidden_size"], sizes["intermediate_size"], sizes["vocab_size"]
+    kv = d // sizes["num_attention_heads"] * sizes["num_key_value_heads"]
+    draw = lambda *shape: (torch.randn(*shape) * 0.02).to(torch.bfloat16)  # noqa: E731
+    tensors = {"model.embed_tokens.weight": draw(v, d), "model.norm.weight": torch.ones(d, dtype=torch.bfloat16),
+               "lm_head.weight": draw(v, d)}
+    for layer in range(sizes["num_hidden_layers"]):
+        name = f"model.layers.{layer}."
+        for part, shape in {"self_attn.q_proj": (d, d), "self_attn.k_proj": (kv, d), "self_attn.v_proj": (kv, d),
+                            "self_attn.o_proj": (d, d), "mlp.gate_proj": (i, d), "mlp.up_proj": (i, d),
+                            "mlp.down_proj": (d, i)}.items():
+            tensors[name + part + ".weight"] = draw(*shape)
+        for part in ("input_layernorm", "post_attention_layernorm"):
+            tensors[name + part + ".weight"] = torch.ones(d, dtype=torch.bfloat16)
+    save_file(tensors, folder / "model.safetensors")
+    config = dict(sizes, model_type="llama", architectures=["LlamaForCausalLM"], rms_norm_eps=1e-5, rope_theta=10000.0,
+                  max_position_embeddings=8192, tie_word_embeddings=False, torch_dtype="bfloat16", hidden_act="silu",
+                  attention_bias=False, mlp_bias=False)
+    (folder / "config.json").write_text(json.dumps(config))
+    Tokenizer(models.BPE(vocab={f"<{i}>": i for i in range(1000)}, merges=[])).save(str(folder / "tokenizer.json"))
+
+
+def run(program, model, work, tokens, overrides):
+    draw = random.Random(0)
+    length = 512
+    rows = tokens // length
+    data = work / f"{tokens}.jsonl"
+    with data.open("w") as out:
+        for _ in range(2 * rows):
+            ids = [draw.randrange(1000) for _ in range(length)]
+            out.write(json.dumps({"input_ids": ids, "labels": ids}) + "\n")
+    config = work / "config.yaml"
+    config.write_text(
+        f"model: {{ path: {model} }}\ndata: {{ train: {{ path: {data}, format: tokens }}, cache_dir: {work / 'cache'} }}\n"
+        f"batch: {{ global: {rows}, micro_tokens: {tokens} }}\ntraining: {{ max_steps: 2 }}\ndevice: cpu\n")
+    output = work / "run"
+    command = [program, "--config", str(config), f"checkpoint.output_dir={output}", "checkpoint.overwrite=true", *overrides]
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL, env={**os.environ, "GOMP_SPINCOUNT": "1000"})
+    facts = json.loads((output / "run.json").read_text())
+    last = json.loads((output / "metrics.jsonl").read_text().splitlines()[-1])
+    start = facts["phases_peak_memory_bytes"]["start"]
+    expected = facts["expected_memory_bytes"]
+    return {"weights": facts["frozen_bytes"], "loaded": facts["phases_peak_memory_bytes"]["read model"] - start,
+            "step": last["memory_peak_bytes"] - start, "expected": sum(expected.values()), "parts": expected}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("--model", choices=MODELS, action="append", help="default: all")
+    args = parser.parse_args()
+    mb = 1e6
+    print("| model | tokens | overrides | weights MB | loaded / weights | step MB | formula MB | step / formula |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name in args.model or MODELS:
+        with tempfile.TemporaryDirectory() as temporary:
+            work = pathlib.Path(temporary)
+            make_model(work / "model", MODELS[name])
+            for tokens, overrides in CASES[name]:
+                r = run(args.program, work / "model", work, tokens, overrides)
+                print(f"| {name} | {tokens} | {' '.join(overrides)} | {r['weights'] / mb:.0f} | {r['loaded'] / r['weights']:.3f} | "
+                      f"{r['step'] / mb:.0f} | {r['expected'] / mb:.0f} | {r['step'] / r['expected']:.3f} |", flush=True)
+                print({k: round(v / mb) for k, v in r["parts"].items()}, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

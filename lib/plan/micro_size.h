@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+
+#include "data/packing.h"
+#include "data/sampler.h"
+#include "data/token_dataset.h"
+
+namespace lorikeet::plan {
+
+struct MicroSize {
+  std::int64_t tokens = 0;
+  std::int64_t label_tokens = 0;
+};
+
+/// The most tokens, and labels among them, that a micro-batch of the first epoch can hold: a bound from the
+/// examples' lengths and `options`, without grouping any step. Other epochs draw from the same examples.
+MicroSize largest_micro_batch(const data::TokenDataset& dataset, const data::Sampler& sampler,
+                              const data::MicroOptions& options);
+
+}  // namespace lorikeet::plan

@@ -1,0 +1,193 @@
+#include "train/loop.h"
+
+#include <ATen/ATen.h>
+
+#include <limits>
+
+#include "base/file.h"
+#include "base/strings.h"
+#include "models/toy_lora.h"
+#include "support/catch.h"
+#include "support/error_text.h"
+#include "support/paths.h"
+
+using namespace lorikeet;
+using namespace lorikeet::train;
+using namespace lorikeet::test;
+using Catch::Contains;
+
+namespace {
+
+// `prompts` as examples that are trained on as a whole.
+data::TokenDataset dataset(const std::vector<std::vector<std::int32_t>>& prompts) {
+  data::TokenRows rows;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    rows.add(prompts[i], prompts[i], static_cast<std::int64_t>(i), static_cast<std::int64_t>(10 + i));
+  }
+  return data::TokenDataset(std::move(rows));
+}
+
+// Sequences that can be learnt: every one repeats the same few tokens.
+data::TokenDataset training_set() {
+  return dataset({{1, 2, 3, 4, 5, 6}, {2, 3, 4, 5}, {3, 4, 5, 6, 7}, {1, 2, 3}, {4, 5, 6, 7, 8}, {5, 6, 7}});
+}
+
+struct Rig {
+  TemporaryFolder folder;
+  ToyLora toy{{.rank = 3, .alpha = 6}};
+  AdamW optimizer{toy.adapters.store(), {}};
+  data::TokenDataset training = training_set();
+  data::TokenDataset validation;
+  data::Sampler sampler{training, {.examples_per_step = 2, .epochs = 4}};  // 3 steps an epoch
+  CheckpointStore checkpoints{folder.path(), "base", std::nullopt};
+  Progress progress{sampler.total_steps(), 1000};
+  LoopOptions options{.schedule = {.kind = config::SchedulerName::kConstant, .lr = 0.02, .total_steps = 12},
+                      .micro = {.micro_tokens = 8}};
+  LoopHooks hooks;
+  RunState state;
+
+  Rig() { toy.adapters.initialize(peft::LoraInit::kKaiming); }
+
+  LoopEnd run() {
+    MetricsWriter metrics(folder / "metrics.jsonl", state.step);
+    const LoopParts parts{.model = toy.model,
+                          .adapters = toy.adapters,
+                          .optimizer = optimizer,
+                          .training = training,
+                          .sampler = sampler,
+                          .validation = validation.size() > 0 ? &validation : nullptr,
+                          .device = at::kCPU,
+                          .checkpoints = checkpoints,
+                          .metrics = metrics,
+                          .progress = progress};
+    return run_loop(parts, options, hooks, state);
+  }
+
+  std::vector<Json> lines() const {
+    std::vector<Json> out;
+    for (const std::string& line : split(read_file(folder / "metrics.jsonl"), '\n')) {
+      if (!line.empty()) out.push_back(Json::parse(line, "metrics"));
+    }
+    return out;
+  }
+};
+
+using Steps = std::vector<std::int64_t>;
+
+}  // namespace
+
+TEST_CASE("the loop runs every step of the sampler, writes a line for each and a checkpoint at the end") {
+  Rig rig;
+  CHECK(rig.run() == LoopEnd::kFinished);
+  CHECK(rig.state.step == 12);
+  CHECK(rig.checkpoints.steps() == Steps{12});
+  const auto lines = rig.lines();
+  REQUIRE(lines.size() == 12);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const JsonView line(lines[i], "line");
+    CHECK(line.at("step").as_int() == static_cast<std::int64_t>(i + 1));
+    CHECK(line.at("epoch").as_number() == Approx(static_cast<double>(i + 1) / 3));
+    CHECK(line.at("examples").as_int() == 2);
+    CHECK(line.at("label_tokens").as_int() == line.at("tokens").as_int() - 2);
+    CHECK(line.at("memory_peak_bytes").as_int() > 0);
+  }
+  CHECK(JsonView(lines[11], "line").at("loss").as_number() <
+        0.9 * JsonView(lines[0], "line").at("loss").as_number());
+}
+
+TEST_CASE("checkpoints come every so many steps and epochs") {
+  Rig steps;
+  steps.options.save_every_steps = 5;
+  steps.run();
+  CHECK(steps.checkpoints.steps() == Steps{5, 10, 12});
+  Rig epochs;
+  epochs.options.save_every_epochs = 2;
+  epochs.run();
+  CHECK(epochs.checkpoints.steps() == Steps{6, 12});
+}
+
+TEST_CASE("a validation set is evaluated on time and at the end, and its best step is kept in the state") {
+  Rig rig;
+  rig.validation = dataset({{1, 2, 3, 4, 5}, {5, 6, 7, 8}});
+  rig.options.validate_every_steps = 5;
+  std::vector<std::int64_t> best;
+  rig.hooks.new_best = [&](const RunState& state) { best.push_back(state.step); };
+  CHECK(rig.run() == LoopEnd::kFinished);
+  Steps evaluated;
+  double lowest = std::numeric_limits<double>::infinity();
+  for (const Json& line : rig.lines()) {
+    const Json* loss = line.find("val_loss");
+    if (loss == nullptr) continue;
+    evaluated.push_back(line.find("step")->integer());
+    lowest = std::min(lowest, JsonView(line, "line").at("val_loss").as_number());
+  }
+  CHECK(evaluated == Steps{5, 10, 12});
+  REQUIRE(rig.state.best);
+  CHECK(rig.state.best->val_loss == lowest);
+  CHECK(best.back() == rig.state.best->step);
+}
+
+TEST_CASE("a validation loss that stops falling ends the run early, with a checkpoint") {
+  Rig rig;
+  rig.validation = dataset({{8, 6, 4, 2}, {7, 5, 3, 1}});  // the opposite of what is learnt
+  rig.options.validate_every_steps = 1;
+  rig.options.patience = 3;
+  CHECK(rig.run() == LoopEnd::kEarlyStop);
+  REQUIRE(rig.state.best);
+  CHECK(rig.state.step == rig.state.best->step + 3);
+  CHECK(rig.state.step < 12);
+  CHECK(rig.checkpoints.steps() == Steps{rig.state.step});
+}
+
+TEST_CASE("an interrupt saves one checkpoint, and a second run goes on to the same end") {
+  Rig whole;
+  whole.run();
+  Rig cut;
+  cut.hooks.interrupted = [&] { return cut.state.step == 7; };
+  CHECK(cut.run() == LoopEnd::kInterrupted);
+  CHECK(cut.checkpoints.steps() == Steps{7});
+
+  cut.hooks = {};
+  cut.toy.randomize(99);
+  cut.state = cut.checkpoints.load(7, cut.toy.adapters, cut.optimizer);
+  CHECK(cut.run() == LoopEnd::kFinished);
+  CHECK(at::equal(cut.toy.adapters.store().values(), whole.toy.adapters.store().values()));
+  REQUIRE(cut.lines().size() == 12);
+  for (std::size_t i = 0; i < 12; ++i) {
+    CHECK(cut.lines()[i].find("loss")->dump() == whole.lines()[i].find("loss")->dump());
+  }
+}
+
+TEST_CASE("an interrupt before the first step leaves no checkpoint") {
+  Rig rig;
+  rig.hooks.interrupted = [] { return true; };
+  CHECK(rig.run() == LoopEnd::kInterrupted);
+  CHECK(rig.checkpoints.steps().empty());
+}
+
+TEST_CASE(
+    "a loss that is not finite stops the run, names the lines, and leaves adapter and checkpoints alone") {
+  Rig rig;
+  rig.options.save_every_steps = 1;
+  at::Tensor kept;
+  rig.hooks.interrupted = [&] {
+    if (rig.state.step != 4) return false;
+    kept = rig.toy.adapters.store().values().clone();
+    for (const auto& unit : rig.toy.model.store().units()) {
+      for (std::size_t i = 0; i < unit->segments().size(); ++i) {
+        if (unit->segments()[i].name == "output.weight") {
+          unit->tensor(i).fill_(std::numeric_limits<float>::quiet_NaN());
+        }
+      }
+    }
+    return false;
+  };
+  std::vector<std::string> named;
+  for (const std::size_t example : rig.sampler.step(4).examples)
+    named.push_back(std::to_string(10 + example));
+  CHECK_THAT(error_text([&] { rig.run(); }, ErrorKind::kRunFailed),
+             Contains("[train] step 5: the loss is not finite") && Contains("lines " + join(named, ", ")));
+  CHECK(rig.checkpoints.steps() == Steps{1, 2, 3, 4});
+  CHECK(at::equal(rig.toy.adapters.store().values(), kept));
+  CHECK(rig.lines().size() == 4);
+}
