@@ -1,8 +1,5 @@
 #include "apps/guard.h"
 
-#include <malloc.h>
-
-#include <climits>
 #include <exception>
 #include <new>
 #include <string>
@@ -13,10 +10,6 @@
 namespace lorikeet::apps {
 
 int guarded(const std::function<int()>& body) {
-  // Large tensors come and go every step: keep their memory instead of returning it to the kernel, which
-  // would have to zero every page again (three times the cost of the write itself).
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, INT_MAX);
   try {
     return body();
   } catch (const Error& error) {

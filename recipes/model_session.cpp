@@ -10,6 +10,7 @@
 #include "device/peak_rate.h"
 #include "models/loading.h"
 #include "models/registry.h"
+#include "ops/cpu_allocator.h"
 #include "peft/adapter_file.h"
 
 namespace lorikeet::recipes {
@@ -51,6 +52,7 @@ ModelSession load_model(const std::filesystem::path& path, const precision::Poli
                         const device::Device& device, const std::optional<peft::LoraConfig>& lora,
                         std::uint64_t seed) {
   io::require_model_folder(path);
+  ops::install_cpu_allocator();
   ModelSession session{.policy = policy, .device = device};
   session.config = models::read_config_json(path);
   const nn::CausalLMSpec spec = models::model_spec(JsonView(session.config, (path / "config.json").string()));

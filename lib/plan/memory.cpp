@@ -39,7 +39,7 @@ Bytes used_by_loss(const MemoryInput& in) {
   const Bytes compute = size_of(in.policy.compute);
   const Bytes rows = std::min(in.label_tokens, in.head_chunk_rows);
   const Bytes wide = in.native_products ? compute : size_of(DType::kF32);
-  return compute * (2 * in.tokens * s.hidden_size + rows * s.vocab_size) + 2 * wide * rows * s.hidden_size;
+  return compute * 2 * in.tokens * s.hidden_size + wide * rows * (s.vocab_size + 2 * s.hidden_size);
 }
 
 }  // namespace

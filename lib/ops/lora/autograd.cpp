@@ -6,6 +6,7 @@
 #include "ops/lora/lora_linear.h"
 #include "ops/matmul/matmul.h"
 #include "ops/node.h"
+#include "ops/wide.h"
 
 namespace lorikeet::ops {
 namespace {
@@ -51,11 +52,16 @@ class LoraBackward : public torch::autograd::Node {
     variable_list result(num_outputs());
     if (!grads[0].defined()) return result;
     const at::NoGradGuard no_grad;
+    at::Tensor dx;  // first: it outlives what follows
+    if (task_should_compute_output(0)) dx = at::empty({grads[0].size(0), weight->cols()}, grads[0].options());
     const auto dy = matmul_operand(grads[0].contiguous());
     const auto a = stacked_a(projections);
     const auto low = low_rank_gradients(dy, a.size(0));
     if (wants_adapter_gradients(projections)) add_a_gradients(low);
-    if (task_should_compute_output(0)) result[0] = input_gradient(grads[0], dy, low, a);
+    if (dx.defined()) {
+      write_input_gradient(dx, dy, low, a);
+      result[0] = dx;
+    }
     return result;
   }
 
@@ -99,16 +105,15 @@ class LoraBackward : public torch::autograd::Node {
     }
   }
 
-  at::Tensor input_gradient(const at::Tensor& grad, const at::Tensor& dy, const at::Tensor& low,
+  void write_input_gradient(at::Tensor& dx, const at::Tensor& dy, const at::Tensor& low,
                             const at::Tensor& a) {
     const auto lease = weight->lease();
-    auto dx = at::empty({dy.size(0), weight->cols()}, grad.options());
     if (!dropout.has_value()) {
       matmul_nn_out(dx, dy, lease.tensor(), {{low, a, 0}});
-      return dx;
+      return;
     }
     matmul_nn_out(dx, dy, lease.tensor());
-    return dx.add_(apply_dropout(matmul_nn(low, a), *dropout));
+    dx.add_(apply_dropout(matmul_nn(low, a), *dropout));
   }
 };
 
@@ -184,9 +189,13 @@ at::Tensor lora_linear(const at::Tensor& x, std::shared_ptr<const FrozenWeight> 
     const auto lease = weight->lease();
     check_linear(kOp, x, *weight, lease, bias);
     check_projections(kOp, projections, weight->cols(), weight->rows(), x.scalar_type());
+    // What stays is allocated before what goes: on a CPU the heap would be left with holes otherwise.
+    const auto a = stacked_a(projections);
+    const auto low_rank = multiplies_natively(x.scalar_type(), x.device()) ? x.scalar_type() : wide_type(x);
+    out = at::empty({x.size(0), weight->rows()}, x.options());
+    xa = at::empty({x.size(0), a.size(0)}, x.options().dtype(low_rank));
     const auto input = matmul_operand(x.detach());
-    xa = matmul_nt(dropout.has_value() ? matmul_operand(apply_dropout(x, *dropout)) : input,
-                   stacked_a(projections));
+    matmul_nt_out(xa, dropout.has_value() ? matmul_operand(apply_dropout(x, *dropout)) : input, a);
     std::vector<LowRankTerm> terms;
     std::int64_t at = 0;
     for (const auto& p : projections) {
@@ -194,7 +203,6 @@ at::Tensor lora_linear(const at::Tensor& x, std::shared_ptr<const FrozenWeight> 
       terms.push_back({p.scale == 1 ? part : part * p.scale, p.b.detach(), p.out_begin});
       at += p.a.size(0);
     }
-    out = at::empty({x.size(0), weight->rows()}, x.options());
     matmul_nt_out(out, input, lease.tensor(), terms, bias);
   }
   if (node) {

@@ -1,0 +1,83 @@
+#include "comm/communicator.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "comm/backends.h"
+
+namespace lorikeet::comm {
+
+const char* name_of(Collective collective) {
+  switch (collective) {
+    case Collective::kAllReduce: return "all-reduce";
+    case Collective::kAllGather: return "all-gather";
+    case Collective::kBroadcast: return "broadcast";
+  }
+  return "";
+}
+
+double sent_bytes(Collective collective, std::int64_t payload_bytes, int world_size) {
+  const double share = static_cast<double>(world_size - 1) / world_size * static_cast<double>(payload_bytes);
+  return collective == Collective::kAllReduce ? 2 * share : share;
+}
+
+std::unique_ptr<Communicator> Communicator::join(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                                 int size, const at::Device& device,
+                                                 const CommunicatorOptions& options) {
+  return device.is_cuda() ? join_nccl(store, rank, size, device, options)
+                          : join_gloo(store, rank, size, options);
+}
+
+void Pending::wait() {
+  if (!wait_) return;
+  const auto wait = std::exchange(wait_, {});
+  wait();
+}
+
+Pending Communicator::track(Collective collective, std::int64_t payload_bytes,
+                            const std::function<Wait()>& start) {
+  Traffic& traffic = traffic_[collective];
+  ++traffic.calls;
+  traffic.payload_bytes += payload_bytes;
+  traffic.sent_bytes += sent_bytes(collective, payload_bytes, size_);
+  const std::uint64_t sequence = ++sequence_;
+  if (observer_ != nullptr) observer_->begin(collective, sequence);
+
+  const auto guarded = [this, collective, sequence](const auto& action) {
+    try {
+      return action();
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw Error("[rank " + std::to_string(rank_) + "] " + name_of(collective) + " " +
+                      std::to_string(sequence) + " failed: another rank is lost or hangs (" + error.what() + ")",
+                  ErrorKind::kRunFailed);
+    }
+  };
+  const Wait wait = guarded(start);
+  return Pending([this, sequence, wait, guarded] {
+    const auto begin = std::chrono::steady_clock::now();
+    guarded(wait);
+    waited_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (observer_ != nullptr) observer_->end(sequence);
+  });
+}
+
+Pending Communicator::all_reduce(at::Tensor tensor) {
+  const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
+  return track(Collective::kAllReduce, bytes, [&] { return start_all_reduce(tensor); });
+}
+
+Pending Communicator::all_gather(at::Tensor out, at::Tensor in) {
+  const auto bytes = static_cast<std::int64_t>(out.nbytes());
+  return track(Collective::kAllGather, bytes, [&] { return start_all_gather(out, in); });
+}
+
+Pending Communicator::broadcast(at::Tensor tensor, int root) {
+  const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
+  return track(Collective::kBroadcast, bytes, [&] { return start_broadcast(tensor, root); });
+}
+
+}  // namespace lorikeet::comm

@@ -1,0 +1,105 @@
+#include "comm/placement.h"
+
+#include <map>
+
+#include "support/catch.h"
+#include "support/error_text.h"
+
+using namespace lorikeet;
+using namespace lorikeet::comm;
+using Catch::Contains;
+
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+Placement read(const Variables& variables, const std::optional<std::string>& rendezvous = {}) {
+  return read_placement(
+      [&](const char* name) -> std::optional<std::string> {
+        const auto found = variables.find(name);
+        return found == variables.end() ? std::nullopt : std::optional(found->second);
+      },
+      rendezvous);
+}
+
+std::string error_of(const Variables& variables, const std::optional<std::string>& rendezvous = {}) {
+  return test::error_text([&] { read(variables, rendezvous); });
+}
+
+const Variables kOwn{{"LORIKEET_RANK", "3"},       {"LORIKEET_WORLD_SIZE", "4"}, {"LORIKEET_LOCAL_RANK", "1"},
+                     {"LORIKEET_LOCAL_SIZE", "2"}, {"LORIKEET_NODE", "1"},       {"LORIKEET_NODES", "2"},
+                     {"LORIKEET_RENDEZVOUS", "10.0.0.1:4000"}};
+const Variables kTorchrun{{"RANK", "5"},           {"WORLD_SIZE", "8"},       {"LOCAL_RANK", "1"},
+                          {"LOCAL_WORLD_SIZE", "4"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}};
+const Variables kSlurm{{"SLURM_STEP_ID", "0"},  {"SLURM_PROCID", "9"},        {"SLURM_NTASKS", "16"},
+                       {"SLURM_LOCALID", "1"},  {"SLURM_NODEID", "1"},        {"SLURM_JOB_NUM_NODES", "2"},
+                       {"SLURM_JOB_ID", "70001"}, {"SLURM_JOB_NODELIST", "gpu[07-08]"}};
+const Variables kMpi{{"OMPI_COMM_WORLD_RANK", "1"},
+                     {"OMPI_COMM_WORLD_SIZE", "2"},
+                     {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                     {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+
+Variables without(Variables variables, const std::string& name) {
+  variables.erase(name);
+  return variables;
+}
+
+Variables with(Variables variables, const std::string& name, const std::string& value) {
+  variables[name] = value;
+  return variables;
+}
+
+}  // namespace
+
+TEST_CASE("a process that no launcher started is alone") {
+  const Placement p = read({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}});  // a batch script's own shell
+  CHECK(p.alone());
+  CHECK(p.launcher.empty());
+}
+
+TEST_CASE("every launcher's variables are understood") {
+  Placement p = read(kOwn);
+  CHECK(p.launcher == "lorikeet run");
+  CHECK((p.rank == 3 && p.world_size == 4 && p.local_rank == 1 && p.local_size == 2));
+  CHECK((p.node == 1 && p.nodes == 2 && p.host == "10.0.0.1" && p.port == 4000 && p.store_is_held));
+
+  p = read(kTorchrun);
+  CHECK(p.launcher == "torchrun");
+  CHECK((p.rank == 5 && p.world_size == 8 && p.local_rank == 1 && p.local_size == 4));
+  CHECK((p.node == 1 && p.nodes == 2 && p.host == "node1" && p.port == 29500 && !p.store_is_held));
+  CHECK(read(with(kTorchrun, "TORCHELASTIC_USE_AGENT_STORE", "True")).store_is_held);
+
+  p = read(kSlurm);
+  CHECK(p.launcher == "srun");
+  CHECK((p.rank == 9 && p.world_size == 16 && p.local_rank == 1 && p.local_size == 8));
+  CHECK((p.node == 1 && p.nodes == 2 && p.host == "gpu07" && p.port == 12000 + 70001 % 16000));
+  CHECK(read(with(kSlurm, "SLURM_JOB_ID", "70002")).port != p.port);
+
+  p = read(kMpi, "127.0.0.1:5000");
+  CHECK(p.launcher == "mpirun");
+  CHECK((p.rank == 1 && p.world_size == 2 && p.local_rank == 1 && p.local_size == 2 && p.port == 5000));
+}
+
+TEST_CASE("a rendezvous on the command line replaces the launcher's") {
+  const Placement p = read(kTorchrun, "[::1]:77");
+  CHECK((p.host == "::1" && p.port == 77));
+}
+
+TEST_CASE("half-set, contradicting and malformed variables are errors that name one") {
+  for (const auto* all : {&kOwn, &kTorchrun}) {
+    for (const auto& [name, value] : *all) {
+      if (name == "RANK" || name == "LORIKEET_RANK") continue;
+      INFO(name);
+      CHECK_THAT(error_of(without(*all, name)), Contains(name + " is not set although other variables of "));
+      if (name.find("ADDR") == std::string::npos) CHECK_THAT(error_of(with(*all, name, "x")), Contains(name));
+    }
+  }
+  CHECK_THAT(error_of({{"RANK", "0"}}), Contains("WORLD_SIZE is not set"));
+  CHECK_THAT(error_of(with(kTorchrun, "RANK", "8")), Contains("RANK] expected a number from 0 to 7, got '8'"));
+  CHECK_THAT(error_of(with(kSlurm, "SLURM_NTASKS", "15")), Contains("the same number on every node"));
+  CHECK_THAT(error_of(kMpi), Contains("add --rendezvous host:port"));
+  for (const char* bad : {"", "host", "host:", ":1", "host:0", "host:70000", "host:1x", "a:b:1", "h h:1"}) {
+    INFO(bad);
+    CHECK_THAT(error_of(kMpi, bad), Contains("--rendezvous"));
+  }
+}

@@ -1,0 +1,43 @@
+"""A step's peak memory is what the formula of docs/memory.md says, and loading takes little more than the weights."""
+
+import pathlib
+import sys
+import tempfile
+import unittest
+
+import harness
+
+sys.path.insert(0, str(harness.ROOT / "benchmarks" / "memory"))
+import run as measure  # noqa: E402
+
+# Large enough that 15% is more than what the process itself may need or not.
+SIZES = dict(hidden_size=512, intermediate_size=1536, num_hidden_layers=6, num_attention_heads=8, num_key_value_heads=4,
+             vocab_size=16000)
+TOKENS = 3072
+
+
+class Memory(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.work = pathlib.Path(cls.temporary.name)
+        measure.make_model(cls.work / "model", SIZES)
+        program = pathlib.Path(sys.argv[1]) / "lora_finetune_single_device"
+        cls.plain, cls.checkpointed = (
+            measure.run(program, cls.work / "model", cls.work, TOKENS, overrides)
+            for overrides in ([], ["training.activation_checkpointing=full"]))
+
+    def test_the_formula_gives_a_steps_peak(self):
+        for found in (self.plain, self.checkpointed):
+            self.assertLess(found["step"], 1.15 * found["expected"], found)
+            self.assertGreater(found["step"], found["expected"] / 1.15, found)
+        # The comparison can tell the two apart.
+        self.assertGreater(self.plain["step"], 1.3 * self.checkpointed["expected"])
+
+    def test_loading_takes_little_more_than_weights_and_adapter(self):
+        found = self.plain
+        self.assertLess(found["loaded"], 1.05 * found["weights"] + found["parts"]["adapter"] + (40 << 20), found)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
