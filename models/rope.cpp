@@ -12,7 +12,9 @@ namespace {
 double positive(const JsonView& object, const char* key) {
   const JsonView value = object.at(key);
   const double number = value.as_number();
-  if (!(number > 0)) throw Error("[" + value.where() + "] expected a number above 0");
+  // Far outside of what any model has, and still finite as fp32, also divided by each other.
+  if (!(number >= 1e-6 && number <= 1e12))
+    throw Error("[" + value.where() + "] expected a number from 1e-6 to 1e12");
   return number;
 }
 

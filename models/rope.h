@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "base/json.h"
-#include "nn/rotary_table.h"
+#include "nn/rotary_spec.h"
 
 namespace lorikeet::models {
 

@@ -11,9 +11,6 @@ namespace {
 
 Json::Array strings(const std::set<std::string>& values) { return {values.begin(), values.end()}; }
 
-// "model.layers.3.mlp.up_proj" -> "up_proj".
-std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
-
 // Refuses a key whose value asks for something else than plain LoRA.
 void require_empty(const JsonView& config, const char* key, const char* meaning) {
   const auto value = config.maybe(key);
@@ -99,8 +96,8 @@ LoraConfig read_adapter_config(const JsonView& config) {
   if (!(lora.dropout >= 0 && lora.dropout < 1)) {
     throw Error("[" + config.where() + ": lora_dropout] expected a number in [0, 1)");
   }
-  if (lora.rank < 1 || lora.rank > 65536 || !(lora.alpha > 0)) {
-    throw Error("[" + config.where() + "] expected r from 1 to 65536 and lora_alpha above 0");
+  if (lora.rank < 1 || lora.rank > 65536 || !(lora.alpha > 0 && lora.alpha <= 1e6)) {
+    throw Error("[" + config.where() + "] expected r from 1 to 65536 and lora_alpha above 0 and at most 1e6");
   }
   const JsonView targets = config.at("target_modules");
   lora.target_modules.clear();

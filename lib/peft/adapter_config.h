@@ -1,9 +1,10 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/json.h"
-#include "peft/lora.h"
+#include "peft/lora_config.h"
 
 namespace lorikeet::peft {
 

@@ -12,9 +12,6 @@
 namespace lorikeet::peft {
 namespace {
 
-// "model.layers.3.mlp.up_proj" -> "up_proj": what people name as a target.
-std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
-
 std::vector<std::string> unique(std::vector<std::string> names) {
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
@@ -22,18 +19,6 @@ std::vector<std::string> unique(std::vector<std::string> names) {
 }
 
 }  // namespace
-
-double LoraConfig::scale() const {
-  const auto r = static_cast<double>(rank);
-  return use_rslora ? alpha / std::sqrt(r) : alpha / r;
-}
-
-bool LoraConfig::matches(const std::string& name, bool is_head) const {
-  if (targets_all_linear()) return !is_head;
-  return std::any_of(target_modules.begin(), target_modules.end(), [&](const std::string& target) {
-    return name == target || name.ends_with("." + target);
-  });
-}
 
 std::vector<LoraAdapters::Module> LoraAdapters::declare(const std::vector<nn::Projection>& projections,
                                                         std::int64_t in_features, bool is_head) {

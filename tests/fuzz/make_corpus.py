@@ -57,7 +57,41 @@ def make_config():
     save("config", "block", "# a run\nmodel:\n  path: base\ndata:\n  train:\n    path: rows.jsonl\n    columns:\n"
          "      prompt: question\n  validation:\n    fraction: 0.1\nbatch:\n  global_tokens: 4096\n")
     save("config", "overrides", "model: {path: base}\n\0lora.rank=4\n~lora.alpha\ndata.train.columns.a=b\nlora.init=x=y")
+    save("config", "no_utf8", b"model: {path: base}\n\0data.train.columns.\xff\xff=b\nlora.init=\xe9")
     save("config", "wrong", "modle: 1\nlora: {rnak: 8, rank: x}\na: &b 1\nc: *b\n\"\\x41\": |\n  text\n")
+
+
+def make_adapter_config():
+    least = {"peft_type": "LORA", "r": 8, "lora_alpha": 16, "target_modules": ["q_proj", "v_proj"]}
+    save("adapter_config", "least", json.dumps(least))
+    save("adapter_config", "pattern", json.dumps({**least, "target_modules": "all-linear"}))
+    # The keys that PEFT 0.18 writes.
+    nothing = ("alora_invocation_tokens", "arrow_config", "auto_mapping", "corda_config", "ensure_weight_tying",
+               "eva_config", "exclude_modules", "layer_replication", "layers_pattern", "layers_to_transform",
+               "loftq_config", "megatron_config", "modules_to_save", "revision", "target_parameters",
+               "trainable_token_indices")
+    empty = {"alpha_pattern": {}, "rank_pattern": {}, "fan_in_fan_out": False, "lora_bias": False, "use_dora": False,
+             "use_qalora": False}
+    whole = {**least, **dict.fromkeys(nothing), **empty, "base_model_name_or_path": "base", "bias": "none",
+             "inference_mode": True, "init_lora_weights": True, "lora_alpha": 12.5, "lora_dropout": 0.05,
+             "task_type": "CAUSAL_LM", "use_rslora": True}
+    save("adapter_config", "peft", json.dumps(whole, indent=2, sort_keys=True))
+    save("adapter_config", "gaussian", json.dumps({**least, "init_lora_weights": "gaussian", "use_dora": None}))
+
+
+def make_model_config():
+    llama = {"model_type": "llama", "vocab_size": 128, "hidden_size": 64, "intermediate_size": 96,
+             "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2,
+             "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "hidden_act": "silu",
+             "tie_word_embeddings": True}
+    llama3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+              "original_max_position_embeddings": 8192}
+    save("model_config", "first", json.dumps({**llama, "rope_scaling": None, "num_key_value_heads": None}))
+    save("model_config", "linear", json.dumps({**llama, "rope_theta": 10000.0, "mlp_bias": True, "head_dim": 16,
+                                               "rope_scaling": {"type": "linear", "factor": 2}}))
+    save("model_config", "llama3", json.dumps({**llama, "rope_theta": 500000.0, "rope_scaling": llama3}))
+    save("model_config", "new_layout",
+         json.dumps({**llama, "attention_bias": True, "rope_parameters": {**llama3, "rope_theta": 500000.0}}))
 
 
 def special(tokenizer, *names):
@@ -116,5 +150,7 @@ if __name__ == "__main__":
     make_safetensors()
     make_json()
     make_config()
+    make_adapter_config()
+    make_model_config()
     make_tokenizer_json()
     make_sentencepiece()

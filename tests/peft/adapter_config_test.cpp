@@ -95,6 +95,7 @@ TEST_CASE("numbers out of range and missing keys are errors") {
   CHECK_THAT(error_with("r", "0"), Contains("r from 1 to 65536"));
   CHECK_THAT(error_with("r", "70000"), Contains("r from 1 to 65536"));
   CHECK_THAT(error_with("lora_alpha", "0"), Contains("lora_alpha above 0"));
+  CHECK_THAT(error_with("lora_alpha", "1e300"), Contains("lora_alpha above 0 and at most 1e6"));
   CHECK_THAT(error_with("r", "\"8\""), Contains("r] expected an integer"));
   for (const char* key : {"peft_type", "r", "lora_alpha", "target_modules"}) {
     Json json = adapter_config_json({}, "base", kModules);

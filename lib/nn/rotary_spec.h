@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+
+namespace lorikeet::nn {
+
+/// Rotary position embedding (Su et al. 2021) and its extensions to longer contexts.
+struct RotarySpec {
+  enum class Scaling { kNone, kLinear, kLlama3 };
+
+  std::int64_t head_dim;
+  std::int64_t rotary_dim;  ///< the first so many dimensions of each head are rotated
+  double theta = 10000.0;
+  Scaling scaling = Scaling::kNone;
+  double factor = 1.0;                  ///< kLinear, kLlama3: how much longer the context becomes
+  double low_freq_factor = 1.0;         ///< kLlama3
+  double high_freq_factor = 4.0;        ///< kLlama3
+  double original_max_position = 8192;  ///< kLlama3: the context length of pretraining
+
+  bool operator==(const RotarySpec&) const = default;
+};
+
+}  // namespace lorikeet::nn
