@@ -12,16 +12,21 @@
 
 namespace lorikeet {
 
-/// What the reader accepts from outside; the defaults suit config files. All are hard limits.
+/// What the reader accepts from outside. All are hard limits; the defaults hold for every file but the
+/// largest tokenizers.
 struct JsonLimits {
   std::size_t max_depth = 64;
   std::size_t max_bytes = std::size_t{256} << 20;
+  /// Elements and members of all levels, and the root. A value takes up to 80 bytes of memory while it is
+  /// read, 220 with a key, in a text from 2 bytes: this, not max_bytes, bounds the memory, here to about 1
+  /// GB.
+  std::size_t max_values = std::size_t{1} << 22;
 };
 
 /// A JSON value (RFC 8259). Objects keep the order of their members. A plain value type.
 ///
-/// `Json::parse` is the one reader of JSON from outside: it never recurses on the input, limits depth and
-/// size, refuses duplicate keys, trailing bytes, invalid UTF-8, NaN and Infinity.
+/// `Json::parse` is the one reader of JSON from outside: it never recurses on the input, limits depth, size
+/// and number of values, refuses duplicate keys, trailing bytes, invalid UTF-8, NaN and Infinity.
 class Json {
  public:
   using Array = std::vector<Json>;

@@ -77,7 +77,10 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     std::unordered_set<std::string> keys;  // seen so far
   };
 
+  // Every value comes through here once, a container when it ends.
   bool add(Json value) {
+    if (++values_ > limits_.max_values)
+      throw LimitError{"more than " + std::to_string(limits_.max_values) + " values"};
     if (frames_.empty()) {
       root_ = std::move(value);
       return true;
@@ -108,6 +111,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   Json& root_;
   const JsonLimits& limits_;
   std::vector<Frame> frames_;
+  std::size_t values_ = 0;
 };
 
 // An input iterator that knows how far it was read, so that limit errors can name the place.

@@ -9,6 +9,8 @@ namespace lorikeet::text {
 namespace {
 
 constexpr std::uint64_t kTokenizerLimitBytes = std::uint64_t{256} << 20;
+// Each merge written as a pair is three values: the largest vocabularies of today make about two million.
+constexpr std::size_t kTokenizerLimitValues = std::size_t{1} << 23;
 
 std::string fingerprint_of(const FolderConfig& config, const std::string& name, const std::string& bytes) {
   Sha256 hash;
@@ -40,7 +42,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& fol
   const FolderConfig config = read_folder_config(folder);
   if (has_json) {
     const std::string bytes = read_file(json_path, kTokenizerLimitBytes);
-    const Json json = Json::parse(bytes, json_path.string());
+    const Json json = Json::parse(bytes, json_path.string(), {.max_values = kTokenizerLimitValues});
     const std::string description =
         has_model ? "tokenizer.json (chosen over tokenizer.model, which is there too)" : "tokenizer.json";
     return make_tokenizer_json(json, config, json_path.string(), description,

@@ -5,6 +5,7 @@
 
 using lorikeet::Error;
 using lorikeet::Json;
+using lorikeet::JsonLimits;
 using lorikeet::JsonView;
 
 namespace {
@@ -59,6 +60,16 @@ TEST_CASE("json depth is limited without recursion on the input") {
 
 TEST_CASE("json size is limited") {
   CHECK_THROWS_AS(Json::parse("[1,2,3]", "t", {.max_depth = 4, .max_bytes = 6}), Error);
+}
+
+TEST_CASE("json values are limited in number, at all levels together") {
+  const std::string five = R"({"a": [1, {}], "b": null})";
+  CHECK_NOTHROW(Json::parse(five, "t", {.max_values = 5}));
+  CHECK_THROWS_WITH(Json::parse(five, "t", {.max_values = 4}), Catch::Contains("more than 4 values"));
+
+  std::string tiny = "[0";
+  while (tiny.size() < 3 * JsonLimits{}.max_values) tiny += ",[]";
+  CHECK_THAT(message_of(tiny + "]"), Catch::Contains("values"));
 }
 
 TEST_CASE("json integers beyond 64 bits become doubles") {
