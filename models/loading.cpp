@@ -28,6 +28,18 @@ bool is_derivable(const std::string& name, const nn::CausalLM& model) {
   return name.ends_with(".rotary_emb.inv_freq") || (model.shape().tied_head && name == "lm_head.weight");
 }
 
+// "name: expected ..., got ...", or "" where a tensor of the checkpoint fits.
+std::string mismatch(const nn::WeightSegment& segment, const io::TensorView& view) {
+  if (view.shape != segment.shape) {
+    return segment.name + ": expected " + io::shape_text(segment.shape) + ", got " +
+           io::shape_text(view.shape);
+  }
+  if (!is_floating(view.dtype)) {
+    return segment.name + ": expected a floating dtype, got " + std::string(dtype_name(view.dtype));
+  }
+  return "";
+}
+
 std::string list(const std::vector<std::string>& names) {
   const std::size_t shown = std::min<std::size_t>(names.size(), 6);
   std::string text = join({names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown)}, ", ");
@@ -37,27 +49,17 @@ std::string list(const std::vector<std::string>& names) {
 
 }  // namespace
 
-LoadReport load_weights(nn::CausalLM& model, const io::Checkpoint& checkpoint) {
-  const at::NoGradGuard no_grad;
+LoadReport compare_weights(const nn::CausalLM& model, const io::Checkpoint& checkpoint) {
   LoadReport report;
   std::set<std::string> wanted;
-  std::vector<char> scratch;
   for (const auto& unit : model.store().units()) {
-    for (std::size_t i = 0; i < unit->segments().size(); ++i) {
-      const nn::WeightSegment& segment = unit->segments()[i];
+    for (const nn::WeightSegment& segment : unit->segments()) {
       wanted.insert(segment.name);
       const io::TensorView* view = checkpoint.find(segment.name);
       if (view == nullptr) {
         report.missing.push_back(segment.name);
-      } else if (view->shape != segment.shape) {
-        report.mismatched.push_back(segment.name + ": expected " + io::shape_text(segment.shape) + ", got " +
-                                    io::shape_text(view->shape));
-      } else if (!is_floating(view->dtype)) {
-        report.mismatched.push_back(segment.name + ": expected a floating dtype, got " +
-                                    std::string(dtype_name(view->dtype)));
-      } else {
-        unit->tensor(i).copy_(tensor_of(*view, &scratch));
-        checkpoint.drop_pages(*view);
+      } else if (const std::string problem = mismatch(segment, *view); !problem.empty()) {
+        report.mismatched.push_back(problem);
       }
     }
   }
@@ -78,6 +80,21 @@ void require_complete(const LoadReport& report, const io::Checkpoint& checkpoint
   if (!report.missing.empty()) message += "\n  missing: " + list(report.missing);
   if (!report.mismatched.empty()) message += "\n  mismatched: " + list(report.mismatched);
   throw Error(escape_control(message));
+}
+
+void load_weights(nn::CausalLM& model, const io::Checkpoint& checkpoint) {
+  const at::NoGradGuard no_grad;
+  std::vector<char> scratch;
+  for (const auto& unit : model.store().units()) {
+    for (std::size_t i = 0; i < unit->segments().size(); ++i) {
+      const nn::WeightSegment& segment = unit->segments()[i];
+      const io::TensorView* view = checkpoint.find(segment.name);
+      const std::string problem = view == nullptr ? segment.name + " is missing" : mismatch(segment, *view);
+      if (!problem.empty()) throw Error("[checkpoint] " + escape_control(problem));
+      unit->tensor(i).copy_(tensor_of(*view, &scratch));
+      checkpoint.drop_pages(*view);
+    }
+  }
 }
 
 }  // namespace lorikeet::models

@@ -8,7 +8,7 @@
 
 namespace lorikeet::models {
 
-/// What loading found beside the tensors it filled.
+/// Where a model and a checkpoint differ.
 struct LoadReport {
   std::vector<std::string> missing;     ///< the model needs them, the checkpoint lacks them
   std::vector<std::string> unexpected;  ///< the checkpoint holds them, the model has no use for them
@@ -17,12 +17,17 @@ struct LoadReport {
   bool complete() const { return missing.empty() && mismatched.empty(); }
 };
 
-/// Fills all frozen weights of an allocated model from a mapped checkpoint, converted to the dtype in which
-/// they are stored here. Pages of the file are given back as soon as they were converted, so that the peak of
-/// memory is the weights and one tensor.
-LoadReport load_weights(nn::CausalLM& model, const io::Checkpoint& checkpoint);
+/// Holds a model's frozen weights against a checkpoint's headers, before anything is allocated: sizes that a
+/// damaged config.json made up never become memory.
+LoadReport compare_weights(const nn::CausalLM& model, const io::Checkpoint& checkpoint);
 
 /// Throws Error listing what is missing or mismatched; warns of what is unexpected.
 void require_complete(const LoadReport& report, const io::Checkpoint& checkpoint);
+
+/// Fills all frozen weights of an allocated model from a mapped checkpoint that is complete for it, converted
+/// to the dtype in which they are stored here. Pages of the file are given back as soon as they were
+/// converted, so that the peak of memory is the weights and one tensor. Throws Error at the first tensor that
+/// doesn't fit.
+void load_weights(nn::CausalLM& model, const io::Checkpoint& checkpoint);
 
 }  // namespace lorikeet::models

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <set>
 
 #include "base/error.h"
@@ -26,13 +27,18 @@ void require_tokenizer_fits(const text::Tokenizer& tokenizer, const nn::ModelSha
   }
 }
 
+std::int32_t token_id(const JsonView& id) {
+  if (id.as_int() < 0 || id.as_int() > INT32_MAX) id.fail("a token's id");
+  return static_cast<std::int32_t>(id.as_int());
+}
+
 void add_ids(const JsonView& config, std::set<std::int32_t>* ids) {
   const auto eos = config.maybe("eos_token_id");
   if (!eos) return;
   if (eos->json().is_array()) {
-    for (const JsonView& id : eos->items()) ids->insert(static_cast<std::int32_t>(id.as_int()));
+    for (const JsonView& id : eos->items()) ids->insert(token_id(id));
   } else {
-    ids->insert(static_cast<std::int32_t>(eos->as_int()));
+    ids->insert(token_id(*eos));
   }
 }
 
@@ -69,8 +75,9 @@ ModelSession load_model(const std::filesystem::path& path, const precision::Poli
     nn::FrozenFactory factory(policy);
     session.model = std::make_unique<nn::CausalLM>(spec, factory);
   }
+  models::require_complete(models::compare_weights(*session.model, checkpoint), checkpoint);
   session.model->store().allocate(session.torch_device());
-  models::require_complete(models::load_weights(*session.model, checkpoint), checkpoint);
+  models::load_weights(*session.model, checkpoint);
   if (lora) session.adapters->store().allocate(session.torch_device());
   session.checkpoint_fingerprint = checkpoint.fingerprint();
   return session;

@@ -51,9 +51,10 @@ TEST_CASE("every weight of a checkpoint lands under its name") {
   const TemporaryFolder folder;
   Toy toy;
   const io::Checkpoint checkpoint = written(folder, toy.state);
-  const LoadReport report = load_weights(toy.model, checkpoint);
+  const LoadReport report = compare_weights(toy.model, checkpoint);
   CHECK(report.complete());
   CHECK(report.unexpected.empty());
+  load_weights(toy.model, checkpoint);
   const State found = stored(toy.model);
   REQUIRE(found.size() == toy.state.size());
   for (const auto& [name, tensor] : toy.state) {
@@ -86,7 +87,7 @@ TEST_CASE(
   state["transformer.h.3.ln_1.weight"] = at::zeros({24});
   state["transformer.h.0.attn.rotary_emb.inv_freq"] = at::zeros({4});  // older files hold it; it is derived
   const io::Checkpoint checkpoint = written(folder, state);
-  const LoadReport report = load_weights(toy.model, checkpoint);
+  const LoadReport report = compare_weights(toy.model, checkpoint);
   CHECK_FALSE(report.complete());
   CHECK(report.missing == Names{"transformer.h.1.ln_3.weight"});
   CHECK(report.unexpected == Names{"transformer.h.3.ln_1.weight"});
@@ -95,6 +96,21 @@ TEST_CASE(
   CHECK_THAT(error_text([&] { require_complete(report, checkpoint); }),
              Contains("missing: transformer.h.1.ln_3.weight") &&
                  Contains("expected [32, 24], got [24, 32]") && Contains(folder.path().string()));
+  CHECK_THAT(error_text([&] { load_weights(toy.model, checkpoint); }), Contains("got [24, 32]"));
+}
+
+TEST_CASE("a model is held against a checkpoint without memory for its weights") {
+  const TemporaryFolder folder;
+  const Json json =
+      Json::parse(R"({"vocab_size": 16777216, "hidden_size": 4194304, "intermediate_size": 4194304,
+      "num_hidden_layers": 100, "num_attention_heads": 2, "head_dim": 4, "max_position_embeddings": 32,
+      "rms_norm_eps": 1e-5, "rope_theta": 10000.0})",
+                  "config");
+  nn::FrozenFactory factory(fp32_policy());
+  const nn::CausalLM model(llama_spec(JsonView(json, "config.json")), factory);  // 22 PB
+  const LoadReport report = compare_weights(model, written(folder, {{"model.norm.weight", at::zeros({8})}}));
+  CHECK(report.missing.size() == 902);
+  CHECK(report.mismatched == Names{"model.norm.weight: expected [4194304], got [8]"});
 }
 
 TEST_CASE("a checkpoint with tensors to spare is complete") {
@@ -103,7 +119,7 @@ TEST_CASE("a checkpoint with tensors to spare is complete") {
   State state = toy.state;
   state["vision.weight"] = at::zeros({2});
   const io::Checkpoint checkpoint = written(folder, state);
-  const LoadReport report = load_weights(toy.model, checkpoint);
+  const LoadReport report = compare_weights(toy.model, checkpoint);
   CHECK(report.unexpected == Names{"vision.weight"});
   CHECK(error_text([&] { require_complete(report, checkpoint); }) == "no error");
 }
@@ -122,7 +138,9 @@ TEST_CASE("a tied head reads the embedding, and a copy of it in the file is no s
   CHECK(state.contains("model.layers.0.post_attention_layernorm.weight"));
   state["lm_head.weight"] = state.at("model.embed_tokens.weight");
   model.store().allocate(at::kCPU);
-  const LoadReport report = load_weights(model, written(folder, state));
+  const io::Checkpoint checkpoint = written(folder, state);
+  const LoadReport report = compare_weights(model, checkpoint);
   CHECK(report.complete());
   CHECK(report.unexpected.empty());
+  CHECK(error_text([&] { load_weights(model, checkpoint); }) == "no error");
 }
