@@ -25,12 +25,9 @@
 namespace lorikeet::recipes {
 namespace {
 
-constexpr const char* kBestFolder = "best";
-
 // Tokenizer files go with the adapter, so that whoever loads it uses the same.
 void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to) {
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "tokenizer_config.json",
-                           "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"}) {
+  for (const char* name : kTokenizerFiles) {
     if (std::filesystem::exists(from / name)) write_file_atomic(to / name, read_file(from / name));
   }
 }
@@ -57,6 +54,7 @@ class Finetune {
       return;
     }
     prepare(begin == RunFolder::Begin::kResume);
+    if (begin == RunFolder::Begin::kReplace) folder_.give_up_run();
     folder_.write(identity, false, facts());
     write_file_atomic(folder_.path() / "config.yaml", config::to_yaml(settings_));
     const train::LoopEnd end = loop();
@@ -184,7 +182,7 @@ class Finetune {
     peft::save_adapter(folder_.path(), *session_.adapters, base().string());
     copy_tokenizer_files(base(), folder_.path());
     if (settings_.checkpoint.save_merged)
-      merge(base(), folder_.path(), folder_.path() / "merged", session_.device);
+      merge(base(), folder_.path(), folder_.path() / kMergedFolder, session_.device);
   }
 
   Json facts() const {

@@ -1,20 +1,31 @@
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "io/folders.h"
 
 namespace lorikeet::recipes {
 
+/// The tokenizer's files that go with an adapter, as far as the base has them.
+inline constexpr std::array kTokenizerFiles{"tokenizer.json",        "tokenizer.model",
+                                            "tokenizer_config.json", "special_tokens_map.json",
+                                            "added_tokens.json",     "chat_template.jinja"};
+/// The best validated adapter, and the merged checkpoint.
+inline constexpr const char* kBestFolder = "best";
+inline constexpr const char* kMergedFolder = "merged";
+
 /// A run's output folder, locked for as long as the object lives: decides whether a run starts, goes on or is
 /// already done, so that no run ever writes over another by accident.
 class RunFolder {
  public:
   enum class Begin {
-    kFresh,     ///< nothing there, or `overwrite`
+    kFresh,     ///< nothing there
+    kReplace,   ///< a run that `overwrite` gives up
     kResume,    ///< an unfinished run of the same settings and data
     kFinished,  ///< a finished one
   };
@@ -28,12 +39,21 @@ class RunFolder {
   };
 
   /// Makes the folder where it is absent and locks it. Throws Error when it can't be written, another process
-  /// holds it, or it holds files that aren't a run's.
+  /// holds it, or it holds files that aren't a run's; such a folder stays as it is.
   explicit RunFolder(std::filesystem::path path);
+  /// Takes away the lock, and the folders made for it, when no run was begun.
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
 
   /// Compares with the run that is there. Throws Error, naming what differs, when it is another one and
-  /// `overwrite` is false; with `overwrite` its files are removed.
-  Begin begin(const Identity& identity, bool resume, bool overwrite);
+  /// `overwrite` is false. Changes nothing, but for the leftovers of killed writers.
+  Begin begin(const Identity& identity, bool resume, bool overwrite) const;
+
+  /// Removes what the run that is there wrote, and nothing else. Its run.json stays, as that of a given-up
+  /// run, until `write` replaces it: killed in between, the folder is still known as ours. To be called when
+  /// nothing can refuse the new run any more.
+  void give_up_run() const;
 
   /// Writes run.json: `identity`, whether the run is finished, and `facts` for people.
   void write(const Identity& identity, bool finished, const Json& facts) const;
@@ -41,9 +61,8 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
 
  private:
-  void remove_run() const;
-
   std::filesystem::path path_;
+  std::vector<std::filesystem::path> made_;  // folders that weren't there, the innermost first
   std::optional<io::FolderLock> lock_;
 };
 

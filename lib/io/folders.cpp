@@ -182,14 +182,15 @@ std::vector<fs::path> remove_stale_folders(const fs::path& parent) {
   return removed;
 }
 
-FolderLock::FolderLock(const fs::path& folder) {
-  const fs::path path = folder / ".lorikeet.lock";
-  fd_ = UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-  if (!fd_) fail(path, "create");
+FolderLock::FolderLock(const fs::path& folder) : path_(folder / ".lorikeet.lock") {
+  fd_ = UniqueFd(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!fd_) fail(path_, "create");
   if (::flock(fd_.get(), LOCK_EX | LOCK_NB) == 0) return;
-  if (errno != EWOULDBLOCK) fail(path, "lock");
+  if (errno != EWOULDBLOCK) fail(path_, "lock");
   throw Error("[output] another process is writing into '" + escape_control(folder.string()) +
               "'; wait for it or choose another checkpoint.output_dir");
 }
+
+void FolderLock::remove() { ::unlink(path_.c_str()); }
 
 }  // namespace lorikeet::io

@@ -57,7 +57,11 @@ class FolderLock {
   /// Throws Error (kUsage) when another process holds it.
   explicit FolderLock(const std::filesystem::path& folder);
 
+  /// Removes the lock's file, for a folder in which nothing came to be.
+  void remove();
+
  private:
+  std::filesystem::path path_;
   UniqueFd fd_;
 };
 
