@@ -1,5 +1,7 @@
 #include "apps/guard.h"
 
+#include <c10/util/Exception.h>
+
 #include <exception>
 #include <new>
 #include <string>
@@ -8,6 +10,16 @@
 #include "base/log.h"
 
 namespace lorikeet::apps {
+namespace {
+
+int out_of_memory() {
+  log_info(
+      "error: out of memory; lower batch.micro_tokens or data.max_seq_len, or set "
+      "training.activation_checkpointing=full");
+  return static_cast<int>(ErrorKind::kRunFailed);
+}
+
+}  // namespace
 
 int guarded(const std::function<int()>& body) {
   try {
@@ -16,9 +28,14 @@ int guarded(const std::function<int()>& body) {
     log_info(std::string("error: ") + error.what());
     return error.exit_code();
   } catch (const std::bad_alloc&) {
-    log_info(
-        "error: out of memory; lower batch.micro_tokens or data.max_seq_len, or set "
-        "training.activation_checkpointing=full");
+    return out_of_memory();
+  } catch (const c10::OutOfMemoryError&) {
+    return out_of_memory();
+  } catch (const c10::Error& error) {
+    // libtorch's CPU allocator has no type of its own for this.
+    const std::string what = error.what_without_backtrace();
+    if (what.find("can't allocate memory") != std::string::npos) return out_of_memory();
+    log_info("error: " + what);
     return static_cast<int>(ErrorKind::kRunFailed);
   } catch (const std::exception& error) {
     log_info(std::string("error: ") + error.what());

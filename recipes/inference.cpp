@@ -33,6 +33,16 @@ ModelSession open_session(const std::filesystem::path& model,
   return load_model(model, policy, device, std::nullopt, 0);
 }
 
+void require_fits(const ModelSession& session, const Prompt& prompt, std::size_t index) {
+  const std::int64_t tokens = std::ssize(prompt.ids), most = session.model->shape().max_position;
+  const std::string where = "[generate] prompt " + std::to_string(index + 1) + ": ";
+  if (tokens == 0) throw Error(where + "it has no tokens");
+  if (tokens > most) {
+    throw Error(where + "expected at most " + std::to_string(most) +
+                " tokens (the model's max_position_embeddings), got " + std::to_string(tokens));
+  }
+}
+
 std::vector<std::vector<std::int32_t>> answers(const ModelSession& session,
                                                const std::vector<Prompt>& prompts,
                                                const nn::GenerationOptions& options) {
@@ -40,7 +50,7 @@ std::vector<std::vector<std::int32_t>> answers(const ModelSession& session,
   for (std::size_t begin = 0; begin < prompts.size(); begin += kGenerationBatch) {
     std::vector<std::vector<std::int32_t>> batch;
     for (std::size_t i = begin; i < std::min(prompts.size(), begin + kGenerationBatch); ++i) {
-      if (prompts[i].ids.empty()) throw Error("[generate] a prompt has no tokens");
+      require_fits(session, prompts[i], i);
       batch.push_back(prompts[i].ids);
     }
     nn::GenerationOptions of_batch = options;

@@ -1,6 +1,7 @@
 #include <iostream>
 #include <memory>
 
+#include "apps/verbs/between.h"
 #include "apps/verbs/model_options.h"
 #include "apps/verbs/verbs.h"
 #include "recipes/inference.h"
@@ -26,7 +27,7 @@ Verb add_eval(CLI::App& app) {
                     "also the share of rows whose whole greedy answer is the expected one");
   command->add_option("--max-new-tokens", o->max_new_tokens, "of an answer, with --exact-match")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(between(1, 1 << 20));
   command->add_option("overrides", o->overrides,
                       "settings, e.g. precision.preset=fp32 data.train.format=chat");
   return {command, [o] {

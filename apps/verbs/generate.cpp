@@ -1,8 +1,10 @@
 #include <unistd.h>
 
+#include <cstdint>
 #include <iostream>
 #include <memory>
 
+#include "apps/verbs/between.h"
 #include "apps/verbs/model_options.h"
 #include "apps/verbs/verbs.h"
 #include "base/error.h"
@@ -26,18 +28,22 @@ Verb add_generate(CLI::App& app) {
       ->take_all()
       ->allow_extra_args(false);
   command->add_option("--data", o->data, "a data file whose rows are the questions");
-  command->add_option("--limit", o->request.limit, "at most so many rows; 0: all")->capture_default_str();
+  command->add_option("--limit", o->request.limit, "at most so many rows; 0: all")
+      ->capture_default_str()
+      ->check(between<std::int64_t>(0, INT64_MAX));
   command->add_option("--max-new-tokens", o->request.max_new_tokens, "most tokens of an answer")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(between(1, 1 << 20));
   command->add_option("--temperature", o->request.temperature, "0 is greedy")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 100.0));
+      ->check(between(0.0, 100.0));
   command
       ->add_option("--top-p", o->request.top_p, "sample from the likeliest tokens of this total probability")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1.0));
-  command->add_option("--seed", o->request.seed, "of sampling")->capture_default_str();
+      ->check(between(0.0, 1.0));
+  command->add_option("--seed", o->request.seed, "of sampling")
+      ->capture_default_str()
+      ->check(between<std::int64_t>(0, INT64_MAX));
   command->add_option("overrides", o->overrides,
                       "settings, e.g. precision.preset=fp32 data.chat_template=llama3 (none: the bare text)");
   return {command, [o] {

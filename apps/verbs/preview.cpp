@@ -4,6 +4,7 @@
 #include <iostream>
 #include <memory>
 
+#include "apps/verbs/between.h"
 #include "apps/verbs/model_options.h"
 #include "apps/verbs/verbs.h"
 #include "data/load.h"
@@ -24,7 +25,9 @@ Verb add_preview(CLI::App& app) {
       "Shows rows of a data file as tokens, with which of them are trained on (+) and which not (-).");
   command->add_option("model", o->model, "a checkpoint's folder, or just a tokenizer's")->required();
   command->add_option("--data", o->data, "the data file")->required();
-  command->add_option("--rows", o->rows, "how many rows")->capture_default_str();
+  command->add_option("--rows", o->rows, "how many rows")
+      ->capture_default_str()
+      ->check(between<std::int64_t>(1, INT64_MAX));
   command->add_option("overrides", o->overrides,
                       "settings, e.g. data.train.format=chat data.max_seq_len=512");
   return {command, [o] {
