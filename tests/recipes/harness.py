@@ -3,6 +3,8 @@
 import json
 import os
 import pathlib
+import pty
+import resource
 import signal
 import subprocess
 import tempfile
@@ -39,8 +41,8 @@ class Programs:
             *overrides,
         ]
 
-    def train(self, output, *overrides, timeout=120):
-        return run(self.command(output, *overrides), timeout)
+    def train(self, output, *overrides, timeout=120, **options):
+        return run(self.command(output, *overrides), timeout, **options)
 
     def verb(self, *arguments, stdin="", timeout=120):
         return run([str(self.folder / "lorikeet"), *map(str, arguments)], timeout, stdin)
@@ -51,10 +53,37 @@ class Programs:
         )
 
 
-def run(command, timeout, stdin=""):
+def run(command, timeout, stdin="", largest_file=None):
+    """`largest_file`: writing a file beyond so many bytes fails, as on a full disk."""
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+
     return subprocess.run(
-        command, env=ENVIRONMENT, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+        command, env=ENVIRONMENT, input=stdin, capture_output=True, text=True, timeout=timeout, check=False,
+        preexec_fn=limit if largest_file else None,
     )
+
+
+def on_terminal(command, timeout=120):
+    """Exit code and what a person would see, stdout and stderr being a terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(command, env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    try:
+        while chunk := os.read(ours, 65536):
+            seen += chunk
+    except OSError:  # the other end is closed
+        pass
+    os.close(ours)
+    return process.wait(timeout=timeout), seen.decode()
+
+
+def tree(folder):
+    """{path: bytes} of all files below, {} when it doesn't exist."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in pathlib.Path(folder).rglob("*") if p.is_file()}
 
 
 def metrics(output):

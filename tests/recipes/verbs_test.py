@@ -1,9 +1,7 @@
-"""Every verb does what its help says, and bad input ends in one clear error with exit code 2."""
+"""Every verb does what its help says."""
 
-import gzip
 import json
 import re
-import shutil
 import sys
 import unittest
 
@@ -80,56 +78,6 @@ class Verbs(unittest.TestCase):
         both = [json.loads(self.ok("eval", *model, "--data", self.heldout, "precision.preset=fp32"))["loss"]
                 for model in ([self.base, "--adapter", self.adapter], [merged])]
         self.assertAlmostEqual(both[0], both[1], delta=0.01)  # the merged weights are rounded to bf16
-
-    def refused(self, *overrides, says):
-        output = self.programs.work / "refused"
-        result = self.programs.train(output, *overrides)
-        self.assertEqual(result.returncode, 2, result.stderr)
-        for part in says:
-            self.assertIn(part, result.stderr)
-        self.assertFalse((output / "adapter_model.safetensors").exists())
-
-    def data(self, name, content):
-        path = self.programs.work / name
-        path.write_bytes(content)
-        return f"data.train.path={path}"
-
-    def test_bad_settings_are_all_reported_at_once(self):
-        self.refused("lora.rnak=8", "training.epochs=1.5", says=["did you mean 'lora.rank'", "training.epochs"])
-        self.refused("device=cuda:99", says=["cuda:99"])
-        self.refused("lora.target_modules=[q_porj]", says=["q_porj", "did you mean 'q_proj'"])
-        self.refused("precision.preset=fp16", says=["not built"])
-
-    def test_bad_data_is_named_by_file_and_line(self):
-        good = b'{"instruction": "a", "output": "b"}\n'
-        self.refused(self.data("empty.jsonl", b""), says=["empty.jsonl"])
-        self.refused(self.data("broken.jsonl", good + b'{"instruction": \n'), says=["line 2", "broken.jsonl"])
-        self.refused(self.data("keys.jsonl", good + b'{"instruction": "a"}\n'), says=["line 2", "output"])
-        self.refused(self.data("latin1.jsonl", good + b'{"instruction": "\xe9", "output": "b"}\n'), says=["line 2", "UTF-8"])
-        self.refused(self.data("cut.jsonl.gz", gzip.compress(good * 100)[:-9]), says=["cut.jsonl.gz"])
-        self.refused("data.train.path=/nonexistent/x.jsonl", says=["/nonexistent/x.jsonl"])
-
-    def test_bad_checkpoints_are_explained(self):
-        self.refused("model.path=meta-llama/Llama-3.2-1B", says=["hf download meta-llama/Llama-3.2-1B"])
-        broken = self.programs.work / "broken"
-        shutil.copytree(self.base, broken)
-        weights = broken / "model.safetensors"
-        weights.write_bytes(weights.read_bytes()[:-100])
-        self.refused(f"model.path={broken}", says=["model.safetensors"])
-        shutil.copy(self.base / "model.safetensors", weights)
-        config = json.loads((broken / "config.json").read_text())
-        for change, says in (({"model_type": "mamba"}, ["mamba", "llama"]), ({"num_hidden_layers": 9}, ["missing"]),
-                             ({"intermediate_size": 7}, ["mismatched"])):
-            (broken / "config.json").write_text(json.dumps({**config, **change}))
-            self.refused(f"model.path={broken}", says=says)
-
-    def test_a_folder_with_other_files_is_left_alone(self):
-        output = self.programs.work / "photos"
-        output.mkdir()
-        (output / "holiday.jpg").write_text("x")
-        result = self.programs.train(output, "checkpoint.overwrite=true")
-        self.assertEqual(result.returncode, 2)
-        self.assertEqual([p.name for p in output.iterdir() if not p.name.startswith(".")], ["holiday.jpg"])
 
 
 if __name__ == "__main__":
