@@ -55,6 +55,9 @@ LORIKEET_INLINE void backward_rows(const T* dout, const T* gate_up, T* grad, std
     const T* dy = dout + row * width;
     T* dgate = grad + row * 2 * width;
     T* dup = dgate + width;
+    // The rows don't overlap. Left to check that when it runs, GCC's loop over bf16 goes unvectorised: 6
+    // times slower.
+#pragma GCC ivdep
     for (std::int64_t i = 0; i < width; ++i) {
       const Bent bent = bend<kind>(load(gate[i]));
       const float d = load(dy[i]);

@@ -69,10 +69,12 @@ LORIKEET_INLINE void write_gradient(T* row, std::int64_t n, std::int64_t label, 
   const float bent_label = capped ? at_label / bend.cap : 0.0F;
   const float label_gradient =
       (vector::exp(at_label - max) * share - 1.0F) * (1.0F - bent_label * bent_label) * factor;
+  // A copy: the row's elements could be what the reference refers to, and nothing would be vectorised.
+  const Bend own = bend;
   for (std::int64_t i = 0; i < n; ++i) {
-    const float value = argument<capped>(row[i], bend);
+    const float value = argument<capped>(row[i], own);
     float gradient = vector::exp(value - max) * share * factor;
-    if (capped) gradient *= 1.0F - value * value / (bend.cap * bend.cap);
+    if (capped) gradient *= 1.0F - value * value / (own.cap * own.cap);
     vector::store(gradient, row[i]);
   }
   vector::store(label_gradient, row[label]);
