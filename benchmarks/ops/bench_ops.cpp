@@ -1,0 +1,322 @@
+// bench_ops [--threads N] [--repeats N] [--dtype fp32|bf16] [--only NAME]
+//
+// Every fused operator, forward and backward, beside its reference() and beside what one writes with ATen, at
+// the shapes of the 57M Llama of benchmarks/training: hidden 512, 8 heads, 4 key heads, intermediate 1408,
+// vocabulary 32,000; 2,048 tokens in rows of 1,024. Without --dtype in both. Prints Markdown.
+#include <malloc.h>
+#include <torch/torch.h>
+
+#include <climits>
+#include <cstdio>
+#include <exception>
+#include <stdexcept>
+
+#include "compare.h"
+#include "ops/attention/attention.h"
+#include "ops/gated_mlp/gated_mlp.h"
+#include "ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "ops/lora/lora_linear.h"
+#include "ops/matmul/matmul.h"
+#include "ops/rms_norm/rms_norm.h"
+#include "ops/rotary/rotary.h"
+
+namespace {
+
+using namespace lorikeet::ops;
+using lorikeet::bench::compare;
+using lorikeet::bench::Passes;
+using lorikeet::bench::Settings;
+using lorikeet::bench::Way;
+using Outputs = std::vector<at::Tensor>;
+
+constexpr std::int64_t kTokens = 2048, kHidden = 512, kHeads = 8, kKvHeads = 4, kHeadDim = 64, kInner = 1408;
+constexpr std::int64_t kVocabulary = 32000, kRank = 16;
+constexpr HeadLayout kLayout{kHeads, kKvHeads, kHeadDim};
+constexpr double kEps = 1e-5;
+
+at::Tensor random(const Settings& settings, at::IntArrayRef sizes, double scale = 1) {
+  return (at::randn(sizes) * scale).to(settings.dtype);
+}
+
+double product_flops(std::int64_t m, std::int64_t k, std::int64_t n) {
+  return 2.0 * static_cast<double>(m * k * n);
+}
+
+// A way with one output.
+template <typename F>
+Way way(F f) {
+  return [f](const at::Tensor& x) -> Outputs { return {f(x)}; };
+}
+
+void bench_attention(const Settings& s, const std::string& name, const std::vector<std::int32_t>& bounds) {
+  Sequences sequences{bounds, {}, 0};
+  double pairs = 0;
+  for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
+    const std::int64_t length = bounds[i + 1] - bounds[i];
+    sequences.max_seqlen = std::max(sequences.max_seqlen, length);
+    pairs += 0.5 * static_cast<double>(length * length);
+  }
+  const AttentionOptions options{0.125};
+  // Each sequence by itself, as ATen's CPU kernel has no variable lengths.
+  const auto aten = [=](const at::Tensor& qkv) {
+    Outputs outputs;
+    for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
+      const auto heads = qkv.slice(0, bounds[i], bounds[i + 1])
+                             .view({1, -1, kHeads + 2 * kKvHeads, kHeadDim})
+                             .transpose(1, 2);
+      const auto out = at::scaled_dot_product_attention(
+          heads.slice(1, 0, kHeads), heads.slice(1, kHeads, kHeads + kKvHeads),
+          heads.slice(1, kHeads + kKvHeads), {}, 0.0, /*is_causal=*/true, options.scale, /*enable_gqa=*/true);
+      outputs.push_back(out.transpose(1, 2).reshape({-1, kHeads * kHeadDim}));
+    }
+    return at::cat(outputs);
+  };
+  // Products of the causal half: 2 in forward, 5 in backward.
+  const double product = 2 * pairs * kHeads * kHeadDim;
+  compare(s, {.name = "attention, " + name,
+              .input = random(s, {kTokens, kLayout.width()}),
+              .upstream = random(s, {kTokens, kHeads * kHeadDim}),
+              .here = way([=](const auto& x) { return attention(x, kLayout, sequences, options); }),
+              .reference =
+                  way([=](const auto& x) { return reference::attention(x, kLayout, sequences, options); }),
+              .aten = way(aten),
+              .forward_flops = 2 * product,
+              .together_flops = 7 * product});
+}
+
+void bench_norm(const Settings& s) {
+  const auto x = random(s, {kTokens, kHidden}), delta = random(s, {kTokens, kHidden}),
+             w = random(s, {kHidden});
+  compare(s, {.name = "rms_norm",
+              .input = x,
+              .upstream = random(s, {kTokens, kHidden}),
+              .here = way([=](const auto& v) { return rms_norm(v, w, kEps); }),
+              .reference = way([=](const auto& v) { return reference::rms_norm(v, w, kEps); }),
+              .aten = way([=](const auto& v) { return at::rms_norm(v, {kHidden}, w, kEps); })});
+  const auto both = [](const std::tuple<at::Tensor, at::Tensor>& pair) -> Outputs {
+    return {std::get<0>(pair), std::get<1>(pair)};
+  };
+  compare(s, {.name = "add_rms_norm",
+              .input = x,
+              .upstream = random(s, {kTokens, 2 * kHidden}),
+              .here = [=](const auto& v) { return both(add_rms_norm(v, delta, w, kEps)); },
+              .reference = [=](const auto& v) { return both(reference::add_rms_norm(v, delta, w, kEps)); },
+              .aten = [=](const auto& v) -> Outputs {
+                const auto sum = v + delta;
+                return {sum, at::rms_norm(sum, {kHidden}, w, kEps)};
+              }});
+}
+
+void bench_gate(const Settings& s) {
+  compare(s,
+          {.name = "gated_activation",
+           .input = random(s, {kTokens, 2 * kInner}),
+           .upstream = random(s, {kTokens, kInner}),
+           .here = way([](const auto& v) { return gated_activation(v, Activation::kSilu); }),
+           .reference = way([](const auto& v) { return reference::gated_activation(v, Activation::kSilu); }),
+           .aten = way([](const auto& v) { return at::silu(v.slice(1, 0, kInner)) * v.slice(1, kInner); })});
+}
+
+// Here the input is a leaf and has to be copied first; in a model it is overwritten.
+void bench_rotary(const Settings& s) {
+  const auto angles =
+      at::outer(at::arange(kTokens) % 1024, at::pow(10000.0, at::arange(kHeadDim / 2) * (-2.0 / kHeadDim)));
+  const auto cos = angles.cos(), sin = angles.sin();
+  // As transformers does it: whole-width tables of the model's dtype, queries and keys each by themselves.
+  const auto wide = [&](const at::Tensor& t) { return at::cat({t, t}, 1).to(s.dtype).unsqueeze(1); };
+  const auto wide_cos = wide(cos), wide_sin = wide(sin);
+  const auto turn = [=](const at::Tensor& x) {
+    const auto halves = x.chunk(2, -1);
+    const auto turned = x * wide_cos + at::cat({-halves[1], halves[0]}, -1) * wide_sin;
+    return turned.reshape({kTokens, -1});
+  };
+  compare(s, {.name = "rotary",
+              .input = random(s, {kTokens, kLayout.width()}),
+              .upstream = random(s, {kTokens, kLayout.width()}),
+              .here = way([=](const auto& v) { return rotary(v, cos, sin, kLayout); }),
+              .reference = way([=](const auto& v) { return reference::rotary(v, cos, sin, kLayout); }),
+              .aten = [=](const auto& v) -> Outputs {
+                const auto heads = v.view({kTokens, -1, kHeadDim});
+                return {turn(heads.slice(1, 0, kHeads)), turn(heads.slice(1, kHeads, kHeads + kKvHeads)),
+                        heads.slice(1, kHeads + kKvHeads).reshape({kTokens, -1})};
+              }});
+}
+
+// The other ways leave the adapters' gradients to autograd, in the model's dtype; here they are added up in
+// fp32.
+void bench_lora(const Settings& s, const std::string& name, std::int64_t in,
+                const std::vector<std::int64_t>& outs) {
+  std::int64_t out = 0;
+  std::vector<LoraProjection> projections;
+  for (const auto width : outs) {
+    projections.push_back({out, out + width, random(s, {kRank, in}, 0.02), random(s, {width, kRank}, 0.02),
+                           at::zeros({kRank, in}), at::zeros({width, kRank}), 2.0});
+    out += width;
+  }
+  const auto w = random(s, {out, in}, 0.05);
+  const auto weight = std::make_shared<ResidentWeight>(w);
+  auto learned = projections;
+  for (auto& p : learned) {
+    p.a = p.a.clone().requires_grad_(true);
+    p.b = p.b.clone().requires_grad_(true);
+  }
+  compare(
+      s,
+      {.name = "lora_linear, " + name,
+       .input = random(s, {kTokens, in}),
+       .upstream = random(s, {kTokens, out}),
+       .here = way([=](const auto& x) { return lora_linear(x, weight, {}, projections, std::nullopt, {}); }),
+       .reference =
+           way([=](const auto& x) { return reference::lora_linear(x, w, {}, learned, std::nullopt); }),
+       .aten = [=](const auto& x) -> Outputs {  // as PEFT does it
+         Outputs parts;
+         for (const auto& p : learned) {
+           parts.push_back(at::linear(x, w.slice(0, p.out_begin, p.out_end)) +
+                           at::linear(at::linear(x, p.a), p.b) * p.scale);
+         }
+         return parts;
+       },
+       .forward_flops = product_flops(kTokens, in, out),
+       .together_flops = 2 * product_flops(kTokens, in, out)});
+}
+
+void bench_cross_entropy(const Settings& s) {
+  const auto head = random(s, {kVocabulary, kHidden}, 0.05);
+  const auto weight = std::make_shared<ResidentWeight>(head);
+  const auto rows = at::arange(kTokens, at::kLong), labels = at::randint(kVocabulary, {kTokens}, at::kLong);
+  const auto loss = [=](const at::Tensor& x) {
+    return at::cross_entropy_loss(at::linear(x, head).to(at::kFloat), labels, {}, at::Reduction::Sum)
+        .view({1, 1});
+  };
+  const auto flops = product_flops(kTokens, kHidden, kVocabulary);
+  const auto hidden = random(s, {kTokens, kHidden});
+  compare(s, {.name = "token_nll",
+              .input = hidden,
+              .here = way([=](const auto& x) {
+                return token_nll(x, *weight, {}, rows, labels, {}).sum().view({1, 1});
+              }),
+              .reference = way([=](const auto& x) {
+                return reference::token_nll(x, head, {}, rows, labels, {}).sum().view({1, 1});
+              }),
+              .aten = way(loss),
+              .forward_flops = flops,
+              .passes = Passes::kForward});
+  compare(s, {.name = "linear_cross_entropy",
+              .input = hidden,
+              .upstream = at::ones({1, 1}),
+              .here = way([=](const auto& x) {
+                return linear_cross_entropy(x, weight, {}, rows, labels, 1.0, {}, {}).view({1, 1});
+              }),
+              .reference = way([=](const auto& x) {
+                return reference::token_nll(x, head, {}, rows, labels, {}).sum().view({1, 1});
+              }),
+              .aten = way(loss),
+              .together_flops = 2 * flops,
+              .passes = Passes::kTogether});  // the gradient is made in forward
+}
+
+// Products by themselves: of frozen weights, of the adapters, and of adapters' gradients.
+void bench_matmul(const Settings& s) {
+  struct Shape {
+    std::int64_t m, k, n;
+  };
+  const auto named = [](const char* kind, const Shape& shape) {
+    return std::string("matmul_") + kind + " " + std::to_string(shape.m) + "x" + std::to_string(shape.k) +
+           "x" + std::to_string(shape.n);
+  };
+  for (const Shape shape : {Shape{kTokens, kHidden, 2 * kInner},
+                            {kTokens, kInner, kHidden},
+                            {kTokens, kHidden, 1024},
+                            {kTokens, kHidden, 3 * kRank},
+                            {kTokens, kRank, kInner}}) {
+    const auto w = random(s, {shape.n, shape.k});
+    compare(s, {.name = named("nt", shape),
+                .input = random(s, {shape.m, shape.k}),
+                .here = way([=](const auto& x) { return matmul_nt(x.detach(), w); }),
+                .aten = way([=](const auto& x) { return at::mm(x.detach(), w.t()); }),
+                .forward_flops = product_flops(shape.m, shape.k, shape.n),
+                .passes = Passes::kForward});
+  }
+  for (const Shape shape : {Shape{kTokens, 2 * kInner, kHidden}, {kTokens, kInner, kRank}}) {
+    const auto w = random(s, {shape.k, shape.n});
+    compare(s, {.name = named("nn", shape),
+                .input = random(s, {shape.m, shape.k}),
+                .here = way([=](const auto& x) { return matmul_nn(x.detach(), w); }),
+                .aten = way([=](const auto& x) { return at::mm(x.detach(), w); }),
+                .forward_flops = product_flops(shape.m, shape.k, shape.n),
+                .passes = Passes::kForward});
+  }
+  for (const Shape shape : {Shape{3 * kRank, kTokens, kHidden}, {kInner, kTokens, kRank}}) {
+    const auto y = random(s, {kTokens, shape.m});
+    compare(s, {.name = named("tn", shape),
+                .input = random(s, {kTokens, shape.n}),
+                .here = way([=](const auto& x) { return matmul_tn(y, x.detach()); }),
+                .aten = way([=](const auto& x) { return at::mm(y.t(), x.detach()); }),
+                .forward_flops = product_flops(shape.m, shape.k, shape.n),
+                .passes = Passes::kForward});
+  }
+}
+
+void bench_all(const Settings& s) {
+  std::printf("\n%s, %d threads, %d repeats\n\n", c10::toString(s.dtype), s.threads, s.repeats);
+  lorikeet::bench::print_head();
+  bench_attention(s, "2 x 1024", {0, 1024, 2048});
+  bench_attention(s, "ragged", {0, 900, 1417, 1718, 1868, 1968, 2031, 2048});
+  bench_norm(s);
+  bench_gate(s);
+  bench_rotary(s);
+  bench_lora(s, "q k v", kHidden, {512, 256, 256});
+  bench_lora(s, "gate up", kHidden, {kInner, kInner});
+  bench_lora(s, "down", kInner, {kHidden});
+  bench_cross_entropy(s);
+  bench_matmul(s);
+}
+
+int number(const std::string& text) {
+  const int value = std::stoi(text);
+  if (value < 1) throw std::runtime_error("[bench_ops] expected a number above 0, got " + text);
+  return value;
+}
+
+void run(const std::vector<std::string>& arguments) {
+  Settings settings;
+  std::vector<at::ScalarType> dtypes{at::kFloat, at::kBFloat16};
+  for (std::size_t i = 0; i < arguments.size(); i += 2) {
+    const std::string& key = arguments[i];
+    if (i + 1 == arguments.size()) throw std::runtime_error("[bench_ops] " + key + " has no value");
+    const std::string& value = arguments[i + 1];
+    if (key == "--threads") {
+      settings.threads = number(value);
+    } else if (key == "--repeats") {
+      settings.repeats = number(value);
+    } else if (key == "--dtype" && (value == "fp32" || value == "bf16")) {
+      dtypes = {value == "fp32" ? at::kFloat : at::kBFloat16};
+    } else if (key == "--only") {
+      settings.only = value;
+    } else {
+      throw std::runtime_error("[bench_ops] unknown: " + key + " " + value +
+                               "; expected --threads N, --repeats N, --dtype fp32|bf16 or --only NAME");
+    }
+  }
+  at::set_num_threads(settings.threads);
+  at::manual_seed(1);
+  for (const auto dtype : dtypes) {
+    settings.dtype = dtype;
+    bench_all(settings);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // As the program does it: a freed block is used again, which spares the page faults of fresh ones.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, INT_MAX);
+  try {
+    run({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

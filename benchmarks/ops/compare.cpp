@@ -1,0 +1,147 @@
+#include "compare.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <stdexcept>
+
+namespace lorikeet::bench {
+namespace {
+
+using Outputs = std::vector<at::Tensor>;
+
+struct Named {
+  const char* name;
+  const Way* way;
+  Outputs upstream;
+};
+
+struct Times {
+  double median = 0, least = 0, most = 0;  // ms
+};
+
+Outputs split_like(const at::Tensor& whole, const Outputs& outputs) {
+  Outputs parts;
+  std::int64_t begin = 0;
+  for (const auto& output : outputs) {
+    parts.push_back(whole.slice(1, begin, begin + output.size(1)).to(output.scalar_type()).contiguous());
+    begin += output.size(1);
+  }
+  return parts;
+}
+
+at::Tensor gradient(const Named& named, const at::Tensor& input) {
+  const auto x = input.detach().requires_grad_(true);
+  torch::autograd::backward((*named.way)(x), named.upstream);
+  return x.grad();
+}
+
+double distance(const at::Tensor& value, const at::Tensor& expected) {
+  const auto wide = expected.detach().to(at::kFloat);
+  return ((value.detach().to(at::kFloat) - wide).abs().max() / wide.abs().max()).item<double>();
+}
+
+void require_near(const Operator& op, const char* way, const char* what, const at::Tensor& value,
+                  const at::Tensor& expected, at::ScalarType dtype) {
+  // Ways may round to bf16 after each of their parts: a few times 2^-8.
+  const double limit = dtype == at::kFloat ? 1e-4 : 0.05;
+  const double found = distance(value, expected);
+  if (!(found < limit)) {
+    throw std::runtime_error("[bench_ops] " + op.name + ": " + way + " differs in its " + what + " by " +
+                             std::to_string(found) + " of the largest value");
+  }
+}
+
+// Also fills the upstreams, cut as the outputs are.
+void require_agreement(const Operator& op, std::vector<Named>& ways, at::ScalarType dtype) {
+  at::Tensor result, grad;
+  for (auto& named : ways) {
+    const auto outputs = (*named.way)(op.input.detach().requires_grad_(true));
+    const auto joined = at::cat(outputs, 1).detach();
+    if (!result.defined()) result = joined;
+    require_near(op, named.name, "result", joined, result, dtype);
+    if (op.passes == Passes::kForward) continue;
+    named.upstream = split_like(op.upstream, outputs);
+    const auto own = gradient(named, op.input);
+    if (!grad.defined()) grad = own;
+    require_near(op, named.name, "gradient", own, grad, dtype);
+  }
+}
+
+double milliseconds(const std::function<void()>& run) {
+  const auto start = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::vector<Times> interleaved(const std::vector<std::function<void()>>& runs, int repeats) {
+  std::vector<std::vector<double>> all(runs.size());
+  for (int repeat = -1; repeat < repeats; ++repeat) {
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const double ms = milliseconds(runs[i]);
+      if (repeat >= 0) all[i].push_back(ms);
+    }
+  }
+  std::vector<Times> times;
+  for (auto& ms : all) {
+    std::sort(ms.begin(), ms.end());
+    times.push_back({ms[ms.size() / 2], ms.front(), ms.back()});
+  }
+  return times;
+}
+
+void print_line(const Operator& op, const char* pass, const std::vector<Named>& ways,
+                const std::vector<Times>& times, double flops) {
+  const auto find = [&](const Way& way) -> const Times* {
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      if (ways[i].way == &way) return &times[i];
+    }
+    return nullptr;
+  };
+  const Times here = *find(op.here);
+  std::printf("| %s | %s | %.2f (%.2f-%.2f) | ", op.name.c_str(), pass, here.median, here.least, here.most);
+  if (flops > 0) std::printf("%.0f", flops / here.median / 1e6);
+  for (const Way* way : {&op.reference, &op.aten}) {
+    const Times* other = find(*way);
+    if (other == nullptr) {
+      std::printf(" | | ");
+    } else {
+      std::printf(" | %.2f (%.2f-%.2f) | %.2f", other->median, other->least, other->most,
+                  other->median / here.median);
+    }
+  }
+  std::printf(" |\n");
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+void print_head() {
+  std::printf(
+      "| operator | pass | here ms | GFLOP/s | reference ms | reference/here | ATen ms | ATen/here |\n"
+      "|---|---|---|---|---|---|---|---|\n");
+}
+
+void compare(const Settings& settings, const Operator& op) {
+  if (op.name.find(settings.only) == std::string::npos) return;
+  std::vector<Named> ways{{"here", &op.here, {}}};
+  if (op.reference) ways.push_back({"reference", &op.reference, {}});
+  if (op.aten) ways.push_back({"ATen", &op.aten, {}});
+  require_agreement(op, ways, settings.dtype);
+
+  std::vector<std::function<void()>> forward, together;
+  for (const auto& named : ways) {
+    forward.emplace_back([&op, &named] { (*named.way)(op.input.detach().requires_grad_(true)); });
+    together.emplace_back([&op, &named] { gradient(named, op.input); });
+  }
+  if (op.passes != Passes::kTogether) {
+    print_line(op, "forward", ways, interleaved(forward, settings.repeats), op.forward_flops);
+  }
+  if (op.passes != Passes::kForward) {
+    print_line(op, "both", ways, interleaved(together, settings.repeats), op.together_flops);
+  }
+}
+
+}  // namespace lorikeet::bench

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+// Times ways of computing one thing beside each other and prints a line of a table for each comparison.
+namespace lorikeet::bench {
+
+struct Settings {
+  int threads = 2;
+  int repeats = 7;
+  at::ScalarType dtype = at::kFloat;
+  std::string only;  ///< operators whose name contains it; empty: all
+};
+
+/// One way of computing the operator. Its outputs, side by side, are the result.
+using Way = std::function<std::vector<at::Tensor>(const at::Tensor&)>;
+
+enum class Passes { kForward, kTogether, kEach };
+
+struct Operator {
+  std::string name;
+  at::Tensor input;
+  at::Tensor upstream;                           ///< the result's gradient; unused for forward alone
+  Way here, reference, aten;                     ///< reference and aten may be empty
+  double forward_flops = 0, together_flops = 0;  ///< 0: no rate is printed
+  Passes passes = Passes::kEach;
+};
+
+/// The table's head.
+void print_head();
+
+/// Checks that the ways agree, in their result and in the input's gradient, to a few roundings of the dtype;
+/// then times them in turn, `repeats` times after one round of warming up. Prints for forward (its graph
+/// recorded, as in training) and for forward and backward together: median and smallest-largest in ms, and
+/// how many times as fast as each other way the operator is, by the medians. Throws std::runtime_error when
+/// ways disagree.
+void compare(const Settings& settings, const Operator& op);
+
+}  // namespace lorikeet::bench
