@@ -13,8 +13,8 @@ namespace lorikeet::apps {
 namespace {
 
 int out_of_memory() {
-  log_info(
-      "error: out of memory; lower batch.micro_tokens or data.max_seq_len, or set "
+  log_error(
+      "out of memory; lower batch.micro_tokens or data.max_seq_len, or set "
       "training.activation_checkpointing=full");
   return static_cast<int>(ErrorKind::kRunFailed);
 }
@@ -25,20 +25,17 @@ int guarded(const std::function<int()>& body) {
   try {
     return body();
   } catch (const Error& error) {
-    log_info(std::string("error: ") + error.what());
+    log_error(error.what());
     return error.exit_code();
   } catch (const std::bad_alloc&) {
     return out_of_memory();
   } catch (const c10::OutOfMemoryError&) {
     return out_of_memory();
   } catch (const c10::Error& error) {
-    // libtorch's CPU allocator has no type of its own for this.
-    const std::string what = error.what_without_backtrace();
-    if (what.find("can't allocate memory") != std::string::npos) return out_of_memory();
-    log_info("error: " + what);
+    log_error(error.what_without_backtrace());
     return static_cast<int>(ErrorKind::kRunFailed);
   } catch (const std::exception& error) {
-    log_info(std::string("error: ") + error.what());
+    log_error(error.what());
     return static_cast<int>(ErrorKind::kRunFailed);
   }
 }

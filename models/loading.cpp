@@ -12,15 +12,33 @@
 namespace lorikeet::models {
 namespace {
 
-// A view of the mapped bytes as a tensor; copied where they are not aligned to their element size.
-at::Tensor tensor_of(const io::TensorView& view, std::vector<char>* scratch) {
+// Of a tensor's mapped bytes at most so many are in memory beside its converted values.
+constexpr std::size_t kPieceBytes = std::size_t{8} << 20;
+
+// The mapped bytes as a flat tensor; copied where they are not aligned to their element size.
+at::Tensor flat_tensor(const io::TensorView& view, std::vector<char>* scratch) {
   const void* data = view.bytes.data();
   if (reinterpret_cast<std::uintptr_t>(data) % dtype_size(view.dtype) != 0) {
     scratch->assign(view.bytes.begin(), view.bytes.end());
     data = scratch->data();
   }
-  return at::from_blob(const_cast<void*>(data), view.shape,
+  return at::from_blob(const_cast<void*>(data),
+                       {static_cast<std::int64_t>(view.bytes.size() / dtype_size(view.dtype))},
                        at::TensorOptions().dtype(ops::to_torch(view.dtype)));
+}
+
+// Converts a tensor piece by piece, giving back the pages of each.
+void convert(const io::Checkpoint& checkpoint, const io::TensorView& view, const at::Tensor& target) {
+  const at::Tensor flat = target.view({-1});
+  std::vector<char> scratch;
+  io::TensorView piece = view;
+  for (std::size_t begin = 0; begin < view.bytes.size(); begin += kPieceBytes) {
+    piece.bytes = view.bytes.substr(begin, kPieceBytes);
+    const at::Tensor source = flat_tensor(piece, &scratch);
+    const auto first = static_cast<std::int64_t>(begin / dtype_size(view.dtype));
+    flat.slice(0, first, first + source.numel()).copy_(source);
+    checkpoint.drop_pages(piece);
+  }
 }
 
 // Buffers that older writers saved although they follow from config.json, and the copy of a tied head.
@@ -84,15 +102,13 @@ void require_complete(const LoadReport& report, const io::Checkpoint& checkpoint
 
 void load_weights(nn::CausalLM& model, const io::Checkpoint& checkpoint) {
   const at::NoGradGuard no_grad;
-  std::vector<char> scratch;
   for (const auto& unit : model.store().units()) {
     for (std::size_t i = 0; i < unit->segments().size(); ++i) {
       const nn::WeightSegment& segment = unit->segments()[i];
       const io::TensorView* view = checkpoint.find(segment.name);
       const std::string problem = view == nullptr ? segment.name + " is missing" : mismatch(segment, *view);
       if (!problem.empty()) throw Error("[checkpoint] " + escape_control(problem));
-      unit->tensor(i).copy_(tensor_of(*view, &scratch));
-      checkpoint.drop_pages(*view);
+      convert(checkpoint, *view, unit->tensor(i));
     }
   }
 }

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "base/version.h"
 #include "config/config.h"
 #include "data/load.h"
 #include "io/disk.h"
@@ -17,6 +18,7 @@
 #include "recipes/merge.h"
 #include "recipes/model_session.h"
 #include "recipes/phases.h"
+#include "recipes/rank_group.h"
 #include "recipes/run_facts.h"
 #include "recipes/run_folder.h"
 #include "recipes/settings_map.h"
@@ -40,52 +42,85 @@ std::uint64_t checkpoint_bytes(const peft::AdapterStore& store) {
 /// One run from settings to adapter.
 class Finetune {
  public:
-  explicit Finetune(const config::Settings& settings)
-      : settings_(settings), folder_(settings.checkpoint.output_dir) {}
+  Finetune(const config::Settings& settings, RankGroup& group) : settings_(settings), group_(group) {
+    // The run's files are the first rank's alone.
+    if (group.first()) folder_.emplace(settings.checkpoint.output_dir);
+  }
 
   void run() {
     load();
     const RunFolder::Identity identity{config::to_yaml(settings_), data_.train.fingerprint(),
                                        session_.checkpoint_fingerprint, session_.policy.fingerprint()};
-    const auto begin = folder_.begin(identity, settings_.checkpoint.resume == config::Resume::kAuto,
-                                     settings_.checkpoint.overwrite);
+    const RunFolder::Begin begin = agree(identity);
     if (begin == RunFolder::Begin::kFinished) {
-      log_info("this run is finished already: its adapter lies in " + folder_.path().string());
+      log_info("this run is finished already: its adapter lies in " + output_dir().string());
       return;
     }
+    group_.connect(session_.torch_device());
     prepare(begin == RunFolder::Begin::kResume);
-    if (begin == RunFolder::Begin::kReplace) folder_.give_up_run();
-    folder_.write(identity, false, facts());
-    write_file_atomic(folder_.path() / "config.yaml", config::to_yaml(settings_));
+    if (folder_) {
+      if (begin == RunFolder::Begin::kReplace) folder_->give_up_run();
+      folder_->write(identity, false, facts());
+      write_file_atomic(output_dir() / "config.yaml", config::to_yaml(settings_));
+    }
     const train::LoopEnd end = loop();
     if (end == train::LoopEnd::kInterrupted) {
       throw Error("interrupted after step " + std::to_string(state_.step) +
                       (state_.step > 0 ? "; a checkpoint was saved, the same command goes on from it" : ""),
                   ErrorKind::kInterrupted);
     }
+    if (!folder_) return;
+    group_.phase("finish");
     finish();
-    folder_.write(identity, true, facts());
+    folder_->write(identity, true, facts());
     report();
   }
 
  private:
-  const std::filesystem::path base() const { return settings_.model.path; }
+  std::filesystem::path base() const { return settings_.model.path; }
+  std::filesystem::path output_dir() const { return settings_.checkpoint.output_dir; }
+
+  // All ranks run the same thing, and begin as the first one's folder says.
+  RunFolder::Begin agree(const RunFolder::Identity& identity) {
+    group_.phase("agree");
+    comm::Facts facts{{"version", std::string(kVersion)}};
+    for (auto& field : config::field_values(settings_, config::FingerprintScope::kAll))
+      facts.push_back(std::move(field));
+    facts.insert(facts.end(), {{"data", identity.data},
+                               {"base checkpoint", identity.model},
+                               {"precision policy", identity.policy}});
+    group_.require_agreement(facts);
+    std::string begin;
+    if (folder_) {
+      const bool resume = settings_.checkpoint.resume == config::Resume::kAuto;
+      begin =
+          std::to_string(static_cast<int>(folder_->begin(identity, resume, settings_.checkpoint.overwrite)));
+    }
+    return static_cast<RunFolder::Begin>(std::stoi(group_.share("begin", begin)));
+  }
 
   void load() {
     phases_.finish("start");
-    const device::Device device = choose_device(settings_.device);
+    const comm::Placement& placement = group_.placement();
+    const device::Device device =
+        device::for_rank(choose_device(settings_.device), settings_.device, placement.local_rank,
+                         placement.local_size, device::cuda_devices());
     const precision::Policy policy = precision::resolve(settings_.precision);
     at::globalContext().setDeterministicAlgorithms(settings_.training.deterministic, /*warn_only=*/false);
     log_info("device: " + device::describe(device, device::cuda_devices()) + ", " +
-             std::to_string(at::get_num_threads()) + " threads");
+             std::to_string(at::get_num_threads()) + " threads" +
+             (group_.alone() ? "" : ", replicated on " + std::to_string(placement.world_size) + " ranks"));
     log_info("precision (" + policy.fingerprint().substr(0, 12) + "):\n" + policy.table());
+    group_.phase("read model");
     session_ = load_model(base(), policy, device, lora_config(settings_.lora),
                           static_cast<std::uint64_t>(settings_.training.seed));
     log_info("model: " + base().string() + ", " +
              format_bytes(static_cast<std::uint64_t>(session_.model->store().bytes())) +
              " of frozen weights, tokenizer from " + session_.tokenizer->description());
     phases_.finish("read model");
-    data_ = data::load_data(data_options(settings_), *session_.tokenizer);
+    group_.phase("tokenise");
+    // The first rank of a machine leaves the tokens in the cache for the others.
+    group_.by_turns("tokens", [&] { data_ = data::load_data(data_options(settings_), *session_.tokenizer); });
     log_info(data_.train_report.describe());
     if (data_.validation_report) log_info(data_.validation_report->describe());
     phases_.finish("tokenise");
@@ -93,7 +128,7 @@ class Finetune {
 
   void prepare(bool resume) {
     peft::LoraAdapters& adapters = *session_.adapters;
-    checkpoints_.emplace(folder_.path(), base().string(), settings_.checkpoint.keep_last);
+    checkpoints_.emplace(output_dir(), base().string(), settings_.checkpoint.keep_last);
     optimizer_.emplace(adapters.store(), adamw_options(settings_));
     sampler_.emplace(data_.train, sampler_options(settings_));
     log_info("adapter: " + std::to_string(adapters.modules().size()) + " modules, " +
@@ -102,20 +137,34 @@ class Finetune {
     if (settings_.training.activation_checkpointing == config::ActivationCheckpointing::kFull) {
       session_.model->enable_checkpointing(adapters.store().anchor());
     }
-    const auto saved = resume ? checkpoints_->steps() : std::vector<std::int64_t>{};
-    if (saved.empty()) {
-      initialize();
-    } else {
-      state_ = checkpoints_->load(saved.back(), adapters, *optimizer_);
-      log_info("resuming after step " + std::to_string(state_.step));
-    }
+    group_.phase("prepare");
+    if (!resume || !restore()) initialize();
     memory_ = expected_memory(
         session_, settings_,
         plan::largest_micro_batch(data_.train, *sampler_, micro_options(settings_, session_.device)));
     log_info("memory of a step: " + format_bytes(static_cast<std::uint64_t>(memory_.total())) +
              " expected at most");
     const std::uint64_t copies = static_cast<std::uint64_t>(settings_.checkpoint.keep_last.value_or(1)) + 2;
-    io::require_free_space(folder_.path(), copies * checkpoint_bytes(adapters.store()));
+    io::require_free_space(output_dir(), copies * checkpoint_bytes(adapters.store()));
+  }
+
+  // Goes on from the latest checkpoint, which the first rank reads; false when there is none.
+  bool restore() {
+    peft::LoraAdapters& adapters = *session_.adapters;
+    std::string found;
+    if (folder_) {
+      const std::vector<std::int64_t> saved = checkpoints_->steps();
+      if (!saved.empty()) found = checkpoints_->load(saved.back(), adapters, *optimizer_).json().dump();
+    }
+    found = group_.share("resume", found);
+    if (found.empty()) return false;
+    const Json json = Json::parse(found, "the checkpoint's state");
+    state_ = train::RunState::from_json(JsonView(json, "the checkpoint's state"));
+    group_.broadcast(adapters.store().values());
+    for (const at::Tensor& tensor : optimizer_->state()) group_.broadcast(tensor);
+    adapters.store().refresh_compute();
+    log_info("resuming after step " + std::to_string(state_.step));
+    return true;
   }
 
   void initialize() {
@@ -133,8 +182,12 @@ class Finetune {
 
   train::LoopEnd loop() {
     const std::int64_t total = sampler_->total_steps();
-    train::MetricsWriter metrics(folder_.path() / "metrics.jsonl", state_.step);
-    train::Progress progress(total, settings_.metrics.log_every_steps);
+    std::optional<train::MetricsWriter> metrics;
+    std::optional<train::Progress> progress;
+    if (folder_) {
+      metrics.emplace(output_dir() / "metrics.jsonl", state_.step);
+      progress.emplace(total, settings_.metrics.log_every_steps);
+    }
     const train::LoopOptions options{
         .schedule = train::make_schedule(settings_.lr_scheduler, settings_.optimizer.lr, total),
         .micro = micro_options(settings_, session_.device),
@@ -142,14 +195,18 @@ class Finetune {
         .save_every_epochs = settings_.checkpoint.save_every_epochs,
         .validate_every_steps = settings_.data.validation.every_steps,
         .patience = settings_.data.validation.patience,
-        .peak_flops = peak_flops(session_)};
+        .peak_flops = peak_flops(session_),
+        .verify = settings_.distributed.verify};
     const train::LoopHooks hooks{.interrupted = [] { return InterruptGuard::requested(); },
                                  .first_step =
                                      [&] {
                                        phases_.finish("first step");
-                                       progress.message(phases_.line());
+                                       if (progress) progress->message(phases_.line());
                                      },
-                                 .new_best = [&](const train::RunState&) { save_best(); }};
+                                 .new_best =
+                                     [&](const train::RunState&) {
+                                       if (folder_) save_best();
+                                     }};
     const train::LoopParts parts{.model = *session_.model,
                                  .adapters = *session_.adapters,
                                  .optimizer = *optimizer_,
@@ -157,17 +214,19 @@ class Finetune {
                                  .sampler = *sampler_,
                                  .validation = data_.validation ? &*data_.validation : nullptr,
                                  .device = session_.torch_device(),
-                                 .checkpoints = *checkpoints_,
-                                 .metrics = metrics,
-                                 .progress = progress};
+                                 .group = group_.communicator(),
+                                 .checkpoints = folder_ ? &*checkpoints_ : nullptr,
+                                 .metrics = metrics ? &*metrics : nullptr,
+                                 .progress = progress ? &*progress : nullptr};
     const InterruptGuard guard;
+    group_.phase("training");
     phases_.finish("prepare");
     return train::run_loop(parts, options, hooks, state_);
   }
 
   void save_best() const {
     if (!settings_.data.validation.keep_best) return;
-    io::AtomicFolder folder(folder_.path() / kBestFolder);
+    io::AtomicFolder folder(output_dir() / kBestFolder);
     peft::save_adapter(folder.path(), *session_.adapters, base().string());
     folder.commit();
   }
@@ -175,18 +234,18 @@ class Finetune {
   // The adapter that the run is for: the best validated one where that is kept, else the last.
   void finish() {
     if (state_.best && settings_.data.validation.keep_best && state_.best->step != state_.step) {
-      peft::load_adapter(folder_.path() / kBestFolder, *session_.adapters);
+      peft::load_adapter(output_dir() / kBestFolder, *session_.adapters);
       log_info("the adapter is that of step " + std::to_string(state_.best->step) +
                ", the best validated one");
     }
-    peft::save_adapter(folder_.path(), *session_.adapters, base().string());
-    copy_tokenizer_files(base(), folder_.path());
+    peft::save_adapter(output_dir(), *session_.adapters, base().string());
+    copy_tokenizer_files(base(), output_dir());
     if (settings_.checkpoint.save_merged)
-      merge(base(), folder_.path(), folder_.path() / kMergedFolder, session_.device);
+      merge(base(), output_dir(), output_dir() / kMergedFolder, session_.device);
   }
 
   Json facts() const {
-    Json json = run_facts(session_, settings_);
+    Json json = run_facts(session_, settings_, group_.placement().world_size);
     json.set("phases_seconds", phases_.json());
     json.set("phases_peak_memory_bytes", phases_.peak_memory_json());
     Json memory{Json::Object{}};
@@ -202,12 +261,13 @@ class Finetune {
 
   void report() const {
     log_info("done: " + std::to_string(state_.step) + " steps in " + format_seconds(state_.elapsed_seconds) +
-             "; the adapter lies in " + folder_.path().string());
+             "; the adapter lies in " + output_dir().string());
   }
 
   const config::Settings& settings_;
+  RankGroup& group_;
   Phases phases_;
-  RunFolder folder_;
+  std::optional<RunFolder> folder_;  // on the first rank
   ModelSession session_;
   data::LoadedData data_;
   std::optional<train::CheckpointStore> checkpoints_;
@@ -219,6 +279,14 @@ class Finetune {
 
 }  // namespace
 
-void lora_finetune(const config::Settings& settings) { Finetune(settings).run(); }
+void lora_finetune(const config::Settings& settings, const comm::Placement& placement) {
+  RankGroup group(placement, settings.distributed);
+  try {
+    Finetune(settings, group).run();
+  } catch (const std::exception& error) {
+    group.failed(error);
+    throw;
+  }
+}
 
 }  // namespace lorikeet::recipes

@@ -10,14 +10,14 @@
 
 namespace lorikeet::recipes {
 
-Json run_facts(const ModelSession& session, const config::Settings& settings) {
+Json run_facts(const ModelSession& session, const config::Settings& settings, int world_size) {
   Json precision{Json::Object{}};
   for (const auto& [what, dtype] : session.policy.rows()) precision.set(what, dtype_name(dtype));
   Json json;
   json.set("lorikeet_version", kVersion);
   json.set("libtorch_version", TORCH_VERSION);
   json.set("device", device::describe(session.device, device::cuda_devices()));
-  json.set("world_size", 1);
+  json.set("world_size", world_size);
   json.set("threads", at::get_num_threads());
   json.set("precision", std::move(precision));
   json.set("seed", settings.training.seed);

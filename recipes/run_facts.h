@@ -9,7 +9,7 @@
 namespace lorikeet::recipes {
 
 /// What run.json tells about where and with what a run was made: versions, device, threads, precision, seed.
-Json run_facts(const ModelSession& session, const config::Settings& settings);
+Json run_facts(const ModelSession& session, const config::Settings& settings, int world_size);
 
 /// The memory that a training step will need at its peak, by lib/plan's formula.
 plan::MemoryEstimate expected_memory(const ModelSession& session, const config::Settings& settings,

@@ -24,6 +24,8 @@ class UniqueFd {
   ~UniqueFd();
 
   int get() const { return fd_; }
+  /// Gives the descriptor up to the caller.
+  int release() { return std::exchange(fd_, -1); }
   explicit operator bool() const { return fd_ >= 0; }
 
  private:

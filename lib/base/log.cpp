@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <string>
 
@@ -9,6 +10,8 @@
 
 namespace lorikeet {
 namespace {
+
+std::atomic<bool> silent{false};
 
 void write_line(std::string_view prefix, std::string_view message) {
   static const bool terminal = isatty(STDERR_FILENO) == 1;
@@ -22,7 +25,13 @@ void write_line(std::string_view prefix, std::string_view message) {
 
 }  // namespace
 
-void log_info(std::string_view message) { write_line("", message); }
-void log_warning(std::string_view message) { write_line("warning: ", message); }
+void log_info(std::string_view message) {
+  if (!silent) write_line("", message);
+}
+void log_warning(std::string_view message) {
+  if (!silent) write_line("warning: ", message);
+}
+void log_error(std::string_view message) { write_line("error: ", message); }
+void silence_log() { silent = true; }
 
 }  // namespace lorikeet

@@ -12,4 +12,10 @@ void log_info(std::string_view message);
 /// The same with "warning: " in front.
 void log_warning(std::string_view message);
 
+/// The same with "error: " in front; not silenced.
+void log_error(std::string_view message);
+
+/// Silences log_info and log_warning, for the ranks of a run that would only repeat the first one's.
+void silence_log();
+
 }  // namespace lorikeet

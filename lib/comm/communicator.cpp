@@ -51,9 +51,9 @@ Pending Communicator::track(Collective collective, std::int64_t payload_bytes,
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {
-      throw Error("[rank " + std::to_string(rank_) + "] " + name_of(collective) + " " +
-                      std::to_string(sequence) + " failed: another rank is lost or hangs (" + error.what() + ")",
-                  ErrorKind::kRunFailed);
+      throw PeerLost("[rank " + std::to_string(rank_) + "] " + name_of(collective) + " " +
+                     std::to_string(sequence) + " failed: another rank is lost or hangs (" + error.what() +
+                     ")");
     }
   };
   const Wait wait = guarded(start);

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
+
 namespace c10d {
 class Store;
 }  // namespace c10d
@@ -34,12 +36,19 @@ struct Traffic {
 /// Bytes that one rank of `world_size` sends for a collective of `payload_bytes`.
 double sent_bytes(Collective collective, std::int64_t payload_bytes, int world_size);
 
+/// What a collective throws when another rank is lost or the time is up (kRunFailed): a consequence of
+/// someone else's failure.
+class PeerLost : public Error {
+ public:
+  explicit PeerLost(const std::string& message) : Error(message, ErrorKind::kRunFailed) {}
+};
+
 /// A collective under way. The tensors must live until it has been waited for.
 class Pending {
  public:
   explicit Pending(std::function<void()> wait = {}) : wait_(std::move(wait)) {}
-  /// CPU tensors: returns when the result is there. CUDA tensors: the current stream waits for it. Throws Error
-  /// (kRunFailed) when another rank is lost or the time is up. Once only; a default object is done.
+  /// CPU tensors: returns when the result is there. CUDA tensors: the current stream waits for it. Throws
+  /// PeerLost. Once only; a default object is done.
   void wait();
 
  private:
@@ -64,8 +73,8 @@ struct CommunicatorOptions {
   Observer* observer = nullptr;
 };
 
-/// A group of processes, one a device, that compute together: Gloo for CPU tensors, NCCL for CUDA tensors. All
-/// ranks call the same collectives in the same order. Results are the same bits on every rank.
+/// A group of processes, one a device, that compute together: Gloo for CPU tensors, NCCL for CUDA tensors.
+/// All ranks call the same collectives in the same order. Results are the same bits on every rank.
 class Communicator {
  public:
   /// Joins the group of `size` ranks that meet at `store`. Blocks until all are there. Throws Error

@@ -67,11 +67,12 @@ void set_meeting_point(const std::string& address, const std::string& where, Pla
 
 Placement from_own(const Environment& environment) {
   const Variables v(environment, "lorikeet run");
-  Placement p{.store_is_held = true, .launcher = "lorikeet run"};
+  Placement p{.launcher = "lorikeet run"};
   read_counts(v, "LORIKEET_RANK", "LORIKEET_WORLD_SIZE", "LORIKEET_LOCAL_RANK", "LORIKEET_LOCAL_SIZE", &p);
   p.nodes = v.number("LORIKEET_NODES", 1, p.world_size);
   p.node = v.number("LORIKEET_NODE", 0, p.nodes - 1);
   set_meeting_point(v.text("LORIKEET_RENDEZVOUS"), "launch: LORIKEET_RENDEZVOUS", &p);
+  if (p.rank == 0) p.listen_fd = v.number("LORIKEET_LISTEN_FD", 3, kMost);
   return p;
 }
 
@@ -98,7 +99,8 @@ Placement from_slurm(const Environment& environment) {
   p.node = v.number("SLURM_NODEID", 0, p.nodes - 1);
   if (p.world_size % p.nodes != 0) {
     throw Error("[launch] srun started " + std::to_string(p.world_size) + " tasks on " +
-                std::to_string(p.nodes) + " nodes; expected the same number on every node (--ntasks-per-node)");
+                std::to_string(p.nodes) +
+                " nodes; expected the same number on every node (--ntasks-per-node)");
   }
   p.local_size = p.world_size / p.nodes;
   const char* list = v.maybe("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
@@ -154,9 +156,10 @@ Placement read_placement(const Environment& environment, const std::optional<std
   }
   if (rendezvous) set_meeting_point(*rendezvous, "--rendezvous", &p);
   if (p.world_size > 1 && p.port == 0) {
-    throw Error("[launch] " + p.launcher + " started " + std::to_string(p.world_size) +
-                " processes without saying where they meet; add --rendezvous host:port, the host being that of "
-                "rank 0");
+    throw Error(
+        "[launch] " + p.launcher + " started " + std::to_string(p.world_size) +
+        " processes without saying where they meet; add --rendezvous host:port, the host being that of "
+        "rank 0");
   }
   return p;
 }

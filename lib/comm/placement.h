@@ -16,8 +16,10 @@ struct Placement {
   int nodes = 1;
   std::string host = "127.0.0.1";  ///< where the store listens
   int port = 0;
-  /// True where something else than rank 0 holds the store at host:port (torchrun's agent, `lorikeet run`).
+  /// True where something else than rank 0 listens at host:port (torchrun's agent).
   bool store_is_held = false;
+  /// Rank 0's listening socket, where the launcher has made it; else -1.
+  int listen_fd = -1;
   std::string launcher;  ///< "lorikeet run", "torchrun", "srun", "mpirun", or "" for a process on its own
 
   bool alone() const { return world_size == 1; }
@@ -30,12 +32,15 @@ using Environment = std::function<std::optional<std::string>(const char*)>;
 Environment process_environment();
 
 /// Reads the placement that a launcher has put into the environment:
-///   lorikeet run  LORIKEET_RANK, _WORLD_SIZE, _LOCAL_RANK, _LOCAL_SIZE, _NODE, _NODES, _RENDEZVOUS
+///   lorikeet run  LORIKEET_RANK, _WORLD_SIZE, _LOCAL_RANK, _LOCAL_SIZE, _NODE, _NODES, _RENDEZVOUS,
+///                 and for rank 0 _LISTEN_FD
 ///   torchrun      RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT,
 ///                 TORCHELASTIC_USE_AGENT_STORE
-///   srun          SLURM_PROCID, _NTASKS, _LOCALID, _NODEID, _JOB_NUM_NODES, _JOB_NODELIST (or _STEP_), _JOB_ID;
+///   srun          SLURM_PROCID, _NTASKS, _LOCALID, _NODEID, _JOB_NUM_NODES, _JOB_NODELIST (or _STEP_),
+///   _JOB_ID;
 ///                 the first host is where they meet, on a port made from the job's number
-///   mpirun        OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE; across machines the meeting point has
+///   mpirun        OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE; across machines the meeting point
+///   has
 ///                 to be given as `rendezvous`
 /// tried in this order; none of them: a process on its own. `rendezvous` ("host:port", from the command line)
 /// replaces what the environment says. Throws Error naming the variable when a set is incomplete, is not a

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/settings.h"
@@ -35,6 +36,10 @@ enum class FingerprintScope {
 
 /// sha256 in hexadecimal over names and values of the fields in scope.
 std::string fingerprint(const Settings& settings, FingerprintScope scope);
+
+/// Names and values (as YAML) of the fields in scope, in the schema's order.
+std::vector<std::pair<std::string, std::string>> field_values(const Settings& settings,
+                                                              FingerprintScope scope);
 
 struct Difference {
   std::string name;

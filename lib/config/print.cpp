@@ -88,6 +88,15 @@ std::string fingerprint(const Settings& settings, FingerprintScope scope) {
   return hash.hex();
 }
 
+std::vector<std::pair<std::string, std::string>> field_values(const Settings& settings,
+                                                              FingerprintScope scope) {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const Field& field : schema().fields()) {
+    if (in_scope(field, scope)) out.emplace_back(field.name, field.write(settings));
+  }
+  return out;
+}
+
 std::vector<Difference> differences(const Settings& older, const Settings& newer, FingerprintScope scope) {
   std::vector<Difference> out;
   for (const Field& field : schema().fields()) {

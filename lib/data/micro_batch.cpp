@@ -38,15 +38,29 @@ MicroBatch make_micro_batch(const TokenDataset& dataset, std::span<const std::si
   return batch;
 }
 
-std::vector<MicroBatch> make_micro_batches(const TokenDataset& dataset, const Step& step,
-                                           const MicroOptions& options) {
+std::vector<MicroBatch> make_micro_batches(const TokenDataset& dataset, std::span<const std::size_t> examples,
+                                           const MicroOptions& options, const Share& share) {
   std::vector<std::int64_t> lengths;
-  lengths.reserve(step.examples.size());
-  for (const std::size_t i : step.examples) lengths.push_back(dataset.length(i));
+  lengths.reserve(examples.size());
+  for (const std::size_t i : examples) lengths.push_back(dataset.length(i));
+  Groups groups = group_for_ranks(lengths, options, share.world_size);
+  std::vector<std::int64_t> sizes;
+  for (std::vector<std::size_t>& group : groups) {
+    std::int64_t size = 0;
+    for (std::size_t& position : group) {
+      size += lengths[position];
+      position = examples[position];
+    }
+    sizes.push_back(size);
+  }
   std::vector<MicroBatch> batches;
-  for (std::vector<std::size_t>& group : group_examples(lengths, options)) {
-    for (std::size_t& position : group) position = step.examples[position];
-    batches.push_back(make_micro_batch(dataset, group));
+  if (share.world_size == 1) {
+    for (const auto& group : groups) batches.push_back(make_micro_batch(dataset, group));
+    return batches;
+  }
+  for (const auto& turn :
+       spread_over_ranks(sizes, share.world_size).at(static_cast<std::size_t>(share.rank))) {
+    if (turn) batches.push_back(make_micro_batch(dataset, groups[*turn]));
   }
   return batches;
 }
@@ -69,6 +83,12 @@ void fill_up(MicroBatch& batch, std::int64_t tokens, std::int64_t sequences, std
     batch.cu_seqlens.push_back(static_cast<std::int32_t>(tokens));
     batch.sample_ids.push_back(-1);
   }
+}
+
+std::int64_t step_token_count(const TokenDataset& dataset, const Step& step) {
+  std::int64_t total = 0;
+  for (const std::size_t i : step.examples) total += dataset.length(i);
+  return total;
 }
 
 std::int64_t step_label_count(const TokenDataset& dataset, const Step& step) {

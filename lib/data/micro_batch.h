@@ -31,9 +31,16 @@ struct MicroBatch {
 /// The examples at `indices` one behind the other; none makes an empty batch (T = 0, cu_seqlens {0}).
 MicroBatch make_micro_batch(const TokenDataset& dataset, std::span<const std::size_t> indices);
 
-/// All micro-batches of a step, grouped by `options`.
-std::vector<MicroBatch> make_micro_batches(const TokenDataset& dataset, const Step& step,
-                                           const MicroOptions& options);
+/// One rank of those that share a step's work.
+struct Share {
+  std::int64_t rank = 0;
+  std::int64_t world_size = 1;
+};
+
+/// The micro-batches of `examples` (indices into the data set), grouped by `options`, that fall to `share`:
+/// all of them for a world size of 1, perhaps none for a larger one.
+std::vector<MicroBatch> make_micro_batches(const TokenDataset& dataset, std::span<const std::size_t> examples,
+                                           const MicroOptions& options, const Share& share = {});
 
 /// Fills `batch` up to `tokens` tokens by one filler sequence of `token_id` without labels, and to
 /// `sequences` sequences by empty ones (repeated ends in cu_seqlens), so that shapes can be fixed.
@@ -43,5 +50,7 @@ void fill_up(MicroBatch& batch, std::int64_t tokens, std::int64_t sequences, std
 
 /// Targets of a whole step: the loss's divisor, known without looking at any micro-batch.
 std::int64_t step_label_count(const TokenDataset& dataset, const Step& step);
+/// Tokens of a whole step.
+std::int64_t step_token_count(const TokenDataset& dataset, const Step& step);
 
 }  // namespace lorikeet::data

@@ -65,6 +65,29 @@ Groups group_examples(std::span<const std::int64_t> lengths, const MicroOptions&
                          : in_order(lengths, options, most_rows);
 }
 
+Groups group_for_ranks(std::span<const std::int64_t> lengths, const MicroOptions& options,
+                       std::int64_t world_size) {
+  Groups groups = group_examples(lengths, options);
+  if (world_size <= 1 || lengths.empty()) return groups;
+  const auto ranks = static_cast<std::size_t>(world_size);
+  const auto turns = [&](const Groups& g) { return (g.size() + ranks - 1) / ranks; };
+  const std::size_t least_turns = turns(groups);
+  // More groups never harm as long as they need no more turns: bisect for the smallest limit.
+  std::int64_t low = 1, high = options.micro_tokens;
+  while (low < high) {
+    MicroOptions tried = options;
+    tried.micro_tokens = low + (high - low) / 2;
+    Groups found = group_examples(lengths, tried);
+    if (turns(found) <= least_turns) {
+      high = tried.micro_tokens;
+      groups = std::move(found);
+    } else {
+      low = tried.micro_tokens + 1;
+    }
+  }
+  return groups;
+}
+
 std::vector<std::vector<std::optional<std::size_t>>> spread_over_ranks(std::span<const std::int64_t> tokens,
                                                                        std::int64_t world_size) {
   if (world_size < 1) throw Error("[data] expected a world size of at least 1");

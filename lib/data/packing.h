@@ -24,6 +24,12 @@ using Groups = std::vector<std::vector<std::size_t>>;
 /// ascend inside a group. Throws Error for limits below 1.
 Groups group_examples(std::span<const std::int64_t> lengths, const MicroOptions& options);
 
+/// The same for `world_size` ranks that work at the same time: as few turns as the limits allow, and the
+/// smallest micro-batches that need no more, so that every rank gets its part of a small step too. For one
+/// rank this is group_examples.
+Groups group_for_ranks(std::span<const std::int64_t> lengths, const MicroOptions& options,
+                       std::int64_t world_size);
+
 /// Spreads micro-batches of the given token counts over `world_size` ranks: every rank gets the same number,
 /// the least that holds them all (where there are too few, nullopt: a turn without work), and about the same
 /// tokens (largest first, to the least loaded rank that has room). Deterministic; result [rank][turn] is an

@@ -46,6 +46,20 @@ Device select(const config::DeviceSetting& setting, bool cuda_built, const std::
   return wanted;
 }
 
+Device for_rank(const Device& chosen, const config::DeviceSetting& setting, int local_rank, int local_size,
+                const std::vector<CudaDevice>& found) {
+  if (!chosen.is_cuda() || local_size == 1) return chosen;
+  if (setting.index) {
+    throw Error("[device] '" + chosen.name() + "' is one device, and " + std::to_string(local_size) +
+                " processes run on this machine; use device=cuda, and CUDA_VISIBLE_DEVICES to choose some");
+  }
+  if (static_cast<std::size_t>(local_size) > found.size()) {
+    throw Error("[device] " + std::to_string(local_size) + " processes run on this machine; " +
+                list_of(found) + "; start at most one for each, or use device=cpu");
+  }
+  return {Device::Kind::kCuda, local_rank};
+}
+
 std::string describe(const Device& device, const std::vector<CudaDevice>& found) {
   if (!device.is_cuda()) return "cpu (" + cpu_model() + ")";
   const CudaDevice& cuda = found.at(static_cast<std::size_t>(device.index));

@@ -33,6 +33,12 @@ std::vector<CudaDevice> cuda_devices();
 /// `cuda_built` says whether this build can use CUDA devices. Throws Error when it isn't there, with what is.
 Device select(const config::DeviceSetting& setting, bool cuda_built, const std::vector<CudaDevice>& found);
 
+/// The device of one of `local_size` ranks on this machine, where `chosen` is what select gave for the
+/// setting: on CPUs the same for all, on GPUs one for each. Throws Error when there are fewer GPUs than
+/// ranks, or the setting names a single one.
+Device for_rank(const Device& chosen, const config::DeviceSetting& setting, int local_rank, int local_size,
+                const std::vector<CudaDevice>& found);
+
 /// A line for run.json and the log: the CPU's model and the threads used, or the CUDA device's name and
 /// memory.
 std::string describe(const Device& device, const std::vector<CudaDevice>& found);

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "nn/backward_signal.h"
 #include "nn/batch.h"
 #include "nn/checkpointing.h"
 #include "ops/embedding/embedding.h"
@@ -34,14 +35,23 @@ at::Tensor CausalLM::hidden_states(const ForwardContext& context) const {
   RotaryRows rotary;
   if (rotary_) rotary = rotary_->rows(batch.position_ids, batch.positions);
   Hidden hidden{embed(batch.tokens), {}};
+  std::int64_t index = 0;
   for (const auto& layer : layers_) {
+    signal_before(index++, hidden, context);
     const auto run = [&layer = *layer, rotary, context](Hidden h) {
       return layer.forward(std::move(h), rotary, context);
     };
     hidden = checkpoint_anchor_.defined() && context.training ? checkpointed(run, hidden, checkpoint_anchor_)
                                                               : run(std::move(hidden));
   }
+  signal_before(index, hidden, context);
   return final_norm_->forward(hidden);
+}
+
+void CausalLM::signal_before(std::int64_t layer, Hidden& hidden, const ForwardContext& context) {
+  if (layer == 0 || context.layer_done == nullptr) return;
+  at::Tensor& last = hidden.delta.defined() ? hidden.delta : hidden.residual;
+  last = signal_backward(last, [done = context.layer_done, layer] { (*done)(layer); });
 }
 
 at::Tensor CausalLM::loss_sum(double loss_scale, const ForwardContext& context) const {

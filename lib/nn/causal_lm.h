@@ -43,6 +43,7 @@ class CausalLM {
 
  private:
   at::Tensor embed(const at::Tensor& tokens) const;
+  static void signal_before(std::int64_t layer, Hidden& hidden, const ForwardContext& context);
 
   CausalLMSpec spec_;
   DType compute_;

@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 #include "peft/adapter_store.h"
 
 namespace lorikeet::train {
@@ -28,6 +30,8 @@ class AdamW {
   const at::Tensor& exp_avg() const { return exp_avg_; }
   const at::Tensor& exp_avg_sq() const { return exp_avg_sq_; }
   const at::Tensor& updates() const { return updates_; }
+  /// All of them, to be copied between devices.
+  std::vector<at::Tensor> state() const { return {exp_avg_, exp_avg_sq_, updates_}; }
 
  private:
   peft::AdapterStore& store_;

@@ -11,12 +11,17 @@
 namespace lorikeet::train {
 
 Evaluation evaluate(const nn::CausalLM& model, const data::TokenDataset& dataset,
-                    const data::MicroOptions& micro, const at::Device& device) {
+                    const data::MicroOptions& micro, const at::Device& device, comm::Communicator* group) {
   std::vector<std::int64_t> lengths;
   for (std::size_t i = 0; i < dataset.size(); ++i) lengths.push_back(dataset.length(i));
   Evaluation result;
-  for (const auto& group : data::group_examples(lengths, micro)) {
-    const nn::Batch batch = to_device(data::make_micro_batch(dataset, group), device);
+  std::size_t number = 0;
+  for (const auto& members : data::group_examples(lengths, micro)) {
+    const std::size_t turn = number++;
+    if (group != nullptr &&
+        turn % static_cast<std::size_t>(group->size()) != static_cast<std::size_t>(group->rank()))
+      continue;
+    const nn::Batch batch = to_device(data::make_micro_batch(dataset, members), device);
     if (batch.label_count == 0) continue;
     const at::Tensor nll = model.token_nll({.batch = batch}).cpu().contiguous();
     // Summed as double: the sum of a large set must not lose the small terms.
@@ -24,7 +29,12 @@ Evaluation evaluate(const nn::CausalLM& model, const data::TokenDataset& dataset
     result.nll_sum += std::accumulate(values, values + nll.numel(), 0.0);
     result.label_tokens += batch.label_count;
   }
-  return result;
+  if (group == nullptr) return result;
+  const at::Tensor sums =
+      at::tensor({result.nll_sum, static_cast<double>(result.label_tokens)}, at::kDouble).to(device);
+  group->all_reduce(sums).wait();
+  const at::Tensor host = sums.cpu();
+  return {host[0].item<double>(), static_cast<std::int64_t>(host[1].item<double>())};
 }
 
 }  // namespace lorikeet::train

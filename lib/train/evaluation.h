@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "comm/communicator.h"
 #include "data/micro_batch.h"
 #include "nn/causal_lm.h"
 
@@ -15,8 +16,10 @@ struct Evaluation {
   double loss() const { return label_tokens > 0 ? nll_sum / static_cast<double>(label_tokens) : 0.0; }
 };
 
-/// Loss over a whole data set, no gradient.
+/// Loss over a whole data set, no gradient. With a `group` each rank takes its part, and all get the same
+/// result.
 Evaluation evaluate(const nn::CausalLM& model, const data::TokenDataset& dataset,
-                    const data::MicroOptions& micro, const at::Device& device);
+                    const data::MicroOptions& micro, const at::Device& device,
+                    comm::Communicator* group = nullptr);
 
 }  // namespace lorikeet::train

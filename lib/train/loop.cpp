@@ -2,14 +2,19 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <limits>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
 #include "base/strings.h"
+#include "parallel/gradient_reducer.h"
+#include "parallel/step_table.h"
 #include "train/device_batch.h"
 #include "train/evaluation.h"
 #include "train/flops.h"
@@ -39,18 +44,19 @@ class Loop {
         options_(options),
         hooks_(hooks),
         state_(state),
-        runner_(parts.model, parts.adapters, parts.optimizer),
+        reducer_(make_reducer(parts)),
+        runner_(parts.model, parts.adapters, parts.optimizer, reducer_ ? &*reducer_ : nullptr),
         elapsed_before_(state.elapsed_seconds) {}
 
   LoopEnd run() {
     const std::int64_t total = p_.sampler.total_steps();
     while (state_.step < total) {
-      if (hooks_.interrupted && hooks_.interrupted()) return interrupt();
+      if (interrupted()) return interrupt();
       const data::Step step = p_.sampler.step(state_.step);
       const StepMetrics metrics = train(step);
       require_finite(metrics, step);
-      p_.metrics.write(metrics.json());
-      p_.progress.step(metrics);
+      if (p_.metrics != nullptr) p_.metrics->write(metrics.json());
+      if (p_.progress != nullptr) p_.progress->step(metrics);
       if (!first_step_done_ && hooks_.first_step) hooks_.first_step();
       first_step_done_ = true;
 
@@ -63,42 +69,101 @@ class Loop {
   }
 
  private:
+  static std::optional<parallel::GradientReducer> make_reducer(const LoopParts& parts) {
+    if (parts.group == nullptr) return std::nullopt;
+    return std::make_optional<parallel::GradientReducer>(*parts.group, parts.adapters, parts.model);
+  }
+
+  // With several ranks what one of them was told counts for all once the step's reports are exchanged.
+  bool interrupted() const {
+    if (p_.group != nullptr) return group_interrupted_;
+    return hooks_.interrupted && hooks_.interrupted();
+  }
+
+  data::Share share() const {
+    if (p_.group == nullptr) return {};
+    return {p_.group->rank(), p_.group->size()};
+  }
+
   // Runs one optimizer step and waits for its numbers.
   StepMetrics train(const data::Step& step) {
     const Clock::time_point begin = Clock::now();
+    const double waited = p_.group != nullptr ? p_.group->waited_seconds() : 0;
+    const double sent = sent_bytes();
     std::vector<nn::Batch> batches;
-    StepMetrics m;
-    StepSize size;
-    for (const data::MicroBatch& micro : data::make_micro_batches(p_.training, step, options_.micro)) {
-      m.tokens += micro.real_tokens;
-      m.label_tokens += micro.label_count();
+    for (const data::MicroBatch& micro :
+         data::make_micro_batches(p_.training, step.examples, options_.micro, share())) {
       batches.push_back(to_device(micro, p_.device));
     }
-    for (const std::size_t example : step.examples) {
-      size.squared_lengths += p_.training.length(example) * p_.training.length(example);
-    }
+    StepMetrics m;
     m.data_seconds = seconds_between(begin, Clock::now());
+    m.tokens = data::step_token_count(p_.training, step);
+    m.label_tokens = data::step_label_count(p_.training, step);
     m.lr = options_.schedule.at(state_.step);
 
     const StepRunner::Result result =
         runner_.run(batches, m.label_tokens, static_cast<std::uint64_t>(state_.step), m.lr);
-    m.loss = result.loss_sum.item<double>() / static_cast<double>(m.label_tokens);
+    parallel::StepReport own{.loss_sum = result.loss_sum.item<double>(), .data_seconds = m.data_seconds};
     m.grad_norm = result.grad_norm.item<double>();
+    own.step_seconds = seconds_between(begin, Clock::now());
+    own.memory_peak_bytes = static_cast<double>(peak_memory_bytes(p_.device));
+    if (p_.group != nullptr) {
+      own.comm_seconds = p_.group->waited_seconds() - waited;
+      own.interrupted = hooks_.interrupted && hooks_.interrupted() ? 1 : 0;
+      if (options_.verify) own.checksum = parallel::checksum(p_.adapters.store().values());
+      gather(own, &m);
+      m.comm_bytes = sent_bytes() - sent;
+    } else {
+      m.loss = own.loss_sum;
+      m.memory_peak_bytes = static_cast<std::uint64_t>(own.memory_peak_bytes);
+    }
+    m.loss /= static_cast<double>(m.label_tokens);
 
     const Clock::time_point end = Clock::now();
-    size.tokens = m.tokens;
-    size.label_tokens = m.label_tokens;
+    StepSize size{.tokens = m.tokens, .label_tokens = m.label_tokens};
+    for (const std::size_t example : step.examples) {
+      size.squared_lengths += p_.training.length(example) * p_.training.length(example);
+    }
     m.step = state_.step + 1;
     m.epoch = epochs_after(step);
     m.examples = static_cast<std::int64_t>(step.examples.size());
     m.step_seconds = seconds_between(begin, end);
     m.flops = step_flops(p_.model.shape(), p_.adapters.store().numel(), size);
     m.peak_flops = options_.peak_flops;
-    m.memory_peak_bytes = peak_memory_bytes(p_.device);
     state_.step = m.step;
     state_.elapsed_seconds = elapsed_before_ + seconds_between(start_, end);
     m.elapsed_seconds = state_.elapsed_seconds;
     return m;
+  }
+
+  double sent_bytes() const {
+    double sum = 0;
+    if (p_.group == nullptr) return sum;
+    for (const auto& [collective, traffic] : p_.group->traffic()) sum += traffic.sent_bytes;
+    return sum;
+  }
+
+  // The step's numbers out of what every rank reports of its part.
+  void gather(const parallel::StepReport& own, StepMetrics* m) {
+    const auto reports = parallel::exchange(*p_.group, own, p_.device);
+    m->devices = p_.group->size();
+    m->fastest_rank_seconds = std::numeric_limits<double>::infinity();
+    for (const parallel::StepReport& report : reports) {
+      m->loss += report.loss_sum;
+      m->data_seconds = std::max(m->data_seconds, report.data_seconds);
+      m->comm_seconds = std::max(m->comm_seconds, report.comm_seconds);
+      m->memory_peak_bytes =
+          std::max(m->memory_peak_bytes, static_cast<std::uint64_t>(report.memory_peak_bytes));
+      const double busy = report.step_seconds - report.comm_seconds;
+      m->slowest_rank_seconds = std::max(m->slowest_rank_seconds, busy);
+      m->fastest_rank_seconds = std::min(m->fastest_rank_seconds, busy);
+      group_interrupted_ = group_interrupted_ || report.interrupted != 0;
+      if (report.checksum != reports.front().checksum) {
+        throw Error("[train] step " + std::to_string(state_.step + 1) + ": the adapter of rank " +
+                        std::to_string(&report - reports.data()) + " differs from rank 0's",
+                    ErrorKind::kRunFailed);
+      }
+    }
   }
 
   double epochs_after(const data::Step& step) const {
@@ -128,11 +193,13 @@ class Loop {
 
   // False when patience has run out.
   bool validate() {
-    const double loss = evaluate(p_.model, *p_.validation, options_.micro, p_.device).loss();
-    p_.metrics.write(Json().set("step", state_.step).set("val_loss", loss));
+    const double loss = evaluate(p_.model, *p_.validation, options_.micro, p_.device, p_.group).loss();
+    if (p_.metrics != nullptr) p_.metrics->write(Json().set("step", state_.step).set("val_loss", loss));
     const bool better = std::isfinite(loss) && (!state_.best || loss < state_.best->val_loss);
-    p_.progress.message("step " + std::to_string(state_.step) + ": validation loss " + format_loss(loss) +
-                        (better ? ", the lowest so far" : ""));
+    if (p_.progress != nullptr) {
+      p_.progress->message("step " + std::to_string(state_.step) + ": validation loss " + format_loss(loss) +
+                           (better ? ", the lowest so far" : ""));
+    }
     if (better) {
       state_.best = RunState::Best{state_.step, loss};
       state_.evaluations_since_best = 0;
@@ -150,7 +217,7 @@ class Loop {
   }
 
   void save() {
-    p_.checkpoints.save(state_, p_.adapters, p_.optimizer);
+    if (p_.checkpoints != nullptr) p_.checkpoints->save(state_, p_.adapters, p_.optimizer);
     saved_step_ = state_.step;
   }
 
@@ -163,7 +230,9 @@ class Loop {
   const LoopOptions& options_;
   const LoopHooks& hooks_;
   RunState& state_;
+  std::optional<parallel::GradientReducer> reducer_;
   StepRunner runner_;
+  bool group_interrupted_ = false;
   double elapsed_before_;
   Clock::time_point start_ = Clock::now();
   bool first_step_done_ = false;

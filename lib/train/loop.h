@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "data/micro_batch.h"
 #include "data/sampler.h"
 #include "nn/causal_lm.h"
@@ -27,9 +28,11 @@ struct LoopOptions {
   std::optional<std::int64_t> validate_every_steps;  ///< beside once at the end
   std::optional<std::int64_t> patience;              ///< evaluations without gain before the run ends
   std::optional<double> peak_flops;                  ///< of the device, for mfu
+  bool verify = false;                               ///< compare the ranks' adapters after every step
 };
 
-/// What the loop trains, and on what.
+/// What the loop trains, and on what. With a `group` every rank runs the loop over its part of each step; the
+/// run's files and its progress are the first rank's, and null on the others.
 struct LoopParts {
   const nn::CausalLM& model;
   peft::LoraAdapters& adapters;
@@ -38,13 +41,15 @@ struct LoopParts {
   const data::Sampler& sampler;
   const data::TokenDataset* validation;  ///< or nullptr
   at::Device device;
-  const CheckpointStore& checkpoints;
-  MetricsWriter& metrics;
-  Progress& progress;
+  comm::Communicator* group = nullptr;  ///< nullptr: one device
+  const CheckpointStore* checkpoints = nullptr;
+  MetricsWriter* metrics = nullptr;
+  Progress* progress = nullptr;
 };
 
 struct LoopHooks {
-  /// Asked between steps: true saves a checkpoint and ends the run as interrupted.
+  /// Asked between steps: true saves a checkpoint and ends the run as interrupted; with a group on all ranks
+  /// after the step in which one said so.
   std::function<bool()> interrupted;
   /// After the first step of this process.
   std::function<void()> first_step;

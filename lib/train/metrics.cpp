@@ -46,6 +46,10 @@ Json StepMetrics::json() const {
   line.set("tflops_per_device", tflops);
   line.set("mfu", peak_flops ? Json(tflops * 1e12 / *peak_flops) : Json());
   line.set("memory_peak_bytes", memory_peak_bytes).set("elapsed_seconds", elapsed_seconds);
+  if (devices > 1) {
+    line.set("comm_share", step_seconds > 0 ? comm_seconds / step_seconds : 0).set("comm_bytes", comm_bytes);
+    line.set("slowest_rank_seconds", slowest_rank_seconds).set("fastest_rank_seconds", fastest_rank_seconds);
+  }
   return line;
 }
 

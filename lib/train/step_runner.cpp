@@ -28,13 +28,18 @@ StepRunner::Result StepRunner::run(const std::vector<nn::Batch>& micro_batches, 
                                    std::uint64_t step, double lr) {
   const double loss_scale = 1.0 / static_cast<double>(label_count);
   at::Tensor loss_sum = at::zeros({}, adapters_.store().gradients().options());
+  std::vector<const nn::Batch*> with_labels;  // the others' gradients would be zero
   for (const nn::Batch& batch : micro_batches) {
-    if (batch.label_count == 0) continue;  // nothing to learn from: its gradient would be zero
-    const nn::ForwardContext context{.batch = batch, .training = true, .step = step};
+    if (batch.label_count > 0) with_labels.push_back(&batch);
+  }
+  for (const nn::Batch* batch : with_labels) {
+    nn::ForwardContext context{.batch = *batch, .training = true, .step = step};
+    if (reducer_ != nullptr && batch == with_labels.back()) context.layer_done = &reducer_->layer_done();
     const at::Tensor loss = model_.loss_sum(loss_scale, context);
     loss.backward();
     loss_sum.add_(loss.detach());
   }
+  if (reducer_ != nullptr) reducer_->finish();
   check_gradients(step);
   return {loss_sum, optimizer_.step(lr)};
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "nn/causal_lm.h"
+#include "parallel/gradient_reducer.h"
 #include "peft/lora.h"
 #include "train/adamw.h"
 
@@ -18,13 +19,15 @@ namespace lorikeet::train {
 /// nothing.
 class StepRunner {
  public:
-  StepRunner(const nn::CausalLM& model, peft::LoraAdapters& adapters, AdamW& optimizer)
-      : model_(model), adapters_(adapters), optimizer_(optimizer) {}
+  /// `reducer` sums the gradients over the ranks before the update; nullptr where there is one device.
+  StepRunner(const nn::CausalLM& model, peft::LoraAdapters& adapters, AdamW& optimizer,
+             parallel::GradientReducer* reducer = nullptr)
+      : model_(model), adapters_(adapters), optimizer_(optimizer), reducer_(reducer) {}
 
   /// Numbers of a step, still on the device: reading them waits for it.
   struct Result {
-    at::Tensor loss_sum;   ///< fp32 scalar: sum of the labels' negative log-likelihoods
-    at::Tensor grad_norm;  ///< fp32 scalar, before clipping
+    at::Tensor loss_sum;   ///< fp32 scalar: sum of the labels' negative log-likelihoods, of this rank's part
+    at::Tensor grad_norm;  ///< fp32 scalar, of the whole step, before clipping
   };
 
   /// `label_count` is the whole step's. `step` counts from 0 and keys dropout.
@@ -37,6 +40,7 @@ class StepRunner {
   const nn::CausalLM& model_;
   peft::LoraAdapters& adapters_;
   AdamW& optimizer_;
+  parallel::GradientReducer* reducer_;
   bool b_checked_ = false;  // every lora_B has had a gradient
   bool a_checked_ = false;  // every lora_A has, since lora_B left zero
 };

@@ -26,13 +26,22 @@ std::string error_of(const Variables& variables, const std::optional<std::string
   return test::error_text([&] { read(variables, rendezvous); });
 }
 
-const Variables kOwn{{"LORIKEET_RANK", "3"},       {"LORIKEET_WORLD_SIZE", "4"}, {"LORIKEET_LOCAL_RANK", "1"},
-                     {"LORIKEET_LOCAL_SIZE", "2"}, {"LORIKEET_NODE", "1"},       {"LORIKEET_NODES", "2"},
+const Variables kOwn{{"LORIKEET_RANK", "3"},
+                     {"LORIKEET_WORLD_SIZE", "4"},
+                     {"LORIKEET_LOCAL_RANK", "1"},
+                     {"LORIKEET_LOCAL_SIZE", "2"},
+                     {"LORIKEET_NODE", "1"},
+                     {"LORIKEET_NODES", "2"},
                      {"LORIKEET_RENDEZVOUS", "10.0.0.1:4000"}};
-const Variables kTorchrun{{"RANK", "5"},           {"WORLD_SIZE", "8"},       {"LOCAL_RANK", "1"},
-                          {"LOCAL_WORLD_SIZE", "4"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}};
-const Variables kSlurm{{"SLURM_STEP_ID", "0"},  {"SLURM_PROCID", "9"},        {"SLURM_NTASKS", "16"},
-                       {"SLURM_LOCALID", "1"},  {"SLURM_NODEID", "1"},        {"SLURM_JOB_NUM_NODES", "2"},
+const Variables kTorchrun{{"RANK", "5"},
+                          {"WORLD_SIZE", "8"},
+                          {"LOCAL_RANK", "1"},
+                          {"LOCAL_WORLD_SIZE", "4"},
+                          {"MASTER_ADDR", "node1"},
+                          {"MASTER_PORT", "29500"}};
+const Variables kSlurm{{"SLURM_STEP_ID", "0"},    {"SLURM_PROCID", "9"},
+                       {"SLURM_NTASKS", "16"},    {"SLURM_LOCALID", "1"},
+                       {"SLURM_NODEID", "1"},     {"SLURM_JOB_NUM_NODES", "2"},
                        {"SLURM_JOB_ID", "70001"}, {"SLURM_JOB_NODELIST", "gpu[07-08]"}};
 const Variables kMpi{{"OMPI_COMM_WORLD_RANK", "1"},
                      {"OMPI_COMM_WORLD_SIZE", "2"},
@@ -61,7 +70,11 @@ TEST_CASE("every launcher's variables are understood") {
   Placement p = read(kOwn);
   CHECK(p.launcher == "lorikeet run");
   CHECK((p.rank == 3 && p.world_size == 4 && p.local_rank == 1 && p.local_size == 2));
-  CHECK((p.node == 1 && p.nodes == 2 && p.host == "10.0.0.1" && p.port == 4000 && p.store_is_held));
+  CHECK((p.node == 1 && p.nodes == 2 && p.host == "10.0.0.1" && p.port == 4000 && !p.store_is_held));
+  CHECK(p.listen_fd == -1);
+  Variables first = with(kOwn, "LORIKEET_RANK", "0");
+  CHECK_THAT(error_of(first), Contains("LORIKEET_LISTEN_FD is not set"));
+  CHECK(read(with(first, "LORIKEET_LISTEN_FD", "7")).listen_fd == 7);
 
   p = read(kTorchrun);
   CHECK(p.launcher == "torchrun");
@@ -95,7 +108,8 @@ TEST_CASE("half-set, contradicting and malformed variables are errors that name 
     }
   }
   CHECK_THAT(error_of({{"RANK", "0"}}), Contains("WORLD_SIZE is not set"));
-  CHECK_THAT(error_of(with(kTorchrun, "RANK", "8")), Contains("RANK] expected a number from 0 to 7, got '8'"));
+  CHECK_THAT(error_of(with(kTorchrun, "RANK", "8")),
+             Contains("RANK] expected a number from 0 to 7, got '8'"));
   CHECK_THAT(error_of(with(kSlurm, "SLURM_NTASKS", "15")), Contains("the same number on every node"));
   CHECK_THAT(error_of(kMpi), Contains("add --rendezvous host:port"));
   for (const char* bad : {"", "host", "host:", ":1", "host:0", "host:70000", "host:1x", "a:b:1", "h h:1"}) {

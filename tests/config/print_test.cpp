@@ -33,7 +33,6 @@ std::string other_value(const Field& field, const std::string& current) {
       {"precision.matmul", "fp32"},
       {"device", "cuda:1"},
       {"distributed.strategy", "replicate"},
-      {"distributed.interface", "eth0"},
       {"checkpoint.resume", "never"},
   };
   if (const auto it = kByName.find(field.name); it != kByName.end()) return it->second;
@@ -53,6 +52,15 @@ bool only_one_value(const Field& field) {
 }
 
 }  // namespace
+
+TEST_CASE("every field's name and value can be listed, in the schema's order") {
+  const auto values = field_values(parse("lora: {rank: 4}"), FingerprintScope::kAll);
+  const auto rank =
+      std::find(values.begin(), values.end(), std::pair<std::string, std::string>{"lora.rank", "4"});
+  CHECK(rank != values.end());
+  CHECK(values.front().first == "model.path");
+  CHECK(field_values(parse(""), FingerprintScope::kNumbers).size() < values.size());
+}
 
 TEST_CASE("every field reads, prints and reads back, changed from its default") {
   for (const Field& field : schema().fields()) {

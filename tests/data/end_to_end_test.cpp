@@ -33,7 +33,7 @@ TEST_CASE("alpaca JSON lines become a data set, steps and micro-batches that hol
     const data::Step step = sampler.step(s);
     std::int64_t step_labels = 0;
     for (const data::MicroBatch& batch :
-         data::make_micro_batches(loaded.train, step, {.micro_tokens = 500})) {
+         data::make_micro_batches(loaded.train, step.examples, {.micro_tokens = 500})) {
       CHECK(batch.real_tokens <= 500);
       tokens += batch.real_tokens;
       step_labels += batch.label_count();

@@ -71,7 +71,7 @@ TEST_CASE("packing, micro sizes and ranks never change which sequences and targe
   // (token, position, label) of every token of the step: tokens are unique in this data set.
   const auto content = [&](const data::MicroOptions& options) {
     std::set<Ints> all;
-    for (const data::MicroBatch& batch : data::make_micro_batches(dataset, step, options)) {
+    for (const data::MicroBatch& batch : data::make_micro_batches(dataset, step.examples, options)) {
       for (std::size_t t = 0; t < batch.tokens.size(); ++t)
         all.insert({batch.tokens[t], batch.position_ids[t], batch.labels[t]});
     }

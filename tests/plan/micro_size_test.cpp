@@ -12,7 +12,7 @@ plan::MicroSize counted(const data::TokenDataset& dataset, const data::Sampler& 
                         const data::MicroOptions& options) {
   plan::MicroSize most;
   for (std::int64_t index = 0; index < sampler.total_steps(); ++index) {
-    for (const auto& micro : data::make_micro_batches(dataset, sampler.step(index), options)) {
+    for (const auto& micro : data::make_micro_batches(dataset, sampler.step(index).examples, options)) {
       most.tokens = std::max(most.tokens, micro.real_tokens);
       most.label_tokens = std::max(most.label_tokens, micro.label_count());
     }

@@ -57,9 +57,9 @@ struct Rig {
                           .sampler = sampler,
                           .validation = validation.size() > 0 ? &validation : nullptr,
                           .device = at::kCPU,
-                          .checkpoints = checkpoints,
-                          .metrics = metrics,
-                          .progress = progress};
+                          .checkpoints = &checkpoints,
+                          .metrics = &metrics,
+                          .progress = &progress};
     return run_loop(parts, options, hooks, state);
   }
 

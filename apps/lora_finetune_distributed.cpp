@@ -1,0 +1,41 @@
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/guard.h"
+#include "base/version.h"
+#include "comm/placement.h"
+#include "config/config.h"
+#include "recipes/lora_finetune.h"
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "One of the processes that fine-tune a checkpoint with LoRA together, one a device. They compute what "
+      "lora_finetune_single_device does, from the same config, to rounding.\n\n"
+      "  lorikeet run --nproc 4 lora_finetune_distributed --config run.yaml\n\n"
+      "starts and watches four on this machine. torchrun (with --no-python), srun and mpirun work as well: "
+      "rank and "
+      "meeting point are read from their variables. Alone it is a run of one process. Exit codes: 0 done, 1 "
+      "run failed, "
+      "2 bad usage or input, 3 environment unfit, 130 interrupted after saving.");
+  app.set_version_flag("--version", std::string(lorikeet::kVersion));
+  std::string config;
+  std::optional<std::string> rendezvous;
+  std::vector<std::string> overrides;
+  app.add_option("--config", config, "the run's settings, a YAML file")->required()->type_name("FILE");
+  app.add_option("--rendezvous", rendezvous,
+                 "where the processes meet, on rank 0's machine; replaces what the launcher says")
+      ->type_name("HOST:PORT");
+  app.add_option("overrides", overrides, "a.b=value sets a setting, ~a.b drops it back to its default");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return lorikeet::apps::guarded([&] {
+    const auto placement = lorikeet::comm::read_placement(lorikeet::comm::process_environment(), rendezvous);
+    lorikeet::recipes::lora_finetune(lorikeet::config::load_settings(config, overrides), placement);
+    return 0;
+  });
+}

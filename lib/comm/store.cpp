@@ -1,0 +1,84 @@
+#include "comm/store.h"
+
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/strings.h"
+#include "comm/socket.h"
+
+namespace lorikeet::comm {
+namespace {
+
+// c10d keeps the descriptor open for good.
+int release(Listener listener) { return listener.fd.release(); }
+
+std::string get(c10d::Store& store, const std::string& key, std::chrono::seconds timeout) {
+  try {
+    store.wait({key}, timeout);
+    const std::vector<std::uint8_t> bytes = store.get(key);
+    return {bytes.begin(), bytes.end()};
+  } catch (const std::exception& error) {
+    throw Error("[launch] another rank gave no '" + key + "' within " + std::to_string(timeout.count()) +
+                    " s: it has failed or is stuck (" + error.what() + ")",
+                ErrorKind::kRunFailed);
+  }
+}
+
+void set(c10d::Store& store, const std::string& key, const std::string& text) {
+  store.set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Store> connect_store(const Placement& placement, std::chrono::seconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(placement.port);
+  options.timeout = timeout;
+  options.waitWorkers = false;
+  if (placement.rank == 0 && !placement.store_is_held) {
+    options.isServer = true;
+    options.masterListenFd =
+        placement.listen_fd >= 0 ? placement.listen_fd : release(listen_on(placement.host, placement.port));
+  }
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(placement.host, options);
+  } catch (const std::exception& error) {
+    throw Error("[launch] rank " + std::to_string(placement.rank) + " can't reach " +
+                    escape_control(placement.host) + ":" + std::to_string(placement.port) + " within " +
+                    std::to_string(timeout.count()) + " s: " + error.what(),
+                ErrorKind::kEnvironment);
+  }
+}
+
+void announce(c10d::Store& store, const std::string& name) { set(store, name, "done"); }
+
+void wait_for(c10d::Store& store, const std::string& name, std::chrono::seconds timeout) {
+  get(store, name, timeout);
+}
+
+std::string share_text(c10d::Store& store, int rank, const std::string& name, const std::string& text,
+                       std::chrono::seconds timeout) {
+  if (rank == 0) {
+    set(store, name, text);
+    return text;
+  }
+  return get(store, name, timeout);
+}
+
+void require_agreement(c10d::Store& store, int rank, const Facts& facts, std::chrono::seconds timeout) {
+  Json mine{Json::Object{}};
+  for (const auto& [name, value] : facts) mine.set(name, value);
+  const std::string first = share_text(store, rank, "agreement", mine.dump(), timeout);
+  const Json theirs = Json::parse(first, "agreement");
+  for (const auto& [name, value] : facts) {
+    const Json* other = theirs.find(name);
+    const std::string found = other != nullptr && other->is_string() ? other->string() : "nothing";
+    if (found == value) continue;
+    throw Error("[launch] " + name + " differs between ranks: '" + escape_control(found) + "' on rank 0, '" +
+                escape_control(value) + "' on rank " + std::to_string(rank) +
+                "; start all of them from the same program, config, model and data");
+  }
+}
+
+}  // namespace lorikeet::comm

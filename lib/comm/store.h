@@ -1,0 +1,36 @@
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <chrono>
+#include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
+#include <vector>
+
+#include "comm/placement.h"
+
+namespace lorikeet::comm {
+
+/// The store on which the ranks of a run meet. Rank 0 holds it, at the placement's host and port and on no
+/// other address (or its launcher does). Throws Error (kEnvironment) when it can't be reached within
+/// `timeout`, or its port is taken.
+c10::intrusive_ptr<c10d::Store> connect_store(const Placement& placement, std::chrono::seconds timeout);
+
+/// Tells the others that `name` has happened.
+void announce(c10d::Store& store, const std::string& name);
+/// Returns once that was announced. Throws Error (kRunFailed) when the time is up or the store is gone.
+void wait_for(c10d::Store& store, const std::string& name, std::chrono::seconds timeout);
+
+/// Named facts that have to be equal on all ranks: versions, fingerprints.
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+/// Compares `facts` with rank 0's. Throws Error (kUsage) on every rank that differs, naming the first field
+/// that does with both values. All ranks call it.
+void require_agreement(c10d::Store& store, int rank, const Facts& facts, std::chrono::seconds timeout);
+
+/// Gives `text` of rank 0 to all ranks, under a name that is used once.
+std::string share_text(c10d::Store& store, int rank, const std::string& name, const std::string& text,
+                       std::chrono::seconds timeout);
+
+}  // namespace lorikeet::comm

@@ -1,0 +1,34 @@
+#include "parallel/step_table.h"
+
+#include <ATen/ATen.h>
+
+#include <array>
+#include <cstring>
+
+namespace lorikeet::parallel {
+
+std::vector<StepReport> exchange(comm::Communicator& group, const StepReport& own, const at::Device& device) {
+  constexpr std::int64_t kColumns = sizeof(StepReport) / sizeof(double);
+  static_assert(sizeof(StepReport) == kColumns * sizeof(double));
+  const at::NoGradGuard no_grad;
+  const auto options = at::TensorOptions().dtype(at::kDouble);
+  at::Tensor row = at::empty({kColumns}, options);
+  std::memcpy(row.data_ptr(), &own, sizeof(own));
+  at::Tensor table = at::empty({group.size(), kColumns}, options.device(device));
+  group.all_gather(table, row.to(device)).wait();
+  const at::Tensor host = table.cpu().contiguous();
+  std::vector<StepReport> reports(static_cast<std::size_t>(group.size()));
+  std::memcpy(reports.data(), host.const_data_ptr(), reports.size() * sizeof(StepReport));
+  return reports;
+}
+
+double checksum(const at::Tensor& tensor) {
+  constexpr std::int64_t kModulus = (std::int64_t{1} << 52) - 47;  // exact in a double
+  const at::Tensor words = tensor.contiguous().flatten().view(at::kInt).to(at::kLong);
+  // Positions weigh in, so that two values that changed places show.
+  const at::Tensor weights = at::arange(words.numel(), words.options()).remainder(65521).add(1);
+  return static_cast<double>(
+      (words * weights).remainder(kModulus).sum().remainder(kModulus).item<std::int64_t>());
+}
+
+}  // namespace lorikeet::parallel

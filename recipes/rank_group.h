@@ -1,0 +1,58 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "comm/board.h"
+#include "comm/communicator.h"
+#include "comm/placement.h"
+#include "comm/store.h"
+#include "config/settings.h"
+
+namespace lorikeet::recipes {
+
+/// The processes that share a run, seen from one of them. On its own it is the whole group: then there is
+/// neither a store nor a communicator, and every call is free.
+class RankGroup {
+ public:
+  /// Meets the others at the placement's store. Ranks but the first fall silent. Throws Error when they can't
+  /// meet.
+  RankGroup(const comm::Placement& placement, const config::DistributedSettings& settings);
+
+  const comm::Placement& placement() const { return placement_; }
+  bool alone() const { return placement_.alone(); }
+  bool first() const { return placement_.rank == 0; }
+
+  /// What this rank is busy with, for whoever watches from outside.
+  void phase(const std::string& name) { board_.phase(name); }
+  /// Records why this rank ends.
+  void failed(const std::exception& error);
+
+  /// Runs `action` on the first rank of every machine, then on the others, which find its result on disk.
+  void by_turns(const std::string& name, const std::function<void()>& action);
+
+  /// `text` of rank 0, on all ranks. A name is used once.
+  std::string share(const std::string& name, const std::string& text);
+
+  /// Throws Error on the ranks whose facts differ from rank 0's.
+  void require_agreement(const comm::Facts& facts);
+
+  /// Joins the group that computes. Collectives exist from here on.
+  void connect(const at::Device& device);
+  /// nullptr when alone.
+  comm::Communicator* communicator() { return communicator_.get(); }
+
+  /// Gives `tensor` of rank 0 to all.
+  void broadcast(const at::Tensor& tensor);
+
+ private:
+  comm::Placement placement_;
+  std::int64_t watchdog_seconds_;
+  comm::BoardWriter board_;
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::unique_ptr<comm::Communicator> communicator_;
+};
+
+}  // namespace lorikeet::recipes

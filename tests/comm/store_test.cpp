@@ -1,0 +1,58 @@
+#include "comm/store.h"
+
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "comm/socket.h"
+#include "support/catch.h"
+#include "support/error_text.h"
+
+using namespace lorikeet;
+using namespace lorikeet::comm;
+using Catch::Contains;
+using std::chrono::seconds;
+
+TEST_CASE("ranks meet at a port of the loopback address") {
+  const int port = listen_on("127.0.0.1", 0).port;
+  const Placement first{.rank = 0, .world_size = 2, .port = port};
+  const Placement second{.rank = 1, .world_size = 2, .port = port};
+  std::string heard;
+  std::thread other([&] {
+    const auto store = connect_store(second, seconds(20));
+    heard = share_text(*store, 1, "news", "", seconds(20));
+  });
+  const auto store = connect_store(first, seconds(20));
+  share_text(*store, 0, "news", "hello", seconds(20));
+  other.join();
+  CHECK(heard == "hello");
+}
+
+TEST_CASE("a taken port and an unreachable store are errors that name the address") {
+  const Listener taken = listen_on("127.0.0.1", 0);
+  const std::string address = "127.0.0.1:" + std::to_string(taken.port);
+  CHECK_THAT(test::error_text([&] { listen_on("127.0.0.1", taken.port); }, ErrorKind::kEnvironment),
+             Contains(address) && Contains("choose another"));
+  const int free_port = listen_on("127.0.0.1", 0).port;
+  const Placement nobody{.rank = 1, .world_size = 2, .port = free_port};
+  CHECK_THAT(test::error_text([&] { connect_store(nobody, seconds(1)); }, ErrorKind::kEnvironment),
+             Contains("rank 1 can't reach 127.0.0.1:" + std::to_string(free_port) + " within 1 s"));
+  CHECK_THAT(test::error_text([] { listen_on("no.such.host.invalid", 0); }, ErrorKind::kEnvironment),
+             Contains("no.such.host.invalid"));
+}
+
+TEST_CASE("facts that differ between ranks are named with both values") {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const Facts facts{{"config", "a"}, {"data", "b"}, {"version", "c"}};
+  require_agreement(*store, 0, facts, seconds(1));
+  require_agreement(*store, 1, facts, seconds(1));
+  Facts others = facts;
+  others[1].second = "x";
+  CHECK_THAT(test::error_text([&] { require_agreement(*store, 2, others, seconds(1)); }),
+             Contains("data differs between ranks: 'b' on rank 0, 'x' on rank 2"));
+}
+
+TEST_CASE("a rank 0 that says nothing is an error in time") {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  CHECK_THAT(test::error_text([&] { share_text(*store, 1, "plan", "", seconds(1)); }, ErrorKind::kRunFailed),
+             Contains("another rank gave no 'plan' within 1 s"));
+}

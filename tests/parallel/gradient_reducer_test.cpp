@@ -1,0 +1,103 @@
+#include "parallel/gradient_reducer.h"
+
+#include <ATen/ATen.h>
+
+#include <mutex>
+
+#include "comm/ranks.h"
+#include "models/toy_lora.h"
+#include "support/catch.h"
+
+using namespace lorikeet;
+using namespace lorikeet::test;
+using comm::Communicator;
+using parallel::GradientReducer;
+
+namespace {
+
+// The prompts, dealt out to ranks; the last of five ranks gets none.
+std::vector<std::vector<std::int32_t>> prompts_of(int rank, int size) {
+  std::vector<std::vector<std::int32_t>> own;
+  const auto all = toy_prompts();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (static_cast<int>(i) % size == rank) own.push_back(all[i]);
+  }
+  return own;
+}
+
+struct Reduced {
+  std::vector<at::Tensor> gradients;  // by rank
+  std::vector<std::int64_t> calls, payload;
+};
+
+// Every rank's gradients after the reduction, with the bucket size given.
+Reduced reduce(int size, std::int64_t bucket_bytes, const precision::Policy& policy = fp32_policy(),
+               bool checkpointing = false) {
+  Reduced out;
+  out.gradients.resize(static_cast<std::size_t>(size));
+  out.calls.resize(out.gradients.size());
+  out.payload.resize(out.gradients.size());
+  std::mutex mutex;
+  on_ranks(size, [&](Communicator& group) {
+    ToyLora toy({.rank = 3, .alpha = 6, .target_modules = {"all-linear"}}, policy);
+    if (checkpointing) toy.model.enable_checkpointing(toy.adapters.store().anchor());
+    GradientReducer reducer(group, toy.adapters, toy.model, bucket_bytes);
+    const auto own = prompts_of(group.rank(), size);
+    if (!own.empty()) {
+      const nn::Batch batch = labelled(own);
+      const nn::ForwardContext context{.batch = batch, .training = true, .layer_done = &reducer.layer_done()};
+      toy.model.loss_sum(1, context).backward();
+    }
+    reducer.finish();
+    const std::lock_guard lock(mutex);
+    const auto rank = static_cast<std::size_t>(group.rank());
+    out.gradients[rank] = toy.adapters.store().gradients().clone();
+    out.calls[rank] = group.traffic().at(comm::Collective::kAllReduce).calls;
+    out.payload[rank] = group.traffic().at(comm::Collective::kAllReduce).payload_bytes;
+  });
+  return out;
+}
+
+at::Tensor alone() {
+  ToyLora toy({.rank = 3, .alpha = 6, .target_modules = {"all-linear"}});
+  return toy.gradients({labelled(toy_prompts())}).second;
+}
+
+}  // namespace
+
+TEST_CASE("reduced gradients are those of one device, on every rank to the same bits") {
+  const at::Tensor expected = alone();
+  for (const int size : {2, 3, 5}) {
+    for (const std::int64_t bucket : {64, 4096, 1 << 20}) {
+      for (const bool checkpointing : {false, true}) {
+        INFO(size << " ranks, buckets of " << bucket);
+        const Reduced found = reduce(size, bucket, fp32_policy(), checkpointing);
+        CHECK(relative_error(found.gradients[0], expected) < 2e-6);
+        for (const at::Tensor& other : found.gradients) CHECK(at::equal(other, found.gradients[0]));
+      }
+    }
+  }
+}
+
+TEST_CASE("what crosses the wire is the adapters' gradients, once") {
+  const std::int64_t bytes = alone().numel() * 4;
+  const Reduced small = reduce(3, 4096), large = reduce(3, 1 << 20);
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    CHECK(small.payload[rank] == bytes);
+    CHECK(large.payload[rank] == bytes);
+    CHECK(large.calls[rank] == 1);
+    CHECK(small.calls[rank] == small.calls[0]);
+    CHECK(small.calls[rank] > 1);
+  }
+}
+
+TEST_CASE("a reduce dtype of two bytes halves the traffic and rounds the sums") {
+  precision::Policy policy = fp32_policy();
+  policy.reduce = DType::kBF16;
+  const Reduced found = reduce(2, 1 << 20, policy);
+  CHECK(found.payload[0] == alone().numel() * 2);
+  const double error = relative_error(found.gradients[0], alone());
+  CHECK(error > 1e-5);
+  CHECK(error < 1e-2);
+  CHECK(at::equal(found.gradients[0], found.gradients[1]));
+}

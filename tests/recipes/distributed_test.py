@@ -1,0 +1,187 @@
+"""Several processes compute what one computes, and none is left over when one fails."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import harness
+
+ENVIRONMENT = {**harness.ENVIRONMENT, "OMP_NUM_THREADS": "1"}
+# fp32 and two threads at most: what differs is the order of sums alone.
+FP32 = "precision.preset=fp32"
+
+
+class Distributed(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.programs = harness.Programs(sys.argv[1])
+        cls.single = cls.programs.work / "single"
+        result = cls.run_command(cls.programs.command(cls.single, FP32))
+        assert result.returncode == 0, result.stderr
+
+    @staticmethod
+    def run_command(command, timeout=180, env=None):
+        return subprocess.run(command, env=env or ENVIRONMENT, capture_output=True, text=True, timeout=timeout, check=False)
+
+    def command(self, processes, output, *overrides):
+        return [str(self.programs.folder / "lorikeet"), "run", "--nproc", str(processes), "lora_finetune_distributed",
+                "--config", str(self.programs.work / "config.yaml"), f"checkpoint.output_dir={output}", FP32, *overrides]
+
+    def start(self, processes, output, *overrides):
+        return subprocess.Popen(self.command(processes, output, *overrides), env=ENVIRONMENT, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.PIPE, text=True)
+
+    def ranks(self, launcher):
+        """Process ids of the launcher's ranks, by rank."""
+        found = {}
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                if int(re.search(r"\) \S (\d+)", (entry / "stat").read_text()).group(1)) != launcher.pid:
+                    continue
+                variables = dict(v.split("=", 1) for v in (entry / "environ").read_text().split("\0") if "=" in v)
+                found[int(variables["LORIKEET_RANK"])] = int(entry.name)
+            except (OSError, KeyError, AttributeError, ValueError):
+                continue
+        return found
+
+    def steps_done(self, output):
+        path = pathlib.Path(output) / "metrics.jsonl"
+        return len(path.read_text().splitlines()) if path.exists() else 0
+
+    def losses(self, output):
+        return [line["loss"] for line in harness.metrics(output)]
+
+    def assert_same_losses(self, output):
+        found, expected = self.losses(output), self.losses(self.single)
+        self.assertEqual(len(found), len(expected))
+        for a, b in zip(found, expected):
+            self.assertLess(abs(a - b) / abs(b), 3e-6)
+
+    def test_one_process_is_the_single_device_run_to_the_bit(self):
+        output = self.programs.work / "one"
+        for command in (self.command(1, output), ):
+            result = self.run_command(command)
+            self.assertEqual(result.returncode, 0, result.stderr)
+        for name in ("adapter_model.safetensors", "adapter_config.json"):
+            self.assertEqual((output / name).read_bytes(), (self.single / name).read_bytes())
+        self.assertEqual(harness.metrics(output), harness.metrics(self.single))
+        self.assertTrue(all(line["comm_seconds"] == 0 for line in map(json.loads, (output / "metrics.jsonl").open())))
+
+    def test_two_to_four_processes_give_the_losses_of_one(self):
+        for processes in (2, 3, 4):
+            output = self.programs.work / f"of{processes}"
+            result = self.run_command(self.command(processes, output, "distributed.verify=true"))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assert_same_losses(output)
+            self.assertEqual(json.loads((output / "run.json").read_text())["world_size"], processes)
+            # Every line but the first rank's own has its rank in front, and the others keep silent.
+            self.assertNotIn("[rank 1]", result.stderr)
+
+    def test_nothing_listens_beyond_this_machine_and_nothing_stays(self):
+        output = self.programs.work / "listen"
+        launcher = self.start(2, output, "training.max_steps=60")
+        self.assertTrue(harness.wait_for(lambda: self.steps_done(output) >= 2))
+        ranks = set(self.ranks(launcher).values()) | {launcher.pid}
+        listeners = 0
+        for family in ("tcp", "tcp6"):
+            sockets = {os.readlink(fd) for pid in ranks for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink()}
+            for line in pathlib.Path(f"/proc/net/{family}").read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+                    listeners += 1
+                    self.assertIn(fields[1].split(":")[0], ("0100007F", "00000000000000000000000001000000"), line)
+        self.assertGreater(listeners, 0)
+        launcher.send_signal(signal.SIGTERM)
+        self.assertEqual(launcher.wait(timeout=60), 130, launcher.stderr.read())
+        launcher.stderr.close()
+        for pid in ranks:
+            self.assertFalse(pathlib.Path(f"/proc/{pid}").exists())
+        steps = self.steps_done(output)
+        self.assertTrue((output / "checkpoints" / f"step_{steps}").is_dir())
+
+    def test_a_killed_rank_ends_the_run_in_ten_seconds_and_it_resumes_as_if_nothing_had_happened(self):
+        output = self.programs.work / "killed"
+        for victim, at_step in ((1, 4), (0, 8)):
+            launcher = self.start(3, output)
+            self.assertTrue(harness.wait_for(lambda: self.steps_done(output) >= at_step, 120))
+            ranks = self.ranks(launcher)
+            os.kill(ranks[victim], signal.SIGKILL)
+            begin = time.monotonic()
+            _, said = launcher.communicate(timeout=60)
+            self.assertLess(time.monotonic() - begin, 10)
+            self.assertEqual(launcher.returncode, 1, said)
+            self.assertIn(f"rank {victim} was killed by signal 9", said)
+            self.assertIn("in phase 'training'", said)
+            for pid in ranks.values():
+                self.assertFalse(pathlib.Path(f"/proc/{pid}").exists())
+        # Any number of processes goes on.
+        result = self.run_command(self.command(2, output))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assert_same_losses(output)
+
+    def test_a_rank_that_hangs_is_found_and_named(self):
+        output = self.programs.work / "hung"
+        launcher = self.start(2, output, "distributed.watchdog_seconds=3", "training.max_steps=500")
+        self.assertTrue(harness.wait_for(lambda: self.steps_done(output) >= 2, 120))
+        ranks = self.ranks(launcher)
+        os.kill(ranks[1], signal.SIGSTOP)
+        _, said = launcher.communicate(timeout=60)
+        self.assertEqual(launcher.returncode, 1, said)
+        self.assertIn("rank 0 has waited", said)
+        self.assertRegex(said, r"rank 0: training, in all-(reduce|gather) \d+")
+        self.assertRegex(said, r"rank 1: training, (in|behind) all-(reduce|gather) \d+")
+        for pid in ranks.values():
+            self.assertFalse(pathlib.Path(f"/proc/{pid}").exists())
+
+    def test_a_rank_s_own_error_is_the_run_s(self):
+        result = self.run_command(self.command(3, self.programs.work / "bad", "lora.target_modules=[nothing]"))
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("'nothing' matches no linear module", result.stderr)
+
+    def test_processes_that_torchrun_or_mpirun_starts_find_each_other(self):
+        output = self.programs.work / "torchrun"
+        program = [str(self.programs.folder / "lora_finetune_distributed"), *self.command(1, output)[5:]]
+        for rank_name, more in (
+            ("RANK", {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29761"}),
+        ):
+            ranks = [subprocess.Popen(program, env={**ENVIRONMENT, **more, rank_name: str(r), "LOCAL_RANK": str(r)},
+                                      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for r in range(2)]
+            for rank in ranks:
+                _, said = rank.communicate(timeout=120)
+                self.assertEqual(rank.returncode, 0, said)
+        self.assert_same_losses(output)
+
+    def test_half_set_variables_and_wrong_numbers_are_refused_at_once(self):
+        program = [str(self.programs.folder / "lora_finetune_distributed"), *self.command(1, self.programs.work / "half")[5:]]
+        result = self.run_command(program, 20, {**ENVIRONMENT, "RANK": "0"})
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("WORLD_SIZE is not set", result.stderr)
+        for processes in ("0", "x", "-1"):
+            self.assertEqual(self.run_command(self.command(processes, "nowhere"), 20).returncode, 2)
+        single = [word.replace("_distributed", "_single_device") for word in self.command(2, "nowhere")]
+        result = self.run_command(single, 20)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--nproc 2 needs the recipe lora_finetune_distributed", result.stderr)
+
+    def test_ranks_with_different_settings_are_told_which(self):
+        output = self.programs.work / "different"
+        base = {**ENVIRONMENT, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29762"}
+        program = [str(self.programs.folder / "lora_finetune_distributed"), *self.command(1, output)[5:]]
+        first = subprocess.Popen(program, env={**base, "RANK": "0", "LOCAL_RANK": "0"}, stderr=subprocess.DEVNULL)
+        result = self.run_command([*program, "optimizer.lr=1e-5"], 60, {**base, "RANK": "1", "LOCAL_RANK": "1"})
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("optimizer.lr differs between ranks: '0.002' on rank 0, '1e-05' on rank 1", result.stderr)
+        first.kill()
+        first.wait()
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
