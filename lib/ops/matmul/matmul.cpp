@@ -15,6 +15,7 @@ namespace {
 // Elements of a widened panel of weights: 1 MB in fp32, so that it stays in a core's cache while it is used.
 constexpr std::int64_t kPanelElements = std::int64_t{1} << 18;
 constexpr std::int64_t kLeastPanelRows = 128;
+constexpr std::int64_t kPanelStep = 64;  // panels of whole tiles of the product's kernels
 
 std::atomic<HalfProducts> half_products{HalfProducts::kByFeature};
 
@@ -36,7 +37,8 @@ bool native_product(const at::Tensor& left, const at::Tensor& right) {
 
 std::int64_t panel_rows(const at::Tensor& w) {
   if (!at::isReducedFloatingType(w.scalar_type())) return std::max<std::int64_t>(w.size(0), 1);
-  return std::max(kLeastPanelRows, kPanelElements / std::max<std::int64_t>(w.size(1), 1));
+  const auto rows = kPanelElements / std::max<std::int64_t>(w.size(1), 1);
+  return std::max(kLeastPanelRows, (rows + kPanelStep - 1) / kPanelStep * kPanelStep);
 }
 
 at::Tensor widen(const at::Tensor& tensor) { return tensor.to(wide_type(tensor)); }
