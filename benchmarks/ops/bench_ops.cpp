@@ -3,16 +3,19 @@
 // Every fused operator, forward and backward, beside its reference() and beside what one writes with ATen, at
 // the shapes of the 57M Llama of benchmarks/training: hidden 512, 8 heads, 4 key heads, intermediate 1408,
 // vocabulary 32,000; 2,048 tokens in rows of 1,024. Without --dtype in both. Prints Markdown.
-#include <malloc.h>
 #include <torch/torch.h>
 
-#include <climits>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "compare.h"
 #include "ops/attention/attention.h"
+#include "ops/cpu_allocator.h"
 #include "ops/gated_mlp/gated_mlp.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/lora/lora_linear.h"
@@ -309,9 +312,7 @@ void run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // As the program does it: a freed block is used again, which spares the page faults of fresh ones.
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, INT_MAX);
+  lorikeet::ops::install_cpu_allocator();  // as the programs do
   try {
     run({argv + 1, argv + argc});
   } catch (const std::exception& error) {
