@@ -75,9 +75,10 @@ GoldenModel::GoldenModel(const std::string& base, const std::optional<std::strin
     adapters_ = std::make_unique<peft::LoraAdapters>(lora, policy, /*seed=*/0);
   }
   model_ = std::make_unique<nn::CausalLM>(spec, *make_factory(policy, adapters_.get()));
-  model_->store().allocate(at::kCPU);
   const io::Checkpoint checkpoint = io::Checkpoint::open(golden(base));
-  models::require_complete(models::load_weights(*model_, checkpoint), checkpoint);
+  models::require_complete(models::compare_weights(*model_, checkpoint), checkpoint);
+  model_->store().allocate(at::kCPU);
+  models::load_weights(*model_, checkpoint);
   if (adapter) {
     adapters_->store().allocate(at::kCPU);
     peft::load_adapter(golden(*adapter), *adapters_);
