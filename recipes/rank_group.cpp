@@ -27,7 +27,8 @@ RankGroup::RankGroup(const comm::Placement& placement, const config::Distributed
       board_(make_board(placement, settings.watchdog_seconds)) {
   if (alone()) return;
   if (placement_.nodes > 1) {
-    throw Error("[launch] " + placement_.launcher + " started processes on " + std::to_string(placement_.nodes) +
+    throw Error("[launch] " + placement_.launcher + " started processes on " +
+                std::to_string(placement_.nodes) +
                 " machines; runs over several machines are not built yet: start all on one");
   }
   if (!first()) silence_log();
@@ -56,10 +57,9 @@ void RankGroup::require_agreement(const comm::Facts& facts) {
 
 void RankGroup::connect(const at::Device& device) {
   if (alone()) return;
-  communicator_ =
-      comm::Communicator::join(store_, placement_.rank, placement_.world_size, device,
-      {.timeout = std::chrono::seconds(watchdog_seconds_) + kMargin,
-                                .observer = &board_});
+  communicator_ = comm::Communicator::join(
+      store_, placement_.rank, placement_.world_size, device,
+      {.timeout = std::chrono::seconds(watchdog_seconds_) + kMargin, .observer = &board_});
 }
 
 void RankGroup::broadcast(const at::Tensor& tensor) {

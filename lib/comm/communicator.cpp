@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "comm/backends.h"
+#include "comm/reason.h"
 
 namespace lorikeet::comm {
 
@@ -52,7 +53,7 @@ Pending Communicator::track(Collective collective, std::int64_t payload_bytes,
       throw;
     } catch (const std::exception& error) {
       throw PeerLost("[rank " + std::to_string(rank_) + "] " + name_of(collective) + " " +
-                     std::to_string(sequence) + " failed: another rank is lost or hangs (" + error.what() +
+                     std::to_string(sequence) + " failed: another rank is lost or hangs (" + reason(error) +
                      ")");
     }
   };
@@ -72,7 +73,10 @@ Pending Communicator::all_reduce(at::Tensor tensor) {
 
 Pending Communicator::all_gather(at::Tensor out, at::Tensor in) {
   const auto bytes = static_cast<std::int64_t>(out.nbytes());
-  return track(Collective::kAllGather, bytes, [&] { return start_all_gather(out, in); });
+  return track(Collective::kAllGather, bytes, [&] {
+    at::Tensor flat_out = out.view({-1}), flat_in = in.view({-1});
+    return start_all_gather(flat_out, flat_in);
+  });
 }
 
 Pending Communicator::broadcast(at::Tensor tensor, int root) {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "comm/backends.h"
+#include "comm/reason.h"
 
 namespace lorikeet::comm {
 namespace {
@@ -52,7 +53,7 @@ std::unique_ptr<Communicator> join_gloo(const c10::intrusive_ptr<c10d::Store>& s
     return std::make_unique<GlooCommunicator>(store, rank, size, options);
   } catch (const std::exception& error) {
     throw Error("[rank " + std::to_string(rank) + "] can't join the group of " + std::to_string(size) +
-                    " processes on " + options.address + ": " + error.what(),
+                    " processes on " + options.address + ": " + reason(error),
                 ErrorKind::kEnvironment);
   }
 }

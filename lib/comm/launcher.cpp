@@ -307,7 +307,7 @@ class Launch {
       if (ended && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == kInterrupted)) continue;
       const bool told = slot.error[0] != '\0';
       int order = 3;
-      if (told && slot.consequence == 0) order = 1;
+      if (told && slot.consequence == 0) order = ended ? 1 : 2;
       if (ended && !told) order = 1;
       if (!ended && !children_[static_cast<std::size_t>(rank)].ended_by_us) order = 0;
       if (order < best) {

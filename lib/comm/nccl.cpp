@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "comm/backends.h"
+#include "comm/reason.h"
 
 namespace lorikeet::comm {
 namespace {
@@ -53,7 +54,7 @@ std::unique_ptr<Communicator> join_nccl(const c10::intrusive_ptr<c10d::Store>& s
     return std::make_unique<NcclCommunicator>(store, rank, size, device, options);
   } catch (const std::exception& error) {
     throw Error("[rank " + std::to_string(rank) + "] can't join the NCCL group of " + std::to_string(size) +
-                    " processes: " + error.what(),
+                    " processes: " + reason(error),
                 ErrorKind::kEnvironment);
   }
 }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/strings.h"
+#include "comm/reason.h"
 #include "comm/socket.h"
 
 namespace lorikeet::comm {
@@ -20,7 +21,7 @@ std::string get(c10d::Store& store, const std::string& key, std::chrono::seconds
     return {bytes.begin(), bytes.end()};
   } catch (const std::exception& error) {
     throw Error("[launch] another rank gave no '" + key + "' within " + std::to_string(timeout.count()) +
-                    " s: it has failed or is stuck (" + error.what() + ")",
+                    " s: it has failed or is stuck (" + reason(error) + ")",
                 ErrorKind::kRunFailed);
   }
 }
@@ -46,7 +47,7 @@ c10::intrusive_ptr<c10d::Store> connect_store(const Placement& placement, std::c
   } catch (const std::exception& error) {
     throw Error("[launch] rank " + std::to_string(placement.rank) + " can't reach " +
                     escape_control(placement.host) + ":" + std::to_string(placement.port) + " within " +
-                    std::to_string(timeout.count()) + " s: " + error.what(),
+                    std::to_string(timeout.count()) + " s: " + reason(error),
                 ErrorKind::kEnvironment);
   }
 }

@@ -58,8 +58,8 @@ std::vector<MicroBatch> make_micro_batches(const TokenDataset& dataset, std::spa
     for (const auto& group : groups) batches.push_back(make_micro_batch(dataset, group));
     return batches;
   }
-  for (const auto& turn :
-       spread_over_ranks(sizes, share.world_size).at(static_cast<std::size_t>(share.rank))) {
+  const auto spread = spread_over_ranks(sizes, share.world_size);
+  for (const auto& turn : spread.at(static_cast<std::size_t>(share.rank))) {
     if (turn) batches.push_back(make_micro_batch(dataset, groups[*turn]));
   }
   return batches;

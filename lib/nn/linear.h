@@ -22,7 +22,8 @@ struct ForwardContext {
   bool training = false;     ///< adapters get gradients, dropout acts
   std::uint64_t step = 0;    ///< optimizer step, keys dropout masks
   KvCache* cache = nullptr;  ///< decoding: keys and values of earlier tokens
-  /// Called during backward once decoder layer `layer`, and all behind it, have added their adapters' gradients
+  /// Called during backward once decoder layer `layer`, and all behind it, have added their adapters'
+  /// gradients
   /// (`layer` = the number of layers: the head has). Not called for layer 0, whose end is backward's.
   const std::function<void(std::int64_t layer)>* layer_done = nullptr;
 };

@@ -53,26 +53,23 @@ GradientReducer::GradientReducer(comm::Communicator& group, peft::LoraAdapters& 
   ends_.assign(counts.begin() + 1, counts.end() - 1);
   layer_done_ = [this](std::int64_t layer) {
     const std::int64_t end = ends_.at(static_cast<std::size_t>(layer));
-    if (end - sent_ >= bucket_elements_) reduce_up_to(end);
+    while (end - sent_ >= bucket_elements_) send(bucket_elements_);
   };
 }
 
-void GradientReducer::reduce_up_to(std::int64_t end) {
+void GradientReducer::send(std::int64_t elements) {
   const at::NoGradGuard no_grad;
-  while (sent_ < end) {
-    const std::int64_t count = std::min(bucket_elements_, end - sent_);
-    Bucket bucket;
-    bucket.target = store_.gradients().narrow(0, sent_, count);
-    bucket.sent = bucket.target.to(ops::to_torch(store_.policy().reduce));
-    bucket.pending = group_.all_reduce(bucket.sent);
-    buckets_.push_back(std::move(bucket));
-    sent_ += count;
-  }
+  Bucket bucket;
+  bucket.target = store_.gradients().narrow(0, sent_, elements);
+  bucket.sent = bucket.target.to(ops::to_torch(store_.policy().reduce));
+  bucket.pending = group_.all_reduce(bucket.sent);
+  buckets_.push_back(std::move(bucket));
+  sent_ += elements;
 }
 
 void GradientReducer::finish() {
   const at::NoGradGuard no_grad;
-  reduce_up_to(store_.numel());
+  while (sent_ < store_.numel()) send(std::min(bucket_elements_, store_.numel() - sent_));
   for (Bucket& bucket : buckets_) {
     bucket.pending.wait();
     if (!bucket.sent.is_same(bucket.target)) bucket.target.copy_(bucket.sent);

@@ -42,7 +42,8 @@ class GradientReducer {
     at::Tensor sent;    // in the reduce dtype; `target` itself where that is its own
     comm::Pending pending;
   };
-  void reduce_up_to(std::int64_t end);
+  // Starts the next bucket. All ranks cut the buffer alike, whenever each gets there.
+  void send(std::int64_t elements);
 
   comm::Communicator& group_;
   peft::AdapterStore& store_;

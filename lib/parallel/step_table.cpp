@@ -11,10 +11,10 @@ std::vector<StepReport> exchange(comm::Communicator& group, const StepReport& ow
   constexpr std::int64_t kColumns = sizeof(StepReport) / sizeof(double);
   static_assert(sizeof(StepReport) == kColumns * sizeof(double));
   const at::NoGradGuard no_grad;
-  const auto options = at::TensorOptions().dtype(at::kDouble);
-  at::Tensor row = at::empty({kColumns}, options);
-  std::memcpy(row.data_ptr(), &own, sizeof(own));
-  at::Tensor table = at::empty({group.size(), kColumns}, options.device(device));
+  std::vector<double> columns(kColumns);
+  std::memcpy(columns.data(), &own, sizeof(own));
+  const at::Tensor row = at::tensor(columns);
+  at::Tensor table = at::empty({group.size(), kColumns}, row.options().device(device));
   group.all_gather(table, row.to(device)).wait();
   const at::Tensor host = table.cpu().contiguous();
   std::vector<StepReport> reports(static_cast<std::size_t>(group.size()));

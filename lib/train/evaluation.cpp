@@ -30,8 +30,8 @@ Evaluation evaluate(const nn::CausalLM& model, const data::TokenDataset& dataset
     result.label_tokens += batch.label_count;
   }
   if (group == nullptr) return result;
-  const at::Tensor sums =
-      at::tensor({result.nll_sum, static_cast<double>(result.label_tokens)}, at::kDouble).to(device);
+  const std::vector<double> own{result.nll_sum, static_cast<double>(result.label_tokens)};
+  const at::Tensor sums = at::tensor(own).to(device);
   group->all_reduce(sums).wait();
   const at::Tensor host = sums.cpu();
   return {host[0].item<double>(), static_cast<std::int64_t>(host[1].item<double>())};

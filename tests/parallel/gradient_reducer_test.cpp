@@ -67,8 +67,8 @@ at::Tensor alone() {
 
 TEST_CASE("reduced gradients are those of one device, on every rank to the same bits") {
   const at::Tensor expected = alone();
-  for (const int size : {2, 3, 5}) {
-    for (const std::int64_t bucket : {64, 4096, 1 << 20}) {
+  for (const int size : {2, 5}) {
+    for (const std::int64_t bucket : {2048, 1 << 20}) {
       for (const bool checkpointing : {false, true}) {
         INFO(size << " ranks, buckets of " << bucket);
         const Reduced found = reduce(size, bucket, fp32_policy(), checkpointing);

@@ -65,10 +65,27 @@ TEST_CASE("a step's line holds its rates, and mfu where the device's rate is kno
 
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.object()) keys.push_back(key);
-  CHECK(keys == std::vector<std::string>{"step", "epoch", "loss", "grad_norm", "lr", "examples", "tokens",
-                                         "label_tokens", "step_seconds", "data_seconds", "comm_seconds",
-                                         "tokens_per_second", "tokens_per_second_per_device",
-                                         "tflops_per_device", "mfu", "memory_peak_bytes", "elapsed_seconds"});
+  CHECK(keys == std::vector<std::string>{"step",
+                                         "epoch",
+                                         "loss",
+                                         "grad_norm",
+                                         "lr",
+                                         "examples",
+                                         "tokens",
+                                         "label_tokens",
+                                         "step_seconds",
+                                         "data_seconds",
+                                         "comm_seconds",
+                                         "tokens_per_second",
+                                         "tokens_per_second_per_device",
+                                         "tflops_per_device",
+                                         "mfu",
+                                         "memory_peak_bytes",
+                                         "elapsed_seconds",
+                                         "comm_share",
+                                         "comm_bytes",
+                                         "slowest_rank_seconds",
+                                         "fastest_rank_seconds"});
 }
 
 TEST_CASE("a step that took no measurable time has no rate") {
