@@ -22,8 +22,9 @@ constexpr std::size_t kAlwaysKept = std::size_t{64} << 20;
 
 std::size_t round_up(std::size_t bytes) { return (bytes + kHugePage - 1) / kHugePage * kHugePage; }
 
-// `bytes` of fresh memory that begin on a huge page's border.
-void* map_block(std::size_t bytes) {
+// `bytes` (whole huge pages) of fresh memory that begin on a huge page's border, of which `asked` will be
+// used.
+void* map_block(std::size_t bytes, std::size_t asked) {
   void* raw = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) throw std::bad_alloc();
   const auto begin = reinterpret_cast<std::uintptr_t>(raw);
@@ -32,7 +33,9 @@ void* map_block(std::size_t bytes) {
   const std::size_t behind = kHugePage - (aligned - begin);
   if (behind > 0) munmap(reinterpret_cast<void*>(aligned + bytes), behind);
   void* block = reinterpret_cast<void*>(aligned);
-  madvise(block, bytes, MADV_HUGEPAGE);  // only a hint: without it pages are small
+  // Only a hint. What lies behind the last whole huge page stays in small ones, so that no unused part is
+  // resident.
+  madvise(block, asked / kHugePage * kHugePage, MADV_HUGEPAGE);
   return block;
 }
 
@@ -44,7 +47,7 @@ class Allocator final : public c10::Allocator {
   }
 
   c10::DataPtr allocate(std::size_t bytes) override {
-    void* data = bytes < kHugePage ? small(bytes) : large(round_up(bytes));
+    void* data = bytes < kHugePage ? small(bytes) : large(bytes);
     return {data, data, &release, at::Device(at::kCPU)};
   }
 
@@ -72,7 +75,8 @@ class Allocator final : public c10::Allocator {
     return data;
   }
 
-  void* large(std::size_t bytes) {
+  void* large(std::size_t asked) {
+    const std::size_t bytes = round_up(asked);
     const std::lock_guard lock(mutex_);
     // The smallest kept block that holds it; one much larger waits for a tensor of its own size.
     const auto found = by_size_.lower_bound(bytes);
@@ -83,7 +87,7 @@ class Allocator final : public c10::Allocator {
       kept_.erase(found->second);
       by_size_.erase(found);
     } else {
-      block.data = map_block(bytes);
+      block.data = map_block(bytes, asked);
     }
     used_.emplace(block.data, block.bytes);
     used_bytes_ += block.bytes;
