@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,6 +16,12 @@ import harness
 ENVIRONMENT = {**harness.ENVIRONMENT, "OMP_NUM_THREADS": "1"}
 # fp32 and two threads at most: what differs is the order of sums alone.
 FP32 = "precision.preset=fp32"
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
 
 
 class Distributed(unittest.TestCase):
@@ -149,7 +156,7 @@ class Distributed(unittest.TestCase):
     def test_processes_that_torchrun_starts_find_each_other(self):
         output = self.programs.work / "torchrun"
         program = [str(self.programs.folder / "lora_finetune_distributed"), *self.command(1, output)[5:]]
-        group = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29761"}
+        group = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
         ranks = [subprocess.Popen(program, env={**ENVIRONMENT, **group, "RANK": str(r), "LOCAL_RANK": str(r)},
                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for r in range(2)]
         for rank in ranks:
@@ -171,7 +178,7 @@ class Distributed(unittest.TestCase):
 
     def test_ranks_with_different_settings_are_told_which(self):
         output = self.programs.work / "different"
-        base = {**ENVIRONMENT, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29762"}
+        base = {**ENVIRONMENT, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
         program = [str(self.programs.folder / "lora_finetune_distributed"), *self.command(1, output)[5:]]
         first = subprocess.Popen(program, env={**base, "RANK": "0", "LOCAL_RANK": "0"}, stderr=subprocess.DEVNULL)
         self.addCleanup(lambda: (first.kill(), first.wait()))
