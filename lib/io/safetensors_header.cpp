@@ -134,6 +134,7 @@ std::int64_t element_count(const std::vector<std::int64_t>& shape, const std::st
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::vector<std::string> parts;
+  parts.reserve(shape.size());
   for (const std::int64_t d : shape) parts.push_back(std::to_string(d));
   return "[" + join(parts, ", ") + "]";
 }
