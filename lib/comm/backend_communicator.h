@@ -1,0 +1,24 @@
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "comm/communicator.h"
+
+namespace lorikeet::comm {
+
+/// A communicator over any of c10d's backends, which differ in how they are made alone. Sources only: it
+/// keeps c10d's heavy headers out of communicator.h.
+class BackendCommunicator : public Communicator {
+ public:
+  BackendCommunicator(c10::intrusive_ptr<c10d::Backend> backend, Observer* observer);
+
+ protected:
+  Wait start_all_reduce(at::Tensor& tensor) override;
+  Wait start_all_gather(at::Tensor& out, at::Tensor& in) override;
+  Wait start_broadcast(at::Tensor& tensor, int root) override;
+
+ private:
+  c10::intrusive_ptr<c10d::Backend> backend_;
+};
+
+}  // namespace lorikeet::comm
