@@ -9,7 +9,9 @@
 #include "config/config.h"
 #include "recipes/lora_finetune.h"
 
-int main(int argc, char** argv) {
+namespace {
+
+int run(int argc, char** argv) {
   CLI::App app(
       "One of the processes that fine-tune a checkpoint with LoRA together, one a device. They compute what "
       "lora_finetune_single_device does, from the same config, to rounding.\n\n"
@@ -33,9 +35,13 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  return lorikeet::apps::guarded([&] {
-    const auto placement = lorikeet::comm::read_placement(lorikeet::comm::process_environment(), rendezvous);
-    lorikeet::recipes::lora_finetune(lorikeet::config::load_settings(config, overrides), placement);
-    return 0;
-  });
+  const auto placement = lorikeet::comm::read_placement(lorikeet::comm::process_environment(), rendezvous);
+  lorikeet::recipes::lora_finetune(lorikeet::config::load_settings(config, overrides), placement);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lorikeet::apps::guarded([&] { return run(argc, argv); });
 }

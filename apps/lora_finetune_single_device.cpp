@@ -8,7 +8,9 @@
 #include "config/config.h"
 #include "recipes/lora_finetune.h"
 
-int main(int argc, char** argv) {
+namespace {
+
+int run(int argc, char** argv) {
   CLI::App app(
       "Fine-tunes a Hugging Face checkpoint with LoRA on one device and writes a PEFT adapter.\n\n"
       "  lora_finetune_single_device --config recipes/configs/quickstart/tiny_lora.yaml lora.rank=8\n\n"
@@ -27,12 +29,16 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  return lorikeet::apps::guarded([&] {
-    const auto settings = lorikeet::config::load_settings(config, overrides);
-    if (settings.distributed.strategy != lorikeet::config::Strategy::kAuto) {
-      lorikeet::log_info("this program runs on one device: the section 'distributed' is ignored");
-    }
-    lorikeet::recipes::lora_finetune(settings);
-    return 0;
-  });
+  const auto settings = lorikeet::config::load_settings(config, overrides);
+  if (settings.distributed.strategy != lorikeet::config::Strategy::kAuto) {
+    lorikeet::log_info("this program runs on one device: the section 'distributed' is ignored");
+  }
+  lorikeet::recipes::lora_finetune(settings);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lorikeet::apps::guarded([&] { return run(argc, argv); });
 }

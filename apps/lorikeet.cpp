@@ -17,9 +17,7 @@ std::vector<Verb> add_all(CLI::App& app) {
           lorikeet::apps::add_generate(app), lorikeet::apps::add_merge(app)};
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   CLI::App app("Lorikeet fine-tunes open language models with LoRA. `lorikeet VERB --help` tells more.");
   app.set_version_flag("--version", std::string(lorikeet::kVersion));
   app.require_subcommand(1);
@@ -29,10 +27,14 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  return lorikeet::apps::guarded([&] {
-    for (const Verb& verb : verbs) {
-      if (verb.command->parsed()) return verb.action();
-    }
-    return 2;
-  });
+  for (const Verb& verb : verbs) {
+    if (verb.command->parsed()) return verb.action();
+  }
+  return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lorikeet::apps::guarded([&] { return run(argc, argv); });
 }
