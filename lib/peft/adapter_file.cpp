@@ -22,7 +22,38 @@ std::string quoted(std::vector<std::string> names) {
   return "[" + join(names, ", ") + "]";
 }
 
+void require_fits(const io::SafetensorsFile& file, const AdapterStore& store) {
+  std::set<std::string> wanted;
+  std::vector<std::string> missing, unexpected, mismatched;
+  for (std::size_t i = 0; i < store.size(); ++i) {
+    const std::string name = kPrefix + store.segment(i).name;
+    const io::TensorView* tensor = file.find(name);
+    wanted.insert(name);
+    if (tensor == nullptr) {
+      missing.push_back(name);
+    } else if (tensor->shape != store.segment(i).shape) {
+      mismatched.push_back(name + ": expected shape " + io::shape_text(store.segment(i).shape) + ", got " +
+                           io::shape_text(tensor->shape));
+    }
+  }
+  for (const io::TensorView& tensor : file.tensors()) {
+    if (!wanted.contains(tensor.name)) unexpected.push_back(tensor.name);
+  }
+  if (missing.empty() && unexpected.empty() && mismatched.empty()) return;
+  const auto count = [](const std::vector<std::string>& names, const char* what) {
+    return std::to_string(names.size()) + what + (names.empty() ? "" : " (first: " + names[0] + ")");
+  };
+  throw Error(escape_control(
+      "[" + file.path().string() +
+      "] doesn't fit this model and its lora settings: " + count(missing, " tensors are missing") + ", " +
+      count(unexpected, " are unexpected") + ", " + count(mismatched, " have another shape")));
+}
+
 }  // namespace
+
+void require_adapter_fits(const std::filesystem::path& folder, const LoraAdapters& adapters) {
+  require_fits(io::SafetensorsFile::open(folder / kTensors), adapters.store());
+}
 
 void save_adapter(const std::filesystem::path& folder, const LoraAdapters& adapters,
                   const std::string& base_model) {
@@ -49,29 +80,13 @@ LoraConfig load_adapter_config(const std::filesystem::path& folder) {
 void load_adapter(const std::filesystem::path& folder, LoraAdapters& adapters) {
   AdapterStore& store = adapters.store();
   const auto file = io::SafetensorsFile::open(folder / kTensors);
-  const std::string where = file.path().string();
-  std::set<std::string> wanted;
-  std::vector<std::string> missing, unexpected;
-  for (std::size_t i = 0; i < store.size(); ++i) {
-    const std::string name = kPrefix + store.segment(i).name;
-    wanted.insert(name);
-    if (file.find(name) == nullptr) missing.push_back(name);
-  }
-  for (const io::TensorView& tensor : file.tensors()) {
-    if (!wanted.contains(tensor.name)) unexpected.push_back(tensor.name);
-  }
-  if (!missing.empty() || !unexpected.empty()) {
-    throw Error(escape_control(
-        "[" + where + "] doesn't fit this model and its lora settings: " + std::to_string(missing.size()) +
-        " tensors are missing" + (missing.empty() ? "" : " (first: " + missing[0] + ")") + ", " +
-        std::to_string(unexpected.size()) + " are unexpected" +
-        (unexpected.empty() ? "" : " (first: " + unexpected[0] + ")")));
-  }
+  require_fits(file, store);
   const at::Tensor before = store.values().clone();
   try {
     for (std::size_t i = 0; i < store.size(); ++i) {
       const io::TensorView* tensor = file.find(kPrefix + store.segment(i).name);
-      copy_into({tensor->name, tensor->dtype, tensor->shape}, tensor->bytes, store.value(i), where);
+      copy_into({tensor->name, tensor->dtype, tensor->shape}, tensor->bytes, store.value(i),
+                file.path().string());
     }
   } catch (...) {
     store.values().copy_(before);

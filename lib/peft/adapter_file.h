@@ -15,6 +15,10 @@ void save_adapter(const std::filesystem::path& folder, const LoraAdapters& adapt
 /// The LoRA settings of a PEFT adapter folder. Throws Error when there is none, or it can't be computed here.
 LoraConfig load_adapter_config(const std::filesystem::path& folder);
 
+/// Holds the tensors of a PEFT adapter folder against those that `adapters` declares, allocated or not: sizes
+/// that a damaged adapter_config.json made up never become memory. Throws Error for what load_adapter would.
+void require_adapter_fits(const std::filesystem::path& folder, const LoraAdapters& adapters);
+
 /// Fills the values of `adapters` (allocated, of the same settings) from a PEFT adapter folder. Every tensor
 /// must be there in its shape and no other may be: PEFT itself ignores misspelt names silently. Throws Error
 /// otherwise, and changes nothing then.

@@ -16,16 +16,20 @@ std::size_t AdapterStore::declare(std::vector<AdapterSegment> group) {
   TORCH_CHECK(!values_.defined(), "adapters are allocated already");
   const std::size_t first = segments_.size();
   group_begins_.push_back(first);
-  for (AdapterSegment& segment : group) segments_.push_back(std::move(segment));
+  for (AdapterSegment& segment : group) {
+    numel_ += segment.size();
+    segments_.push_back(std::move(segment));
+  }
   return first;
 }
 
 void AdapterStore::allocate(const at::Device& device) {
   std::size_t end = segments_.size();
+  std::int64_t offset = 0;
   for (auto begin = group_begins_.rbegin(); begin != group_begins_.rend(); ++begin) {
     for (std::size_t i = *begin; i < end; ++i) {
-      segments_[i].offset = numel_;
-      numel_ += segments_[i].size();
+      segments_[i].offset = offset;
+      offset += segments_[i].size();
     }
     end = *begin;
   }

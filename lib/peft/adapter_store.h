@@ -39,6 +39,7 @@ class AdapterStore {
 
   std::size_t size() const { return segments_.size(); }
   const AdapterSegment& segment(std::size_t i) const { return segments_.at(i); }
+  /// Elements of all tensors declared so far.
   std::int64_t numel() const { return numel_; }
   const precision::Policy& policy() const { return policy_; }
 

@@ -120,6 +120,20 @@ TEST_CASE("missing, misspelt, misshaped and cut tensors are errors that change n
   CHECK_THAT(load_error(folder), Contains("adapter_model.safetensors"));
 }
 
+TEST_CASE("a rank that the file's tensors don't have is found before anything is allocated") {
+  const TemporaryFolder folder;
+  const ToyLora toy(kConfig);
+  rewrite(folder, saved(folder, toy));
+  peft::LoraConfig absurd = kConfig;
+  absurd.rank = 65536;
+  peft::LoraAdapters adapters(absurd, fp32_policy(), 0);
+  peft::LoraFactory factory(fp32_policy(), adapters);
+  const nn::CausalLM model(toy_spec(), factory);
+  CHECK_THAT(error_text([&] { peft::require_adapter_fits(folder.path(), adapters); }),
+             Contains("have another shape (first: ") && Contains("expected shape [65536, "));
+  CHECK_FALSE(adapters.store().values().defined());
+}
+
 TEST_CASE("a folder without an adapter is an error") {
   const TemporaryFolder folder;
   CHECK_THAT(error_text([&] { load_adapter_config(folder.path()); }),
