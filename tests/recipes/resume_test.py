@@ -5,6 +5,7 @@ import pathlib
 import random
 import signal
 import sys
+import time
 import unittest
 
 import harness
@@ -17,7 +18,9 @@ class Resume(unittest.TestCase):
     def setUpClass(cls):
         cls.programs = harness.Programs(sys.argv[1])
         cls.whole = cls.programs.work / "whole"
+        begin = time.monotonic()
         result = cls.programs.train(cls.whole)
+        cls.seconds = time.monotonic() - begin
         assert result.returncode == 0, result.stderr
 
     def require_equal_to_whole(self, output):
@@ -27,17 +30,26 @@ class Resume(unittest.TestCase):
         self.assertEqual(harness.metrics(output), harness.metrics(self.whole))
 
     def test_killed_at_random_moments_and_resumed_gives_the_same_bytes(self):
+        # One run is killed again and again until it ends by itself; then another begins. Moments are from before the
+        # first byte is read to the end, so that every one of them falls into a living run.
         moments = random.Random(7)
-        output = self.programs.work / "killed"
-        for _ in range(KILLS):
-            process = self.programs.start(output)
-            # From before the first byte is read to about the end of the run.
-            harness.wait_for(lambda: process.poll() is not None, moments.uniform(0.05, 4.0))
-            if process.poll() is None:
-                harness.stop(process)
-        result = self.programs.train(output)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.require_equal_to_whole(output)
+        runs, killed = 0, 0
+        while killed < KILLS:
+            runs += 1
+            output = self.programs.work / f"killed{runs}"
+            while not self.run_until(output, moments.uniform(0.05, self.seconds)):
+                killed += 1
+            self.require_equal_to_whole(output)
+        print(f"{killed} kills in {runs} runs", file=sys.stderr)
+
+    def run_until(self, output, seconds):
+        """Starts or continues a run and kills it after that time; True when it was done before."""
+        process = self.programs.start(output)
+        if harness.wait_for(lambda: process.poll() is not None, seconds):
+            self.assertEqual(process.wait(), 0)
+            return True
+        harness.stop(process)
+        return False
 
     def test_a_signal_saves_a_checkpoint_and_exits_130(self):
         for number, how in enumerate((signal.SIGINT, signal.SIGTERM)):
