@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <set>
 
 #include "base/error.h"
@@ -27,16 +28,19 @@ at::Tensor flat_tensor(const io::TensorView& view, std::vector<char>* scratch) {
                        at::TensorOptions().dtype(ops::to_torch(view.dtype)));
 }
 
-// Converts a tensor piece by piece, giving back the pages of each.
-void convert(const io::Checkpoint& checkpoint, const io::TensorView& view, const at::Tensor& target) {
-  const at::Tensor flat = target.view({-1});
+// Converts the elements of a tensor that are held here, piece by piece, giving back the pages of each.
+void convert(const io::Checkpoint& checkpoint, const io::TensorView& view, const nn::WeightUnit::Held& held) {
+  if (!held.values.defined()) return;
+  const std::size_t element = dtype_size(view.dtype);
+  const std::size_t first = static_cast<std::size_t>(held.first) * element;
+  const std::size_t size = static_cast<std::size_t>(held.values.numel()) * element;
   std::vector<char> scratch;
   io::TensorView piece = view;
-  for (std::size_t begin = 0; begin < view.bytes.size(); begin += kPieceBytes) {
-    piece.bytes = view.bytes.substr(begin, kPieceBytes);
+  for (std::size_t begin = 0; begin < size; begin += kPieceBytes) {
+    piece.bytes = view.bytes.substr(first + begin, std::min(kPieceBytes, size - begin));
     const at::Tensor source = flat_tensor(piece, &scratch);
-    const auto first = static_cast<std::int64_t>(begin / dtype_size(view.dtype));
-    flat.slice(0, first, first + source.numel()).copy_(source);
+    const auto to = static_cast<std::int64_t>(begin / element);
+    held.values.slice(0, to, to + source.numel()).copy_(source);
     checkpoint.drop_pages(piece);
   }
 }
@@ -108,7 +112,7 @@ void load_weights(nn::CausalLM& model, const io::Checkpoint& checkpoint) {
       const io::TensorView* view = checkpoint.find(segment.name);
       const std::string problem = view == nullptr ? segment.name + " is missing" : mismatch(segment, *view);
       if (!problem.empty()) throw Error("[checkpoint] " + escape_control(problem));
-      convert(checkpoint, *view, unit->tensor(i));
+      convert(checkpoint, *view, unit->held(i));
     }
   }
 }

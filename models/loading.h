@@ -24,10 +24,10 @@ LoadReport compare_weights(const nn::CausalLM& model, const io::Checkpoint& chec
 /// Throws Error listing what is missing or mismatched; warns of what is unexpected.
 void require_complete(const LoadReport& report, const io::Checkpoint& checkpoint);
 
-/// Fills all frozen weights of an allocated model from a mapped checkpoint that is complete for it, converted
-/// to the dtype in which they are stored here. Pages of the file are given back as soon as they were
-/// converted, so that the peak of memory is the weights and one tensor. Throws Error at the first tensor that
-/// doesn't fit.
+/// Fills all frozen weights that an allocated model holds (its part, where it is split) from a mapped
+/// checkpoint that is complete for it, converted to the dtype in which they are stored here. Pages of the
+/// file are given back as soon as they were converted, so that the peak of memory is the weights and one
+/// tensor. Throws Error at the first tensor that doesn't fit.
 void load_weights(nn::CausalLM& model, const io::Checkpoint& checkpoint);
 
 }  // namespace lorikeet::models

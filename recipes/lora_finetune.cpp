@@ -12,8 +12,11 @@
 #include "base/version.h"
 #include "config/config.h"
 #include "data/load.h"
+#include "device/memory.h"
 #include "io/disk.h"
+#include "parallel/weight_gatherer.h"
 #include "peft/adapter_file.h"
+#include "plan/strategy.h"
 #include "recipes/interrupt.h"
 #include "recipes/merge.h"
 #include "recipes/model_session.h"
@@ -56,7 +59,10 @@ class Finetune {
       log_info("this run is finished already: its adapter lies in " + output_dir().string());
       return;
     }
-    group_.connect(session_.torch_device());
+    choose_strategy();
+    read_weights();
+    group_.connect(session_.torch_device(), strategy_.degree);
+    if (strategy_.degree > 1) gatherer_.emplace(*group_.sharers(), *session_.model);
     prepare(begin == RunFolder::Begin::kResume);
     if (folder_) {
       if (begin == RunFolder::Begin::kReplace) folder_->give_up_run();
@@ -109,15 +115,15 @@ class Finetune {
     at::globalContext().setDeterministicAlgorithms(settings_.training.deterministic, /*warn_only=*/false);
     log_info("device: " + device::describe(device, device::cuda_devices()) + ", " +
              std::to_string(at::get_num_threads()) + " threads" +
-             (group_.alone() ? "" : ", replicated on " + std::to_string(placement.world_size) + " ranks"));
+             (group_.alone() ? "" : ", " + std::to_string(placement.world_size) + " ranks"));
     log_info("precision (" + policy.fingerprint().substr(0, 12) + "):\n" + policy.table());
-    group_.phase("read model");
-    session_ = load_model(base(), policy, device, lora_config(settings_.lora),
+    group_.phase("open model");
+    session_ = open_model(base(), policy, device, lora_config(settings_.lora),
                           static_cast<std::uint64_t>(settings_.training.seed));
     log_info("model: " + base().string() + ", " +
              format_bytes(static_cast<std::uint64_t>(session_.model->store().bytes())) +
              " of frozen weights, tokenizer from " + session_.tokenizer->description());
-    phases_.finish("read model");
+    phases_.finish("open model");
     group_.phase("tokenise");
     // The first rank of a machine leaves the tokens in the cache for the others.
     group_.by_turns("tokens", [&] { data_ = data::load_data(data_options(settings_), *session_.tokenizer); });
@@ -126,11 +132,51 @@ class Finetune {
     phases_.finish("tokenise");
   }
 
+  // What every rank holds of the frozen weights; all come to the same answer.
+  void choose_strategy() {
+    sampler_.emplace(data_.train, sampler_options(settings_));
+    const plan::MicroSize micro =
+        plan::largest_micro_batch(data_.train, *sampler_, micro_options(settings_, session_.device));
+    const comm::Placement& placement = group_.placement();
+    if (!group_.alone()) {
+      const auto available =
+          device::available_memory(session_.device, device::cuda_devices(), placement.local_size);
+      const std::int64_t least = group_.least("available memory", available.value_or(-1));
+      strategy_ = plan::choose_strategy(
+          {.settings = settings_.distributed,
+           .world_size = placement.world_size,
+           .local_size = placement.local_size,
+           .least_local_size = static_cast<int>(group_.least("ranks of a node", placement.local_size)),
+           .need =
+               [&](int degree) {
+                 const plan::MemoryEstimate m = expected_memory(session_, settings_, micro, degree);
+                 return plan::Need{m.weights + m.adapter, m.total()};
+               },
+           .available = least >= 0 ? std::optional(least) : std::nullopt});
+      log_info("strategy: " + strategy_.name + ", " + strategy_.reason +
+               (strategy_.name == "hybrid"
+                    ? "; " + std::to_string(strategy_.degree) + " ranks share a copy of the weights"
+                    : ""));
+    }
+    memory_ = expected_memory(session_, settings_, micro, strategy_.degree);
+    log_info("memory of a step: " + format_bytes(static_cast<std::uint64_t>(memory_.total())) +
+             " expected at most");
+    if (strategy_.tight) {
+      log_warning("that is more than a device has free; lower batch.micro_tokens, or set " +
+                  std::string("training.activation_checkpointing=full, should it run out"));
+    }
+  }
+
+  void read_weights() {
+    group_.phase("read model");
+    load_weights(session_, {group_.placement().rank % strategy_.degree, strategy_.degree});
+    phases_.finish("read model");
+  }
+
   void prepare(bool resume) {
     peft::LoraAdapters& adapters = *session_.adapters;
     checkpoints_.emplace(output_dir(), base().string(), settings_.checkpoint.keep_last);
     optimizer_.emplace(adapters.store(), adamw_options(settings_));
-    sampler_.emplace(data_.train, sampler_options(settings_));
     log_info("adapter: " + std::to_string(adapters.modules().size()) + " modules, " +
              std::to_string(adapters.store().numel()) + " parameters, rank " +
              std::to_string(adapters.config().rank));
@@ -139,11 +185,6 @@ class Finetune {
     }
     group_.phase("prepare");
     if (!resume || !restore()) initialize();
-    memory_ = expected_memory(
-        session_, settings_,
-        plan::largest_micro_batch(data_.train, *sampler_, micro_options(settings_, session_.device)));
-    log_info("memory of a step: " + format_bytes(static_cast<std::uint64_t>(memory_.total())) +
-             " expected at most");
     const std::uint64_t copies = static_cast<std::uint64_t>(settings_.checkpoint.keep_last.value_or(1)) + 2;
     io::require_free_space(output_dir(), copies * checkpoint_bytes(adapters.store()));
   }
@@ -245,7 +286,7 @@ class Finetune {
   }
 
   Json facts() const {
-    Json json = run_facts(session_, settings_, group_.placement().world_size);
+    Json json = run_facts(session_, settings_, group_.placement().world_size, strategy_);
     json.set("phases_seconds", phases_.json());
     json.set("phases_peak_memory_bytes", phases_.peak_memory_json());
     Json memory{Json::Object{}};
@@ -269,10 +310,12 @@ class Finetune {
   Phases phases_;
   std::optional<RunFolder> folder_;  // on the first rank
   ModelSession session_;
+  std::optional<parallel::WeightGatherer> gatherer_;  // where weights are split
   data::LoadedData data_;
   std::optional<train::CheckpointStore> checkpoints_;
   std::optional<train::AdamW> optimizer_;
   std::optional<data::Sampler> sampler_;
+  plan::Strategy strategy_;
   plan::MemoryEstimate memory_;
   train::RunState state_;
 };

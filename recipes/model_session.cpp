@@ -54,18 +54,17 @@ at::Device torch_device(const device::Device& device) {
                           : at::Device(at::kCPU);
 }
 
-ModelSession load_model(const std::filesystem::path& path, const precision::Policy& policy,
+ModelSession open_model(const std::filesystem::path& path, const precision::Policy& policy,
                         const device::Device& device, const std::optional<peft::LoraConfig>& lora,
                         std::uint64_t seed) {
   io::require_model_folder(path);
-  ops::install_cpu_allocator();
   ModelSession session{.policy = policy, .device = device};
   session.config = models::read_config_json(path);
   const nn::CausalLMSpec spec = models::model_spec(JsonView(session.config, (path / "config.json").string()));
   session.tokenizer = text::load_tokenizer(path);
   require_tokenizer_fits(*session.tokenizer, spec.shape, path.string());
 
-  const io::Checkpoint checkpoint = io::Checkpoint::open(path);
+  session.checkpoint = io::Checkpoint::open(path);
   if (lora) {
     session.adapters = std::make_unique<peft::LoraAdapters>(*lora, policy, seed);
     peft::LoraFactory factory(policy, *session.adapters);
@@ -75,17 +74,32 @@ ModelSession load_model(const std::filesystem::path& path, const precision::Poli
     nn::FrozenFactory factory(policy);
     session.model = std::make_unique<nn::CausalLM>(spec, factory);
   }
-  models::require_complete(models::compare_weights(*session.model, checkpoint), checkpoint);
-  session.model->store().allocate(session.torch_device());
-  models::load_weights(*session.model, checkpoint);
-  if (lora) session.adapters->store().allocate(session.torch_device());
-  session.checkpoint_fingerprint = checkpoint.fingerprint();
+  models::require_complete(models::compare_weights(*session.model, *session.checkpoint), *session.checkpoint);
+  session.checkpoint_fingerprint = session.checkpoint->fingerprint();
+  return session;
+}
+
+void load_weights(ModelSession& session, const nn::WeightShard& shard) {
+  ops::install_cpu_allocator();
+  session.model->store().allocate(session.torch_device(), shard);
+  models::load_weights(*session.model, *session.checkpoint);
+  session.checkpoint.reset();
+  if (session.adapters) session.adapters->store().allocate(session.torch_device());
+}
+
+ModelSession load_model(const std::filesystem::path& path, const precision::Policy& policy,
+                        const device::Device& device, const std::optional<peft::LoraConfig>& lora,
+                        std::uint64_t seed) {
+  ModelSession session = open_model(path, policy, device, lora, seed);
+  load_weights(session);
   return session;
 }
 
 ModelSession load_model_with_adapter(const std::filesystem::path& path, const std::filesystem::path& adapter,
                                      const precision::Policy& policy, const device::Device& device) {
-  ModelSession session = load_model(path, policy, device, peft::load_adapter_config(adapter), 0);
+  ModelSession session = open_model(path, policy, device, peft::load_adapter_config(adapter), 0);
+  peft::require_adapter_fits(adapter, *session.adapters);
+  load_weights(session);
   peft::load_adapter(adapter, *session.adapters);
   return session;
 }

@@ -21,8 +21,7 @@ device::Device choose_device(const config::DeviceSetting& setting);
 /// libtorch's name for a device.
 at::Device torch_device(const device::Device& device);
 
-/// A base checkpoint in memory, with adapters or without: what training, evaluation, generation and merging
-/// begin with.
+/// A base checkpoint, with adapters or without: what training, evaluation, generation and merging begin with.
 struct ModelSession {
   precision::Policy policy;
   device::Device device;
@@ -31,13 +30,24 @@ struct ModelSession {
   std::unique_ptr<peft::LoraAdapters> adapters;  ///< null without adapters
   std::unique_ptr<nn::CausalLM> model;
   std::string checkpoint_fingerprint;
+  std::optional<io::Checkpoint> checkpoint;  ///< mapped, until the weights are loaded
 
   at::Device torch_device() const { return recipes::torch_device(device); }
 };
 
-/// Loads the checkpoint folder `path`. With `lora`, the model is built with adapters of these settings,
-/// allocated but not initialised. Throws Error for whatever doesn't fit: folder, config.json, tensors,
-/// tokenizer, targets.
+/// Opens the checkpoint folder `path`: its config.json and tokenizer are read and the model's blocks made,
+/// with adapters of these settings where `lora` is given; of the weights only the headers are looked at, and
+/// nothing is allocated. Throws Error for whatever doesn't fit: folder, config.json, tensors, tokenizer,
+/// targets.
+ModelSession open_model(const std::filesystem::path& path, const precision::Policy& policy,
+                        const device::Device& device, const std::optional<peft::LoraConfig>& lora,
+                        std::uint64_t seed);
+
+/// Reads the weights, or this process's part of them, to the session's device, and allocates the adapters,
+/// which are not initialised. Lets the mapped checkpoint go.
+void load_weights(ModelSession& session, const nn::WeightShard& shard = {});
+
+/// Both at once.
 ModelSession load_model(const std::filesystem::path& path, const precision::Policy& policy,
                         const device::Device& device, const std::optional<peft::LoraConfig>& lora,
                         std::uint64_t seed);

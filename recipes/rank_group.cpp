@@ -2,8 +2,11 @@
 
 #include <ATen/ATen.h>
 
+#include <new>
+
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/reason.h"
 
 namespace lorikeet::recipes {
 namespace {
@@ -37,7 +40,10 @@ RankGroup::RankGroup(const comm::Placement& placement, const config::Distributed
 }
 
 void RankGroup::failed(const std::exception& error) {
-  board_.failed(error.what(), dynamic_cast<const comm::PeerLost*>(&error) != nullptr);
+  std::string said = comm::reason(error);
+  if (dynamic_cast<const Error*>(&error) != nullptr) said = error.what();
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) said = "out of memory";
+  board_.failed(said, dynamic_cast<const comm::PeerLost*>(&error) != nullptr);
 }
 
 void RankGroup::by_turns(const std::string& name, const std::function<void()>& action) {
@@ -55,11 +61,22 @@ void RankGroup::require_agreement(const comm::Facts& facts) {
   if (!alone()) comm::require_agreement(*store_, placement_.rank, facts, kPatience);
 }
 
-void RankGroup::connect(const at::Device& device) {
+std::int64_t RankGroup::least(const std::string& name, std::int64_t value) {
+  return alone() ? value
+                 : comm::least_of(*store_, placement_.rank, placement_.world_size, name, value, kPatience);
+}
+
+void RankGroup::connect(const at::Device& device, int degree) {
   if (alone()) return;
-  communicator_ = comm::Communicator::join(
-      store_, placement_.rank, placement_.world_size, device,
-      {.timeout = std::chrono::seconds(watchdog_seconds_) + kMargin, .observer = &board_});
+  const int rank = placement_.rank, size = placement_.world_size;
+  comm::CommunicatorOptions options{.timeout = std::chrono::seconds(watchdog_seconds_) + kMargin,
+                                    .observer = &board_};
+  communicator_ = comm::Communicator::join(comm::part_of(store_, "all"), rank, size, device, options);
+  all_share_ = degree == size;
+  if (degree == 1 || all_share_) return;
+  options.ledger = communicator_->ledger();
+  const std::string name = "sharers/" + std::to_string(rank / degree);
+  sharers_ = comm::Communicator::join(comm::part_of(store_, name), rank % degree, degree, device, options);
 }
 
 void RankGroup::broadcast(const at::Tensor& tensor) {

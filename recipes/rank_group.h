@@ -39,10 +39,18 @@ class RankGroup {
   /// Throws Error on the ranks whose facts differ from rank 0's.
   void require_agreement(const comm::Facts& facts);
 
-  /// Joins the group that computes. Collectives exist from here on.
-  void connect(const at::Device& device);
+  /// The least of all ranks' values. A name is used once.
+  std::int64_t least(const std::string& name, std::int64_t value);
+
+  /// Joins the group that computes, and the one of the `degree` neighbours that share a copy of the weights.
+  /// Collectives exist from here on.
+  void connect(const at::Device& device, int degree = 1);
   /// nullptr when alone.
   comm::Communicator* communicator() { return communicator_.get(); }
+  /// The ranks that share a copy of the weights; nullptr where each has its own.
+  comm::Communicator* sharers() {
+    return sharers_ ? sharers_.get() : all_share_ ? communicator_.get() : nullptr;
+  }
 
   /// Gives `tensor` of rank 0 to all.
   void broadcast(const at::Tensor& tensor);
@@ -52,7 +60,8 @@ class RankGroup {
   std::int64_t watchdog_seconds_;
   comm::BoardWriter board_;
   c10::intrusive_ptr<c10d::Store> store_;
-  std::unique_ptr<comm::Communicator> communicator_;
+  std::unique_ptr<comm::Communicator> communicator_, sharers_;
+  bool all_share_ = false;
 };
 
 }  // namespace lorikeet::recipes

@@ -7,10 +7,12 @@
 #include "ops/dtype.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/matmul/matmul.h"
+#include "parallel/weight_gatherer.h"
 
 namespace lorikeet::recipes {
 
-Json run_facts(const ModelSession& session, const config::Settings& settings, int world_size) {
+Json run_facts(const ModelSession& session, const config::Settings& settings, int world_size,
+               const plan::Strategy& strategy) {
   Json precision{Json::Object{}};
   for (const auto& [what, dtype] : session.policy.rows()) precision.set(what, dtype_name(dtype));
   Json json;
@@ -18,6 +20,7 @@ Json run_facts(const ModelSession& session, const config::Settings& settings, in
   json.set("libtorch_version", TORCH_VERSION);
   json.set("device", device::describe(session.device, device::cuda_devices()));
   json.set("world_size", world_size);
+  json.set("strategy", strategy.name).set("shard_degree", strategy.degree);
   json.set("threads", at::get_num_threads());
   json.set("precision", std::move(precision));
   json.set("seed", settings.training.seed);
@@ -28,14 +31,20 @@ Json run_facts(const ModelSession& session, const config::Settings& settings, in
 }
 
 plan::MemoryEstimate expected_memory(const ModelSession& session, const config::Settings& settings,
-                                     const plan::MicroSize& micro) {
+                                     const plan::MicroSize& micro, int degree) {
   const peft::LoraAdapters& adapters = *session.adapters;
   const at::Device device = session.torch_device();
   const nn::ModelShape& shape = session.model->shape();
+  std::int64_t frozen_bytes = session.model->store().held_bytes(degree);
+  if (degree > 1) {
+    const parallel::GatherCost cost = parallel::gather_cost(*session.model, degree);
+    // Gloo gathers into a buffer of its own first.
+    frozen_bytes += cost.buffer_bytes + (device.is_cuda() ? 0 : cost.largest_unit_bytes);
+  }
   return plan::step_memory(
       {.shape = shape,
        .policy = session.policy,
-       .frozen_bytes = session.model->store().bytes(),
+       .frozen_bytes = frozen_bytes,
        .adapter_parameters = adapters.store().numel(),
        .adapter_columns = adapters.config().rank * std::ssize(adapters.modules()),
        .tokens = micro.tokens,

@@ -4,15 +4,18 @@
 #include "config/settings.h"
 #include "plan/memory.h"
 #include "plan/micro_size.h"
+#include "plan/strategy.h"
 #include "recipes/model_session.h"
 
 namespace lorikeet::recipes {
 
 /// What run.json tells about where and with what a run was made: versions, device, threads, precision, seed.
-Json run_facts(const ModelSession& session, const config::Settings& settings, int world_size);
+Json run_facts(const ModelSession& session, const config::Settings& settings, int world_size,
+               const plan::Strategy& strategy);
 
-/// The memory that a training step will need at its peak, by lib/plan's formula.
+/// The memory that a training step will need at its peak, by lib/plan's formula, where `degree` ranks share
+/// one copy of the frozen weights.
 plan::MemoryEstimate expected_memory(const ModelSession& session, const config::Settings& settings,
-                                     const plan::MicroSize& micro);
+                                     const plan::MicroSize& micro, int degree);
 
 }  // namespace lorikeet::recipes

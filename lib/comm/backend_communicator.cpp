@@ -14,8 +14,9 @@ std::function<void()> waiting(c10::intrusive_ptr<c10d::Work> work) {
 
 }  // namespace
 
-BackendCommunicator::BackendCommunicator(c10::intrusive_ptr<c10d::Backend> backend, Observer* observer)
-    : Communicator(backend->getRank(), backend->getSize(), observer), backend_(std::move(backend)) {}
+BackendCommunicator::BackendCommunicator(c10::intrusive_ptr<c10d::Backend> backend,
+                                         const CommunicatorOptions& options)
+    : Communicator(backend->getRank(), backend->getSize(), options), backend_(std::move(backend)) {}
 
 Communicator::Wait BackendCommunicator::start_all_reduce(at::Tensor& tensor) {
   std::vector<at::Tensor> tensors{tensor};

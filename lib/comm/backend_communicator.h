@@ -10,7 +10,7 @@ namespace lorikeet::comm {
 /// keeps c10d's heavy headers out of communicator.h.
 class BackendCommunicator : public Communicator {
  public:
-  BackendCommunicator(c10::intrusive_ptr<c10d::Backend> backend, Observer* observer);
+  BackendCommunicator(c10::intrusive_ptr<c10d::Backend> backend, const CommunicatorOptions& options);
 
  protected:
   Wait start_all_reduce(at::Tensor& tensor) override;

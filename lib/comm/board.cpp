@@ -2,13 +2,13 @@
 
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 #include "base/error.h"
 
@@ -98,14 +98,18 @@ void BoardWriter::begin(Collective collective, std::uint64_t sequence) {
   volatile BoardSlot& slot = board_->slot(local_rank_);
   slot.collective = static_cast<std::uint8_t>(collective);
   slot.sequence = sequence;
+}
+
+void BoardWriter::waits(std::uint64_t sequence) {
+  if (!board_) return;
+  volatile BoardSlot& slot = board_->slot(local_rank_);
   slot.since_ns = now_ns();
   slot.limit_seconds = sequence == 1 ? std::min(watchdog_seconds_, kFirstLimitSeconds) : watchdog_seconds_;
   slot.in_collective = 1;
 }
 
-void BoardWriter::end(std::uint64_t sequence) {
-  // Several may be under way: the latest to begin is the last to end.
-  if (board_ && board_->slot(local_rank_).sequence == sequence) board_->slot(local_rank_).in_collective = 0;
+void BoardWriter::end() {
+  if (board_) board_->slot(local_rank_).in_collective = 0;
 }
 
 }  // namespace lorikeet::comm

@@ -12,10 +12,10 @@ struct BoardSlot {
   char phase[32];               ///< "start", "read model", "training", ...
   char error[512];              ///< what it failed with; empty while it hasn't
   std::uint8_t consequence;     ///< 1: it failed because another rank was lost
-  std::uint8_t in_collective;   ///< 1 between a collective's begin and end
-  std::uint8_t collective;      ///< a Collective
-  std::uint64_t sequence;       ///< of the latest collective that began, from 1
-  std::uint64_t since_ns;       ///< CLOCK_MONOTONIC when it began to wait for it
+  std::uint8_t in_collective;   ///< 1 while it waits for a collective
+  std::uint8_t collective;      ///< a Collective: the latest that began
+  std::uint64_t sequence;       ///< its number, from 1
+  std::uint64_t since_ns;       ///< CLOCK_MONOTONIC when it began to wait
   std::uint64_t limit_seconds;  ///< how long that may last; 0: for ever
 };
 
@@ -58,7 +58,8 @@ class BoardWriter : public Observer {
   void phase(const std::string& name);
   void failed(const std::string& error, bool consequence);
   void begin(Collective collective, std::uint64_t sequence) override;
-  void end(std::uint64_t sequence) override;
+  void waits(std::uint64_t sequence) override;
+  void end() override;
 
  private:
   std::unique_ptr<Board> board_;

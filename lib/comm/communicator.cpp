@@ -39,11 +39,11 @@ void Pending::wait() {
 
 Pending Communicator::track(Collective collective, std::int64_t payload_bytes,
                             const std::function<Wait()>& start) {
-  Traffic& traffic = traffic_[collective];
+  Traffic& traffic = ledger_->traffic[collective];
   ++traffic.calls;
   traffic.payload_bytes += payload_bytes;
   traffic.sent_bytes += sent_bytes(collective, payload_bytes, size_);
-  const std::uint64_t sequence = ++sequence_;
+  const std::uint64_t sequence = ++ledger_->sequence;
   if (observer_ != nullptr) observer_->begin(collective, sequence);
 
   const auto guarded = [this, collective, sequence](const auto& action) {
@@ -60,9 +60,11 @@ Pending Communicator::track(Collective collective, std::int64_t payload_bytes,
   const Wait wait = guarded(start);
   return Pending([this, sequence, wait, guarded] {
     const auto begin = std::chrono::steady_clock::now();
+    if (observer_ != nullptr) observer_->waits(sequence);
     guarded(wait);
-    waited_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    if (observer_ != nullptr) observer_->end(sequence);
+    ledger_->waited_seconds +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (observer_ != nullptr) observer_->end();
   });
 }
 

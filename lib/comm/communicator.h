@@ -33,6 +33,13 @@ struct Traffic {
   double sent_bytes = 0;
 };
 
+/// What a process has put through the collectives of all groups that share this.
+struct Ledger {
+  std::map<Collective, Traffic> traffic;
+  double waited_seconds = 0;   ///< in which it did nothing but wait for them; CPU tensors only
+  std::uint64_t sequence = 0;  ///< number of the latest
+};
+
 /// Bytes that one rank of `world_size` sends for a collective of `payload_bytes`.
 double sent_bytes(Collective collective, std::int64_t payload_bytes, int world_size);
 
@@ -61,8 +68,10 @@ class Observer {
   virtual ~Observer() = default;
   /// Collective number `sequence` (from 1) begins.
   virtual void begin(Collective collective, std::uint64_t sequence) = 0;
+  /// The rank has nothing else to do until it has ended.
+  virtual void waits(std::uint64_t sequence) = 0;
   /// It has been waited for.
-  virtual void end(std::uint64_t sequence) = 0;
+  virtual void end() = 0;
 };
 
 struct CommunicatorOptions {
@@ -71,6 +80,8 @@ struct CommunicatorOptions {
   /// After which a collective that isn't done throws.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
   Observer* observer = nullptr;
+  /// Where to enter what is sent; nullptr: a ledger of its own.
+  std::shared_ptr<Ledger> ledger;
 };
 
 /// A group of processes, one a device, that compute together: Gloo for CPU tensors, NCCL for CUDA tensors.
@@ -95,12 +106,14 @@ class Communicator {
   /// `tensor` becomes that of rank `root`.
   Pending broadcast(at::Tensor tensor, int root);
 
-  const std::map<Collective, Traffic>& traffic() const { return traffic_; }
-  /// Seconds in which this rank did nothing but wait for collectives; CPU tensors only.
-  double waited_seconds() const { return waited_seconds_; }
+  const std::shared_ptr<Ledger>& ledger() const { return ledger_; }
 
  protected:
-  Communicator(int rank, int size, Observer* observer) : rank_(rank), size_(size), observer_(observer) {}
+  Communicator(int rank, int size, const CommunicatorOptions& options)
+      : rank_(rank),
+        size_(size),
+        observer_(options.observer),
+        ledger_(options.ledger ? options.ledger : std::make_shared<Ledger>()) {}
 
   using Wait = std::function<void()>;
   virtual Wait start_all_reduce(at::Tensor& tensor) = 0;
@@ -113,9 +126,7 @@ class Communicator {
   int rank_;
   int size_;
   Observer* observer_;
-  std::uint64_t sequence_ = 0;
-  std::map<Collective, Traffic> traffic_;
-  double waited_seconds_ = 0;
+  std::shared_ptr<Ledger> ledger_;
 };
 
 }  // namespace lorikeet::comm

@@ -14,7 +14,7 @@ std::unique_ptr<Communicator> join_gloo(const c10::intrusive_ptr<c10d::Store>& s
     gloo->devices.push_back(
         c10d::ProcessGroupGloo::createDeviceForHostname(options.address, /*lazyInit=*/false));
     auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, gloo);
-    return std::make_unique<BackendCommunicator>(std::move(group), options.observer);
+    return std::make_unique<BackendCommunicator>(std::move(group), options);
   } catch (const std::exception& error) {
     throw Error("[rank " + std::to_string(rank) + "] can't join the group of " + std::to_string(size) +
                     " processes on " + options.address + ": " + reason(error),

@@ -14,7 +14,7 @@ std::unique_ptr<Communicator> join_nccl(const c10::intrusive_ptr<c10d::Store>& s
     nccl->timeout = options.timeout;
     auto group = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, nccl);
     group->eagerConnectSingleDevice(device);
-    return std::make_unique<BackendCommunicator>(std::move(group), options.observer);
+    return std::make_unique<BackendCommunicator>(std::move(group), options);
   } catch (const std::exception& error) {
     throw Error("[rank " + std::to_string(rank) + "] can't join the NCCL group of " + std::to_string(size) +
                     " processes: " + reason(error),

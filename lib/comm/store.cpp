@@ -1,5 +1,7 @@
 #include "comm/store.h"
 
+#include <algorithm>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/error.h"
@@ -65,6 +67,24 @@ std::string share_text(c10d::Store& store, int rank, const std::string& name, co
     return text;
   }
   return get(store, name, timeout);
+}
+
+std::int64_t least_of(c10d::Store& store, int rank, int world_size, const std::string& name,
+                      std::int64_t value, std::chrono::seconds timeout) {
+  set(store, name + "/" + std::to_string(rank), std::to_string(value));
+  std::int64_t least = value;
+  if (rank == 0) {
+    for (int other = 1; other < world_size; ++other) {
+      least =
+          std::min<std::int64_t>(least, std::stoll(get(store, name + "/" + std::to_string(other), timeout)));
+    }
+  }
+  return std::stoll(share_text(store, rank, name, std::to_string(least), timeout));
+}
+
+c10::intrusive_ptr<c10d::Store> part_of(const c10::intrusive_ptr<c10d::Store>& store,
+                                        const std::string& name) {
+  return c10::make_intrusive<c10d::PrefixStore>(name, store);
 }
 
 void require_agreement(c10d::Store& store, int rank, const Facts& facts, std::chrono::seconds timeout) {

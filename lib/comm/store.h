@@ -3,6 +3,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
@@ -32,5 +33,13 @@ void require_agreement(c10d::Store& store, int rank, const Facts& facts, std::ch
 /// Gives `text` of rank 0 to all ranks, under a name that is used once.
 std::string share_text(c10d::Store& store, int rank, const std::string& name, const std::string& text,
                        std::chrono::seconds timeout);
+
+/// The least of all ranks' values, on every rank, under a name that is used once.
+std::int64_t least_of(c10d::Store& store, int rank, int world_size, const std::string& name,
+                      std::int64_t value, std::chrono::seconds timeout);
+
+/// A part of `store` for the ranks that know its name: what one group writes no other sees.
+c10::intrusive_ptr<c10d::Store> part_of(const c10::intrusive_ptr<c10d::Store>& store,
+                                        const std::string& name);
 
 }  // namespace lorikeet::comm

@@ -181,12 +181,12 @@ void declare_run(Schema& schema) {
       .field("strategy", &DistributedSettings::strategy,
              ChoiceRule<Strategy>{{{"auto", Strategy::kAuto},
                                    {"replicate", Strategy::kReplicate},
-                                   {"shard", std::nullopt},
-                                   {"hybrid", std::nullopt}}},
-             "What each device holds of the frozen weights.")
+                                   {"shard", Strategy::kShard},
+                                   {"hybrid", Strategy::kHybrid}}},
+             "What each device holds of the frozen weights: all, a part, or a part of its node's copy.")
       .same_numbers()
-      .field("shard_degree", &DistributedSettings::shard_degree,
-             only(std::nullopt, or_auto(integer(1, 1 << 20))), "Devices that share one copy of the weights.")
+      .field("shard_degree", &DistributedSettings::shard_degree, or_auto(integer(1, 1 << 20)),
+             "Devices that share one copy of the weights, for hybrid; auto: those of a node.")
       .same_numbers()
       .field("interface", &DistributedSettings::interface,
              only(std::nullopt, nullable(text("a network interface's name"))),

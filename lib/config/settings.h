@@ -126,7 +126,7 @@ struct DeviceSetting {
   bool operator==(const DeviceSetting&) const = default;
 };
 
-enum class Strategy { kAuto, kReplicate };
+enum class Strategy { kAuto, kReplicate, kShard, kHybrid };
 
 struct DistributedSettings {
   Strategy strategy = Strategy::kAuto;

@@ -60,9 +60,19 @@ std::vector<MicroBatch> make_micro_batches(const TokenDataset& dataset, std::spa
   }
   const auto spread = spread_over_ranks(sizes, share.world_size);
   for (const auto& turn : spread.at(static_cast<std::size_t>(share.rank))) {
-    if (turn) batches.push_back(make_micro_batch(dataset, groups[*turn]));
+    if (turn) {
+      batches.push_back(make_micro_batch(dataset, groups[*turn]));
+    } else if (share.lockstep) {
+      batches.push_back(filler_batch());
+    }
   }
   return batches;
+}
+
+MicroBatch filler_batch() {
+  MicroBatch batch{.cu_seqlens = {0}};
+  fill_up(batch, 1, 1, 0);
+  return batch;
 }
 
 void fill_up(MicroBatch& batch, std::int64_t tokens, std::int64_t sequences, std::int64_t token_id) {

@@ -35,12 +35,17 @@ MicroBatch make_micro_batch(const TokenDataset& dataset, std::span<const std::si
 struct Share {
   std::int64_t rank = 0;
   std::int64_t world_size = 1;
+  /// True where all ranks have to take the same number of turns: one without work is a filler then.
+  bool lockstep = false;
 };
 
 /// The micro-batches of `examples` (indices into the data set), grouped by `options`, that fall to `share`:
 /// all of them for a world size of 1, perhaps none for a larger one.
 std::vector<MicroBatch> make_micro_batches(const TokenDataset& dataset, std::span<const std::size_t> examples,
                                            const MicroOptions& options, const Share& share = {});
+
+/// A micro-batch of one filler token and no label: a turn that changes nothing.
+MicroBatch filler_batch();
 
 /// Fills `batch` up to `tokens` tokens by one filler sequence of `token_id` without labels, and to
 /// `sequences` sequences by empty ones (repeated ends in cu_seqlens), so that shapes can be fixed.

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "ops/dtype.h"
 
@@ -17,22 +19,46 @@ std::int64_t numel(const std::vector<std::int64_t>& shape) {
   return n;
 }
 
+std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+}
+
+at::Tensor allocate_bytes(std::int64_t bytes, const at::Device& device) {
+  return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device));
+}
+
 }  // namespace
 
 std::size_t WeightUnit::declare(std::vector<WeightSegment> tensors) {
-  TORCH_CHECK(!buffer_.defined(), "unit ", name_, " is allocated already");
+  TORCH_CHECK(!vectors_.defined(), "unit ", name_, " is allocated already");
   const std::size_t first = segments_.size();
-  size_bytes_ = (size_bytes_ + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+  const bool matrices = tensors.at(0).is_matrix();
+  std::int64_t& size = matrices ? matrix_bytes_ : vector_bytes_;
+  size = aligned(size);
   for (WeightSegment& segment : tensors) {
-    segment.offset_bytes = size_bytes_;
-    size_bytes_ += numel(segment.shape) * static_cast<std::int64_t>(dtype_size(segment.dtype));
+    TORCH_CHECK(segment.is_matrix() == matrices, "matrices and vectors declared as one");
+    segment.offset_bytes = size;
+    size += numel(segment.shape) * static_cast<std::int64_t>(dtype_size(segment.dtype));
     segments_.push_back(std::move(segment));
   }
   return first;
 }
 
-void WeightUnit::allocate(const at::Device& device) {
-  buffer_ = at::empty({size_bytes_}, at::TensorOptions().dtype(at::kByte).device(device));
+std::int64_t WeightUnit::part_bytes(int size) const {
+  return size == 1 ? matrix_bytes_ : aligned((matrix_bytes_ + size - 1) / size);
+}
+
+void WeightUnit::allocate(const at::Device& device, const WeightShard& shard) {
+  shard_ = shard;
+  matrices_ = allocate_bytes(part_bytes(shard.size), device);
+  vectors_ = allocate_bytes(vector_bytes_, device);
+}
+
+at::Tensor WeightUnit::buffer_of(const WeightSegment& segment) const {
+  if (!segment.is_matrix()) return vectors_;
+  if (shard_.size == 1) return matrices_;
+  TORCH_CHECK(gatherer_ != nullptr, "unit ", name_, " is split and has nothing that gathers it");
+  return gatherer_->gather(*this);
 }
 
 at::Tensor WeightUnit::view(std::size_t segment, at::IntArrayRef shape) const {
@@ -40,7 +66,7 @@ at::Tensor WeightUnit::view(std::size_t segment, at::IntArrayRef shape) const {
   std::int64_t n = 1;
   for (const std::int64_t d : shape) n *= d;
   const auto bytes = n * static_cast<std::int64_t>(dtype_size(s.dtype));
-  return buffer_.narrow(0, s.offset_bytes, bytes).view(ops::to_torch(s.dtype)).view(shape);
+  return buffer_of(s).narrow(0, s.offset_bytes, bytes).view(ops::to_torch(s.dtype)).view(shape);
 }
 
 at::Tensor WeightUnit::tensor(std::size_t segment) const {
@@ -51,18 +77,37 @@ at::Tensor WeightUnit::matrix(std::size_t first, std::int64_t rows, std::int64_t
   return view(first, {rows, cols});
 }
 
+WeightUnit::Held WeightUnit::held(std::size_t segment) const {
+  const WeightSegment& s = segments_.at(segment);
+  const auto element = static_cast<std::int64_t>(dtype_size(s.dtype));
+  const std::int64_t begin = s.offset_bytes, end = begin + numel(s.shape) * element;
+  if (!s.is_matrix()) return {vectors_.slice(0, begin, end).view(ops::to_torch(s.dtype)), 0};
+  // Cuts lie at multiples of 512 bytes and segments at multiples of their element's size.
+  const std::int64_t cut = shard_.rank * matrices_.numel();
+  const std::int64_t from = std::max(begin, cut), to = std::min(end, cut + matrices_.numel());
+  if (from >= to) return {};
+  return {matrices_.slice(0, from - cut, to - cut).view(ops::to_torch(s.dtype)), (from - begin) / element};
+}
+
 WeightUnit& WeightStore::add_unit(std::string name) {
   units_.push_back(std::make_unique<WeightUnit>(std::move(name)));
   return *units_.back();
 }
 
-void WeightStore::allocate(const at::Device& device) {
-  for (const auto& unit : units_) unit->allocate(device);
+void WeightStore::allocate(const at::Device& device, const WeightShard& shard) {
+  shard_ = shard;
+  for (const auto& unit : units_) unit->allocate(device, shard);
 }
 
-std::int64_t WeightStore::bytes() const {
+void WeightStore::gather_by(UnitGatherer* gatherer) {
+  for (const auto& unit : units_) unit->gather_by(gatherer);
+}
+
+std::int64_t WeightStore::bytes() const { return held_bytes(1); }
+
+std::int64_t WeightStore::held_bytes(int size) const {
   std::int64_t total = 0;
-  for (const auto& unit : units_) total += unit->bytes();
+  for (const auto& unit : units_) total += unit->bytes() - unit->matrix_bytes() + unit->part_bytes(size);
   return total;
 }
 

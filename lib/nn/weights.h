@@ -17,11 +17,32 @@ struct WeightSegment {
   std::string name;                 ///< the checkpoint's name, "model.layers.0.mlp.up_proj.weight"
   std::vector<std::int64_t> shape;  ///< as in the checkpoint
   DType dtype;                      ///< as stored here
-  std::int64_t offset_bytes = 0;    ///< in the unit's buffer
+  std::int64_t offset_bytes = 0;    ///< in the unit's buffer of matrices, or that of vectors
+
+  bool is_matrix() const { return shape.size() > 1; }
 };
 
-/// The frozen tensors that are needed at the same time (one decoder layer; the embedding; the head), as
-/// segments of one contiguous buffer, so that a unit can be sharded, gathered or offloaded whole.
+/// Which part of every unit's matrices a process holds: part `rank` of `size` equal ones.
+struct WeightShard {
+  int rank = 0;
+  int size = 1;
+};
+
+class WeightUnit;
+
+/// Brings the parts of a unit together for as long as it is in use.
+class UnitGatherer {
+ public:
+  virtual ~UnitGatherer() = default;
+  /// The bytes of all of the unit's matrices: uint8 [at least unit.matrix_bytes()]. Whoever holds the result
+  /// may use it; a unit that is in use is asked for again and again.
+  virtual at::Tensor gather(const WeightUnit& unit) = 0;
+};
+
+/// The frozen tensors that are needed at the same time (one decoder layer; the embedding; the head). Matrices
+/// are segments of one contiguous buffer, so that a unit can be split over devices, gathered or offloaded
+/// whole; vectors (norms' scales, biases), which are small and which autograd nodes keep, lie in another that
+/// every process holds.
 ///
 /// Life: `declare` every tensor, `allocate` once, then fill and use. Tensors declared in one call lie without
 /// gaps after each other (rows of a concatenated weight); each call starts at a multiple of 512 bytes.
@@ -31,28 +52,50 @@ class WeightUnit {
   WeightUnit(const WeightUnit&) = delete;
   WeightUnit& operator=(const WeightUnit&) = delete;
 
-  /// Returns the index of the first of the declared segments; the others follow.
+  /// Returns the index of the first of the declared segments; the others follow. All matrices, or all
+  /// vectors.
   std::size_t declare(std::vector<WeightSegment> tensors);
 
-  /// Allocates the buffer, uninitialised. Further declarations are an error.
-  void allocate(const at::Device& device);
+  /// Allocates the buffers, uninitialised: of the matrices only the part that is `shard`'s, cut at multiples
+  /// of 512 bytes. Further declarations are an error.
+  void allocate(const at::Device& device, const WeightShard& shard = {});
+
+  /// Where a unit that is split gets its whole from. Must outlive every use.
+  void gather_by(UnitGatherer* gatherer) { gatherer_ = gatherer; }
 
   const std::string& name() const { return name_; }
   const std::vector<WeightSegment>& segments() const { return segments_; }
-  std::int64_t bytes() const { return size_bytes_; }
+  /// Of all segments, wherever they are held.
+  std::int64_t bytes() const { return matrix_bytes_ + vector_bytes_; }
+  std::int64_t matrix_bytes() const { return matrix_bytes_; }
+  /// Of one of `size` equal parts of the matrices; the last ones may reach beyond the matrices' end.
+  std::int64_t part_bytes(int size) const;
 
-  /// View of a segment in the buffer, in its declared shape.
+  /// View of a segment in its declared shape. Where the unit is split, a matrix is gathered for it.
   at::Tensor tensor(std::size_t segment) const;
-  /// View of `count` consecutive segments as one [rows, cols] matrix (their rows after each other).
+  /// View of consecutive segments from `first` on as one [rows, cols] matrix (their rows after each other).
   at::Tensor matrix(std::size_t first, std::int64_t rows, std::int64_t cols) const;
 
+  /// The elements of a segment that this process holds: flat, from element `first` of the segment on; none
+  /// where another process has all of it.
+  struct Held {
+    at::Tensor values;
+    std::int64_t first = 0;
+  };
+  Held held(std::size_t segment) const;
+  /// The own part of the matrices, uint8 [part_bytes].
+  const at::Tensor& part() const { return matrices_; }
+
  private:
+  at::Tensor buffer_of(const WeightSegment& segment) const;
   at::Tensor view(std::size_t segment, at::IntArrayRef shape) const;
 
   std::string name_;
   std::vector<WeightSegment> segments_;
-  std::int64_t size_bytes_ = 0;
-  at::Tensor buffer_;  // uint8 [size_bytes]
+  std::int64_t matrix_bytes_ = 0, vector_bytes_ = 0;
+  WeightShard shard_;
+  at::Tensor matrices_, vectors_;  // uint8
+  UnitGatherer* gatherer_ = nullptr;
 };
 
 /// All units of a model, in the order of use.
@@ -60,13 +103,21 @@ class WeightStore {
  public:
   /// A new unit, owned by the store.
   WeightUnit& add_unit(std::string name);
-  void allocate(const at::Device& device);
+  void allocate(const at::Device& device, const WeightShard& shard = {});
+  void gather_by(UnitGatherer* gatherer);
 
   const std::vector<std::unique_ptr<WeightUnit>>& units() const { return units_; }
+  /// True where each process holds a part of the matrices: then a forward pass has collectives in it, and all
+  /// processes have to make the same passes.
+  bool is_split() const { return shard_.size > 1; }
+  /// Of the whole model.
   std::int64_t bytes() const;
+  /// Of what one of `size` processes holds.
+  std::int64_t held_bytes(int size) const;
 
  private:
   std::vector<std::unique_ptr<WeightUnit>> units_;
+  WeightShard shard_;
 };
 
 /// The weight of a linear group as operators see it: lent out of a unit for as long as a lease lives, in the

@@ -14,15 +14,18 @@ Evaluation evaluate(const nn::CausalLM& model, const data::TokenDataset& dataset
                     const data::MicroOptions& micro, const at::Device& device, comm::Communicator* group) {
   std::vector<std::int64_t> lengths;
   for (std::size_t i = 0; i < dataset.size(); ++i) lengths.push_back(dataset.length(i));
+  const data::Groups groups = data::group_examples(lengths, micro);
+  const std::size_t size = group != nullptr ? static_cast<std::size_t>(group->size()) : 1;
+  const std::size_t rank = group != nullptr ? static_cast<std::size_t>(group->rank()) : 0;
+  // Where weights are gathered on the way every rank has to make as many passes.
+  const bool lockstep = model.store().is_split();
   Evaluation result;
-  std::size_t number = 0;
-  for (const auto& members : data::group_examples(lengths, micro)) {
-    const std::size_t turn = number++;
-    if (group != nullptr &&
-        turn % static_cast<std::size_t>(group->size()) != static_cast<std::size_t>(group->rank()))
-      continue;
-    const nn::Batch batch = to_device(data::make_micro_batch(dataset, members), device);
-    if (batch.label_count == 0) continue;
+  for (std::size_t first = 0; first < groups.size(); first += size) {
+    const bool idle = first + rank >= groups.size();
+    if (idle && !lockstep) break;
+    const nn::Batch batch = to_device(
+        idle ? data::filler_batch() : data::make_micro_batch(dataset, groups[first + rank]), device);
+    if (batch.label_count == 0 && !lockstep) continue;
     const at::Tensor nll = model.token_nll({.batch = batch}).cpu().contiguous();
     // Summed as double: the sum of a large set must not lose the small terms.
     const float* values = nll.const_data_ptr<float>();

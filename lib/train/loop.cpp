@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -82,14 +83,14 @@ class Loop {
 
   data::Share share() const {
     if (p_.group == nullptr) return {};
-    return {p_.group->rank(), p_.group->size()};
+    return {p_.group->rank(), p_.group->size(), p_.model.store().is_split()};
   }
 
   // Runs one optimizer step and waits for its numbers.
   StepMetrics train(const data::Step& step) {
     const Clock::time_point begin = Clock::now();
-    const double waited = p_.group != nullptr ? p_.group->waited_seconds() : 0;
-    const double sent = sent_bytes();
+    const double waited = p_.group != nullptr ? p_.group->ledger()->waited_seconds : 0;
+    const std::map<std::string, double> sent = sent_bytes();
     std::vector<nn::Batch> batches;
     for (const data::MicroBatch& micro :
          data::make_micro_batches(p_.training, step.examples, options_.micro, share())) {
@@ -108,11 +109,14 @@ class Loop {
     own.step_seconds = seconds_between(begin, Clock::now());
     own.memory_peak_bytes = static_cast<double>(peak_memory_bytes(p_.device));
     if (p_.group != nullptr) {
-      own.comm_seconds = p_.group->waited_seconds() - waited;
+      own.comm_seconds = p_.group->ledger()->waited_seconds - waited;
       own.interrupted = hooks_.interrupted && hooks_.interrupted() ? 1 : 0;
       if (options_.verify) own.checksum = parallel::checksum(p_.adapters.store().values());
       gather(own, &m);
-      m.comm_bytes = sent_bytes() - sent;
+      for (const auto& [collective, bytes] : sent_bytes()) {
+        const auto before = sent.find(collective);
+        m.sent_bytes[collective] = bytes - (before == sent.end() ? 0 : before->second);
+      }
     } else {
       m.loss = own.loss_sum;
       m.memory_peak_bytes = static_cast<std::uint64_t>(own.memory_peak_bytes);
@@ -136,11 +140,14 @@ class Loop {
     return m;
   }
 
-  double sent_bytes() const {
-    double sum = 0;
-    if (p_.group == nullptr) return sum;
-    for (const auto& [collective, traffic] : p_.group->traffic()) sum += traffic.sent_bytes;
-    return sum;
+  // So far, by collective.
+  std::map<std::string, double> sent_bytes() const {
+    std::map<std::string, double> sent;
+    if (p_.group == nullptr) return sent;
+    for (const auto& [collective, traffic] : p_.group->ledger()->traffic) {
+      sent[comm::name_of(collective)] = traffic.sent_bytes;
+    }
+    return sent;
   }
 
   // The step's numbers out of what every rank reports of its part.

@@ -47,7 +47,14 @@ Json StepMetrics::json() const {
   line.set("mfu", peak_flops ? Json(tflops * 1e12 / *peak_flops) : Json());
   line.set("memory_peak_bytes", memory_peak_bytes).set("elapsed_seconds", elapsed_seconds);
   if (devices > 1) {
+    double comm_bytes = 0;
+    Json by_collective{Json::Object{}};
+    for (const auto& [collective, bytes] : sent_bytes) {
+      comm_bytes += bytes;
+      by_collective.set(collective, bytes);
+    }
     line.set("comm_share", step_seconds > 0 ? comm_seconds / step_seconds : 0).set("comm_bytes", comm_bytes);
+    line.set("comm_bytes_by_collective", std::move(by_collective));
     line.set("slowest_rank_seconds", slowest_rank_seconds).set("fastest_rank_seconds", fastest_rank_seconds);
   }
   return line;

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <string>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -25,7 +27,7 @@ struct StepMetrics {
   double flops = 0;
   std::optional<double> peak_flops;  ///< the device's, where it is known: gives mfu
   int devices = 1;
-  double comm_bytes = 0;            ///< that one device sends in the step
+  std::map<std::string, double> sent_bytes;  ///< of one device in the step, by collective
   double slowest_rank_seconds = 0;  ///< of the step without waiting for others, where there are several
   double fastest_rank_seconds = 0;
   std::uint64_t memory_peak_bytes = 0;

@@ -28,13 +28,14 @@ StepRunner::Result StepRunner::run(const std::vector<nn::Batch>& micro_batches, 
                                    std::uint64_t step, double lr) {
   const double loss_scale = 1.0 / static_cast<double>(label_count);
   at::Tensor loss_sum = at::zeros({}, adapters_.store().gradients().options());
-  std::vector<const nn::Batch*> with_labels;  // the others' gradients would be zero
+  // Without labels there is no gradient; but where weights are gathered on the way every rank has to pass.
+  std::vector<const nn::Batch*> passes;
   for (const nn::Batch& batch : micro_batches) {
-    if (batch.label_count > 0) with_labels.push_back(&batch);
+    if (batch.label_count > 0 || model_.store().is_split()) passes.push_back(&batch);
   }
-  for (const nn::Batch* batch : with_labels) {
+  for (const nn::Batch* batch : passes) {
     nn::ForwardContext context{.batch = *batch, .training = true, .step = step};
-    if (reducer_ != nullptr && batch == with_labels.back()) context.layer_done = &reducer_->layer_done();
+    if (reducer_ != nullptr && batch == passes.back()) context.layer_done = &reducer_->layer_done();
     const at::Tensor loss = model_.loss_sum(loss_scale, context);
     loss.backward();
     loss_sum.add_(loss.detach());

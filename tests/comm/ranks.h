@@ -3,6 +3,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <vector>
@@ -10,6 +11,12 @@
 #include "comm/communicator.h"
 
 namespace lorikeet::test {
+
+/// Catch's assertions are for one thread at a time: a rank that makes some holds this meanwhile.
+inline std::mutex& assertions() {
+  static std::mutex mutex;
+  return mutex;
+}
 
 /// Runs `body` on `size` ranks, each a thread of this process with a communicator over Gloo; rethrows the
 /// first exception when all have ended.

@@ -142,8 +142,7 @@ TEST_CASE("values that are known but not built yet say so") {
   const std::string text = GENERATE(
       as<std::string>{}, "lora: {use_dora: true}", "precision: {preset: tf32}", "precision: {preset: fp16}",
       "precision: {base_storage: fp8}", "precision: {base_storage: nf4}", "precision: {adapter: bf16}",
-      "precision: {matmul: tf32}", "distributed: {strategy: shard}", "distributed: {strategy: hybrid}",
-      "distributed: {shard_degree: 2}", "metrics: {tensorboard: true}", "metrics: {profile_steps: [3]}",
+      "precision: {matmul: tf32}", "metrics: {tensorboard: true}", "metrics: {profile_steps: [3]}",
       "device: GPU-8f6a", "device: '0000:65:00.0'");
   INFO(text);
   CHECK_THAT(error_of(text), Contains("not built yet") && Contains("run.yaml:2"));
@@ -151,7 +150,7 @@ TEST_CASE("values that are known but not built yet say so") {
 
 TEST_CASE("their default values, written out, are accepted") {
   CHECK(error_of("lora: {use_dora: false}\nmetrics: {tensorboard: false, profile_steps: []}\n"
-                 "distributed: {strategy: replicate, shard_degree: auto}\n"
+                 "distributed: {strategy: hybrid, shard_degree: 2}\n"
                  "precision: {adapter: fp32, reduce: fp32, matmul: fp32}\n") == "no error");
 }
 

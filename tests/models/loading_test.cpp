@@ -144,3 +144,31 @@ TEST_CASE("a tied head reads the embedding, and a copy of it in the file is no s
   CHECK(report.unexpected.empty());
   CHECK(error_text([&] { load_weights(model, checkpoint); }) == "no error");
 }
+
+TEST_CASE("the parts that several processes load are the whole") {
+  const TemporaryFolder folder;
+  Toy toy;
+  const io::Checkpoint checkpoint = written(folder, toy.state);
+  load_weights(toy.model, checkpoint);
+  for (const int size : {2, 3}) {
+    std::vector<std::vector<at::Tensor>> parts(toy.model.store().units().size());
+    for (int rank = 0; rank < size; ++rank) {
+      nn::FrozenFactory factory(fp32_policy());
+      nn::CausalLM model(toy_spec(), factory);
+      model.store().allocate(at::kCPU, {rank, size});
+      load_weights(model, checkpoint);
+      for (std::size_t u = 0; u < parts.size(); ++u) parts[u].push_back(model.store().units()[u]->part());
+    }
+    for (std::size_t u = 0; u < parts.size(); ++u) {
+      const nn::WeightUnit& unit = *toy.model.store().units()[u];
+      const at::Tensor joined = at::cat(parts[u]);
+      for (std::size_t i = 0; i < unit.segments().size(); ++i) {
+        const nn::WeightSegment& segment = unit.segments()[i];
+        if (!segment.is_matrix()) continue;
+        const at::Tensor whole = unit.tensor(i);
+        const auto bytes = static_cast<std::int64_t>(whole.nbytes());
+        CHECK(at::equal(joined.narrow(0, segment.offset_bytes, bytes), whole.flatten().view(at::kByte)));
+      }
+    }
+  }
+}

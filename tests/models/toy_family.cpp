@@ -81,11 +81,14 @@ State toy_state(const nn::CausalLM& model, std::uint64_t seed) {
   return state;
 }
 
-void fill(nn::CausalLM& model, const State& state) {
-  model.store().allocate(at::kCPU);
+void fill(nn::CausalLM& model, const State& state, const nn::WeightShard& shard) {
+  model.store().allocate(at::kCPU, shard);
   for (const auto& unit : model.store().units()) {
     for (std::size_t i = 0; i < unit->segments().size(); ++i) {
-      unit->tensor(i).copy_(state.at(unit->segments()[i].name));
+      const nn::WeightUnit::Held held = unit->held(i);
+      if (!held.values.defined()) continue;
+      const at::Tensor flat = state.at(unit->segments()[i].name).flatten();
+      held.values.copy_(flat.slice(0, held.first, held.first + held.values.numel()));
     }
   }
 }

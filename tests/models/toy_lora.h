@@ -17,12 +17,12 @@ struct ToyLora {
   State state;
 
   explicit ToyLora(const peft::LoraConfig& config = {.rank = 3, .alpha = 6},
-                   const precision::Policy& policy = fp32_policy())
+                   const precision::Policy& policy = fp32_policy(), const nn::WeightShard& shard = {})
       : adapters(config, policy, /*seed=*/11),
         factory(policy, adapters),
         model(toy_spec(), factory),
         state(toy_state(model, 7)) {
-    fill(model, state);
+    fill(model, state, shard);
     adapters.store().allocate(at::kCPU);
     randomize(5);
   }

@@ -19,16 +19,47 @@ std::vector<std::int64_t> offsets(const WeightUnit& unit) {
 
 }  // namespace
 
-TEST_CASE("each declaration starts at 512 bytes and its tensors lie without gaps") {
+TEST_CASE("each declaration starts at 512 bytes and its tensors lie without gaps, vectors by themselves") {
   WeightUnit unit("layer 0");
   CHECK(unit.declare({{"norm", {3}, DType::kF32}}) == 0);
   CHECK(unit.declare(
             {{"q", {4, 3}, DType::kBF16}, {"k", {2, 3}, DType::kBF16}, {"v", {2, 3}, DType::kBF16}}) == 1);
   CHECK(unit.declare({{"o", {200, 3}, DType::kF32}}) == 4);
   CHECK(unit.declare({{"bias", {3}, DType::kF32}}) == 5);
-  // q has 24 bytes and k 12; o ends at 1024 + 2400 = 3424.
-  CHECK(offsets(unit) == std::vector<std::int64_t>{0, 512, 512 + 24, 512 + 36, 1024, 3584});
-  CHECK(unit.bytes() == 3584 + 12);
+  // q has 24 bytes and k 12; o ends at 512 + 2400.
+  CHECK(offsets(unit) == std::vector<std::int64_t>{0, 0, 24, 36, 512, 512});
+  CHECK(unit.matrix_bytes() == 2912);
+  CHECK(unit.bytes() == 2912 + 512 + 12);
+  CHECK_THROWS(unit.declare({{"w", {4, 3}, DType::kF32}, {"b", {4}, DType::kF32}}));
+}
+
+TEST_CASE("parts are equal, cut at 512 bytes, and together hold every element once") {
+  for (const int size : {1, 2, 3, 5}) {
+    std::int64_t q_seen = 0, o_seen = 0;
+    for (int rank = 0; rank < size; ++rank) {
+      WeightUnit unit("layer 0");
+      unit.declare({{"norm", {3}, DType::kF32}});
+      unit.declare({{"q", {4, 3}, DType::kBF16}});
+      unit.declare({{"o", {200, 3}, DType::kF32}});
+      unit.allocate(at::kCPU, {rank, size});
+      CHECK(unit.held(0).values.numel() == 3);  // whole on every rank
+      CHECK(unit.part().numel() == unit.part_bytes(size));
+      if (size > 1) CHECK(unit.part_bytes(size) % 512 == 0);
+      CHECK(unit.part_bytes(size) * size >= unit.matrix_bytes());
+      const auto held_q = unit.held(1), held_o = unit.held(2);
+      if (held_q.values.defined()) {
+        CHECK(held_q.first == q_seen);
+        q_seen += held_q.values.numel();
+      }
+      if (held_o.values.defined()) {
+        CHECK(held_o.first == o_seen);
+        o_seen += held_o.values.numel();
+      }
+      if (size > 1) CHECK_THROWS(unit.tensor(2));  // nothing gathers it
+    }
+    CHECK(q_seen == 12);
+    CHECK(o_seen == 600);
+  }
 }
 
 TEST_CASE("a matrix over a declaration is the rows of its tensors after each other") {

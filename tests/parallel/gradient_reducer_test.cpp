@@ -52,8 +52,8 @@ Reduced reduce(int size, std::int64_t bucket_bytes, const precision::Policy& pol
     const std::lock_guard lock(mutex);
     const auto rank = static_cast<std::size_t>(group.rank());
     out.gradients[rank] = toy.adapters.store().gradients().clone();
-    out.calls[rank] = group.traffic().at(comm::Collective::kAllReduce).calls;
-    out.payload[rank] = group.traffic().at(comm::Collective::kAllReduce).payload_bytes;
+    out.calls[rank] = group.ledger()->traffic.at(comm::Collective::kAllReduce).calls;
+    out.payload[rank] = group.ledger()->traffic.at(comm::Collective::kAllReduce).payload_bytes;
   });
   return out;
 }

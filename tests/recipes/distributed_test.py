@@ -3,7 +3,9 @@
 import json
 import os
 import pathlib
+import random
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -16,6 +18,7 @@ import harness
 ENVIRONMENT = {**harness.ENVIRONMENT, "OMP_NUM_THREADS": "1"}
 # fp32 and two threads at most: what differs is the order of sums alone.
 FP32 = "precision.preset=fp32"
+KILLS = int(os.environ.get("LORIKEET_TEST_KILLS", "6"))
 
 
 def free_port():
@@ -92,6 +95,37 @@ class Distributed(unittest.TestCase):
             # Every line but the first rank's own has its rank in front, and the others keep silent.
             self.assertNotIn("[rank 1]", result.stderr)
 
+    def test_weights_in_parts_give_the_same_losses(self):
+        for processes, strategy, name in ((2, ["shard"], "shard"), (3, ["shard"], "shard"), (4, ["hybrid", "2"], "hybrid"),
+                                          (2, ["hybrid"], "shard"), (2, ["auto"], "replicate")):
+            output = self.programs.work / f"{'_'.join(strategy)}{processes}"
+            overrides = [f"distributed.strategy={strategy[0]}", *(f"distributed.shard_degree={d}" for d in strategy[1:])]
+            result = self.run_command(self.command(processes, output, "distributed.verify=true", *overrides))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn(f"strategy: {name}, ", result.stderr)
+            self.assertEqual(json.loads((output / "run.json").read_text())["strategy"], name)
+            self.assert_same_losses(output)
+
+    def test_a_run_goes_on_with_another_strategy(self):
+        output = self.programs.work / "changed"
+        for processes, strategy, steps in ((2, "shard", 4), (3, "replicate", 8)):
+            launcher = self.start(processes, output, f"distributed.strategy={strategy}")
+            self.assertTrue(harness.wait_for(lambda: self.steps_done(output) >= steps, 120))
+            launcher.send_signal(signal.SIGTERM)
+            _, said = launcher.communicate(timeout=60)
+            self.assertEqual(launcher.returncode, 130, said)
+        result = self.run_command(self.command(4, output, "distributed.strategy=hybrid", "distributed.shard_degree=2"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assert_same_losses(output)
+
+    def test_strategies_that_can_t_be_are_refused(self):
+        for overrides, said in ((["strategy=hybrid", "shard_degree=2"], "2 doesn't divide the 3 ranks of this node"),
+                                (["strategy=shard", "shard_degree=3"], "is for distributed.strategy=hybrid alone")):
+            command = self.command(3, self.programs.work / "refused", *(f"distributed.{o}" for o in overrides))
+            result = self.run_command(command, 60)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(said, result.stderr)
+
     def test_nothing_listens_beyond_this_machine_and_nothing_stays(self):
         output = self.programs.work / "listen"
         launcher = self.start(2, output, "training.max_steps=60")
@@ -134,9 +168,70 @@ class Distributed(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assert_same_losses(output)
 
+    def test_a_killed_rank_ends_a_run_with_weights_in_parts(self):
+        output = self.programs.work / "killed_shard"
+        launcher = self.start(3, output, "distributed.strategy=shard")
+        self.assertTrue(harness.wait_for(lambda: self.steps_done(output) >= 3, 120))
+        ranks = self.ranks(launcher)
+        os.kill(ranks[2], signal.SIGKILL)
+        begin = time.monotonic()
+        _, said = launcher.communicate(timeout=60)
+        self.assertLess(time.monotonic() - begin, 10)
+        self.assertEqual(launcher.returncode, 1, said)
+        self.assertIn("rank 2 was killed by signal 9", said)
+        for pid in ranks.values():
+            self.assertFalse(pathlib.Path(f"/proc/{pid}").exists())
+
+    def test_a_rank_without_memory_is_named(self):
+        output = self.programs.work / "memory"
+        launcher = self.start(2, output, "training.max_steps=500")
+        self.assertTrue(harness.wait_for(lambda: self.steps_done(output) >= 2, 120))
+        # Whatever it asks the kernel for from now on it doesn't get.
+        resource.prlimit(self.ranks(launcher)[1], resource.RLIMIT_AS, (1 << 20, 1 << 20))
+        _, said = launcher.communicate(timeout=60)
+        self.assertEqual(launcher.returncode, 1, said)
+        self.assertRegex(said, r"rank 1 ended with exit code 1 in phase 'training': out of memory")
+
+    def test_a_run_that_is_killed_at_any_moment_goes_on_as_if_nothing_had_happened(self):
+        output = self.programs.work / "anywhere"
+        moments = random.Random(3)
+        save_always = "checkpoint.save_every_steps=1"
+        begin = time.monotonic()
+        result = self.run_command(self.command(2, self.programs.work / "timed", save_always))
+        whole = time.monotonic() - begin
+        self.assertEqual(result.returncode, 0, result.stderr)
+        # At start-up as soon as a rank exists; then from reading to writing checkpoints, wherever it happens to be.
+        phases = set()
+        for kill in range(KILLS):
+            launcher = self.start(2, output, save_always)
+            self.assertTrue(harness.wait_for(lambda: len(self.ranks(launcher)) == 2 or launcher.poll() is not None))
+            if kill > 0:
+                harness.wait_for(lambda: launcher.poll() is not None, moments.uniform(0, whole))
+            ranks = self.ranks(launcher)
+            if len(ranks) == 2:
+                os.kill(ranks[moments.randrange(2)], signal.SIGKILL)
+            begin = time.monotonic()
+            _, said = launcher.communicate(timeout=60)
+            self.assertLess(time.monotonic() - begin, 10)
+            phases.update(re.findall(r"was killed by signal 9 .* in phase '([a-z ]+)'", said))
+            for pid in ranks.values():
+                self.assertFalse(pathlib.Path(f"/proc/{pid}").exists())
+            if launcher.returncode == 0:
+                break
+        print(f"killed in: {', '.join(sorted(phases))}", file=sys.stderr)
+        result = self.run_command(self.command(2, output, save_always))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assert_same_losses(output)
+
     def test_a_rank_that_hangs_is_found_and_named(self):
-        output = self.programs.work / "hung"
-        launcher = self.start(2, output, "distributed.watchdog_seconds=3", "training.max_steps=500")
+        for strategy in ("replicate", "shard"):
+            with self.subTest(strategy=strategy):
+                self.hang(strategy)
+
+    def hang(self, strategy):
+        output = self.programs.work / f"hung_{strategy}"
+        launcher = self.start(2, output, "distributed.watchdog_seconds=3", "training.max_steps=500",
+                              f"distributed.strategy={strategy}")
         self.assertTrue(harness.wait_for(lambda: self.steps_done(output) >= 2, 120))
         ranks = self.ranks(launcher)
         os.kill(ranks[1], signal.SIGSTOP)

@@ -84,6 +84,7 @@ TEST_CASE("a step's line holds its rates, and mfu where the device's rate is kno
                                          "elapsed_seconds",
                                          "comm_share",
                                          "comm_bytes",
+                                         "comm_bytes_by_collective",
                                          "slowest_rank_seconds",
                                          "fastest_rank_seconds"});
 }

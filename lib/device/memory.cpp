@@ -1,0 +1,48 @@
+#include "device/memory.h"
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+namespace lorikeet::device {
+namespace {
+
+constexpr double kUsableShareOfCard = 0.94;
+
+// A file that holds one number; cgroup's "max" is none.
+std::optional<std::int64_t> number_in(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::int64_t value = 0;
+  return file >> value ? std::optional(value) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> available_main_memory(const std::filesystem::path& proc,
+                                                  const std::filesystem::path& cgroup) {
+  std::optional<std::int64_t> available;
+  std::ifstream meminfo(proc / "meminfo");
+  for (std::string line; std::getline(meminfo, line);) {
+    constexpr std::string_view kKey = "MemAvailable:";
+    if (line.starts_with(kKey)) available = std::stoll(line.substr(kKey.size())) * 1024;
+  }
+  const auto limit = number_in(cgroup / "memory.max"), used = number_in(cgroup / "memory.current");
+  if (limit && used) {
+    const std::int64_t left = std::max<std::int64_t>(*limit - *used, 0);
+    available = std::min(available.value_or(left), left);
+  }
+  return available;
+}
+
+std::optional<std::int64_t> available_memory(const Device& device, const std::vector<CudaDevice>& found,
+                                             int sharers) {
+  if (!device.is_cuda()) {
+    const auto all = available_main_memory("/proc", "/sys/fs/cgroup");
+    return all ? std::optional(*all / sharers) : std::nullopt;
+  }
+  const auto index = static_cast<std::size_t>(device.index);
+  if (index >= found.size()) return std::nullopt;
+  return static_cast<std::int64_t>(kUsableShareOfCard * static_cast<double>(found[index].memory_bytes));
+}
+
+}  // namespace lorikeet::device

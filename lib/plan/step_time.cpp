@@ -1,0 +1,74 @@
+#include "plan/step_time.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lorikeet::plan {
+namespace {
+
+constexpr double kBucketBytes = 8 << 20;  // parallel::GradientReducer's
+
+double gather_seconds(double bytes, int ranks, const Link& link) {
+  if (bytes == 0 || ranks == 1) return 0;
+  const double n = ranks;
+  return (n - 1) / n * bytes / link.bytes_per_second + (n - 1) * link.latency_seconds;
+}
+
+double reduce_seconds(double bytes, int ranks, const Link& link) {
+  if (bytes == 0 || ranks == 1) return 0;
+  const double n = ranks;
+  return 2 * (n - 1) / n * bytes / link.bytes_per_second + 2 * (n - 1) * link.latency_seconds;
+}
+
+double sum_of_gathers(const std::vector<UnitUse>& uses) {
+  double bytes = 0;
+  for (const UnitUse& use : uses) bytes += use.gathered_bytes;
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<UnitUse> unit_uses(const nn::ModelShape& shape, double storage_bytes, double head_share) {
+  const auto layers = static_cast<double>(shape.layers);
+  const double table =
+      static_cast<double>(shape.vocab_size) * static_cast<double>(shape.hidden_size) * storage_bytes;
+  const double layer = static_cast<double>(shape.layer_linear_parameters) / layers * storage_bytes;
+  // Forward and backward of a layer cost the same: neither has a gradient of a frozen weight.
+  const double share = (1 - head_share) / (2 * layers);
+  std::vector<UnitUse> uses{{table, 0}};
+  // The first and the last layer are still there when the direction turns.
+  for (std::int64_t i = 0; i < shape.layers; ++i) uses.push_back({i == 0 ? 0 : layer, share});
+  uses.push_back({table, head_share});
+  for (std::int64_t i = 0; i < shape.layers; ++i) uses.push_back({i == 0 ? 0 : layer, share});
+  return uses;
+}
+
+StepTime step_time(const StepTimeInput& in) {
+  const double ranks = in.world_size, degree = in.degree;
+  const double computing = in.flops / ranks / in.device_flops;
+  const double gathered = in.degree > 1 ? in.turns * sum_of_gathers(in.uses) * (degree - 1) / degree : 0;
+  const double reduced = 2 * (ranks - 1) / ranks * in.gradient_bytes;
+  StepTime out;
+  // What is sent is received as well.
+  out.compute = computing + 2 * (gathered + reduced) * in.seconds_per_byte;
+
+  if (in.degree > 1) {
+    const double turn = out.compute / in.turns;
+    double waited = 0;
+    for (std::size_t i = 0; i < in.uses.size(); ++i) {
+      const UnitUse& next = in.uses[(i + 1) % in.uses.size()];
+      const double fetch = gather_seconds(next.gathered_bytes, in.degree, in.gather_link);
+      waited += std::max(0.0, fetch - turn * in.uses[i].compute_share);
+    }
+    out.gather = in.turns * waited;
+  }
+
+  const double full_buckets = std::floor(in.gradient_bytes / kBucketBytes) * kBucketBytes;
+  const double beside = computing / in.turns / 2;
+  const double in_time = reduce_seconds(full_buckets, in.world_size, in.reduce_link);
+  out.reduce = std::max(0.0, in_time - beside) +
+               reduce_seconds(in.gradient_bytes - full_buckets, in.world_size, in.reduce_link);
+  return out;
+}
+
+}  // namespace lorikeet::plan

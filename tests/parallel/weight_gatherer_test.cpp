@@ -1,0 +1,157 @@
+#include "parallel/weight_gatherer.h"
+
+#include <ATen/ATen.h>
+
+#include "comm/ranks.h"
+#include "models/llama/llama.h"
+#include "models/toy_lora.h"
+#include "support/catch.h"
+#include "support/error_text.h"
+
+using namespace lorikeet;
+using namespace lorikeet::test;
+using comm::Communicator;
+using parallel::WeightGatherer;
+
+namespace {
+
+std::vector<std::string> names(const std::vector<const nn::WeightUnit*>& units) {
+  std::vector<std::string> out;
+  for (const nn::WeightUnit* unit : units) out.push_back(unit->name());
+  return out;
+}
+
+nn::CausalLMSpec tied_spec() {
+  const Json json = Json::parse(R"({"vocab_size": 40, "hidden_size": 8, "intermediate_size": 12,
+      "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 32, "rms_norm_eps": 1e-5,
+      "rope_theta": 10000.0, "tie_word_embeddings": true})",
+                                "config");
+  return models::llama_spec(JsonView(json, "config.json"));
+}
+
+// A model with a tied head and adapters on all its layers.
+struct Tied {
+  peft::LoraAdapters adapters;
+  peft::LoraFactory factory;
+  nn::CausalLM model;
+
+  explicit Tied(const nn::WeightShard& shard = {})
+      : adapters({.rank = 2, .alpha = 4}, fp32_policy(), 5),
+        factory(fp32_policy(), adapters),
+        model(tied_spec(), factory) {
+    fill(model, toy_state(model, 9), shard);
+    adapters.store().allocate(at::kCPU);
+    adapters.initialize(peft::LoraInit::kGaussian);
+  }
+
+  std::pair<at::Tensor, at::Tensor> gradients() {
+    const nn::Batch batch = labelled(toy_prompts());
+    const at::Tensor loss = model.loss_sum(1, {.batch = batch, .training = true});
+    loss.backward();
+    return {loss.detach(), adapters.store().gradients().clone()};
+  }
+};
+
+std::int64_t gathered_bytes(const Communicator& group) {
+  return group.ledger()->traffic.at(comm::Collective::kAllGather).payload_bytes;
+}
+
+}  // namespace
+
+TEST_CASE("units are used forward, then the layers backwards; a tied table twice in forward") {
+  const ToyLora toy;
+  const auto& units = toy.model.store().units();
+  const auto order = names(parallel::use_order(toy.model));
+  const auto name = [&](std::size_t i) { return units[i]->name(); };
+  CHECK(order ==
+        std::vector<std::string>{name(0), name(1), name(2), name(3), name(4), name(3), name(2), name(1)});
+  const Tied tied;
+  const auto& tied_units = tied.model.store().units();
+  const auto tied_name = [&](std::size_t i) { return tied_units[i]->name(); };
+  CHECK(names(parallel::use_order(tied.model)) == std::vector<std::string>{tied_name(0), tied_name(1),
+                                                                           tied_name(2), tied_name(0),
+                                                                           tied_name(2), tied_name(1)});
+}
+
+TEST_CASE("a model in parts gives the loss and gradients of the whole, to the bit") {
+  const std::vector<nn::Batch> batches{labelled(toy_prompts()), labelled({{4, 9, 2}})};
+  for (const bool checkpointing : {false, true}) {
+    ToyLora whole;
+    if (checkpointing) whole.model.enable_checkpointing(whole.adapters.store().anchor());
+    const auto expected = whole.gradients(batches);
+    for (const int size : {2, 3, 4}) {
+      INFO(size << " parts, checkpointing " << checkpointing);
+      on_ranks(size, [&](Communicator& group) {
+        ToyLora toy({.rank = 3, .alpha = 6}, fp32_policy(), {group.rank(), size});
+        if (checkpointing) toy.model.enable_checkpointing(toy.adapters.store().anchor());
+        const WeightGatherer gatherer(group, toy.model);
+        const auto found = toy.gradients(batches);
+        const std::lock_guard lock(assertions());
+        CHECK(at::equal(found.first, expected.first));
+        CHECK(at::equal(found.second, expected.second));
+        CHECK(gatherer.alive() <= 2);
+      });
+    }
+  }
+}
+
+TEST_CASE("a tied table is gathered for both of its uses") {
+  Tied whole;
+  const auto expected = whole.gradients();
+  on_ranks(2, [&](Communicator& group) {
+    Tied tied({group.rank(), 2});
+    const WeightGatherer gatherer(group, tied.model);
+    const auto found = tied.gradients();
+    const std::lock_guard lock(assertions());
+    CHECK(at::equal(found.first, expected.first));
+    CHECK(at::equal(found.second, expected.second));
+  });
+}
+
+TEST_CASE("what crosses the wire are the predicted bytes: the units of each pass, once ahead at both ends") {
+  for (const int size : {2, 3}) {
+    for (const int passes : {1, 4}) {
+      on_ranks(size, [&](Communicator& group) {
+        ToyLora toy({.rank = 3, .alpha = 6}, fp32_policy(), {group.rank(), size});
+        const WeightGatherer gatherer(group, toy.model);
+        toy.gradients(std::vector<nn::Batch>(static_cast<std::size_t>(passes), labelled(toy_prompts())));
+        const auto order = parallel::use_order(toy.model);
+        const std::lock_guard lock(assertions());
+        // The first pass finds no first layer left by an earlier one; the last fetches the next embedding.
+        const std::int64_t ends = (order[0]->part_bytes(size) + order[1]->part_bytes(size)) * size;
+        CHECK(gathered_bytes(group) == passes * parallel::gather_cost(toy.model, size).payload_bytes + ends);
+      });
+    }
+  }
+}
+
+TEST_CASE("a forward pass alone, before and after training, works too") {
+  ToyLora whole;
+  const nn::Batch batch = labelled(toy_prompts());
+  const at::Tensor expected = whole.model.token_nll({.batch = batch});
+  const auto gradients = whole.gradients({batch});
+  on_ranks(2, [&](Communicator& group) {
+    ToyLora toy({.rank = 3, .alpha = 6}, fp32_policy(), {group.rank(), 2});
+    const WeightGatherer gatherer(group, toy.model);
+    for (int turn = 0; turn < 2; ++turn) {
+      const at::Tensor first = toy.model.token_nll({.batch = batch});
+      const at::Tensor second = toy.model.token_nll({.batch = batch});
+      const at::Tensor found = toy.gradients({batch}).second;
+      const std::lock_guard lock(assertions());
+      CHECK(at::equal(first, expected));
+      CHECK(at::equal(second, expected));
+      CHECK(at::equal(found, gradients.second));
+      CHECK(gatherer.alive() <= 2);
+    }
+  });
+}
+
+TEST_CASE("a unit of another model is refused") {
+  on_ranks(2, [&](Communicator& group) {
+    ToyLora toy({.rank = 3, .alpha = 6}, fp32_policy(), {group.rank(), 2});
+    WeightGatherer gatherer(group, toy.model);
+    const nn::WeightUnit stranger("stranger");
+    const std::lock_guard lock(assertions());
+    CHECK_THAT(error_text([&] { gatherer.gather(stranger); }), Catch::Contains("'stranger' is not one"));
+  });
+}
