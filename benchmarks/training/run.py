@@ -14,21 +14,10 @@ import subprocess
 import sys
 import tempfile
 
+from model_57m import make_model
+
 HERE = pathlib.Path(__file__).resolve().parent
 LENGTH, ROWS, STEPS = 1024, 2, 6
-
-
-def make_model(folder):
-    import torch
-    from tokenizers import Tokenizer, models
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    torch.manual_seed(0)
-    config = LlamaConfig(hidden_size=512, intermediate_size=1408, num_hidden_layers=8, num_attention_heads=8,
-                         num_key_value_heads=4, vocab_size=32000, max_position_embeddings=2048)
-    LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
-    tokenizer = Tokenizer(models.BPE(vocab={f"<{i}>": i for i in range(32000)}, merges=[]))
-    tokenizer.save(str(folder / "tokenizer.json"))
 
 
 def make_data(path):
