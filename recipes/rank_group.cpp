@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/interfaces.h"
+#include "comm/socket.h"
 
 namespace lorikeet::recipes {
 namespace {
@@ -26,14 +28,24 @@ RankGroup::RankGroup(const comm::Placement& placement, const config::Distributed
       watchdog_seconds_(settings.watchdog_seconds),
       board_(make_board(placement, settings.watchdog_seconds)) {
   if (alone()) return;
-  if (placement_.nodes > 1) {
-    throw Error("[launch] " + placement_.launcher + " started processes on " +
-                std::to_string(placement_.nodes) +
-                " machines; runs over several machines are not built yet: start all on one");
-  }
   if (!first()) silence_log();
+  choose_address(settings);
   phase("rendezvous");
   store_ = comm::connect_store(placement_, kMeeting);
+}
+
+void RankGroup::choose_address(const config::DistributedSettings& settings) {
+  if (placement_.nodes == 1 && settings.interface) {
+    log_info("distributed.interface is not used: the processes of one machine talk over loopback");
+  }
+  address_ = comm::address_for_peers(placement_, settings.interface);
+  if (placement_.nodes == 1) return;
+  comm::use_for_nccl(address_);
+  if (comm::is_loopback(address_)) {
+    log_warning(
+        "this process listens on the loopback address " + address_ +
+        ", which other machines can't reach; set distributed.interface, or a rendezvous that isn't one");
+  }
 }
 
 void RankGroup::failed(const std::exception& error) {
@@ -57,9 +69,10 @@ void RankGroup::require_agreement(const comm::Facts& facts) {
 
 void RankGroup::connect(const at::Device& device) {
   if (alone()) return;
-  communicator_ = comm::Communicator::join(
-      store_, placement_.rank, placement_.world_size, device,
-      {.timeout = std::chrono::seconds(watchdog_seconds_) + kMargin, .observer = &board_});
+  communicator_ = comm::Communicator::join(store_, placement_.rank, placement_.world_size, device,
+                                           {.address = address_,
+                                            .timeout = std::chrono::seconds(watchdog_seconds_) + kMargin,
+                                            .observer = &board_});
 }
 
 void RankGroup::broadcast(const at::Tensor& tensor) {
