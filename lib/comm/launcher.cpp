@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "comm/hang_table.h"
 #include "comm/node_link.h"
 #include "comm/rank_processes.h"
 #include "comm/signal_queue.h"
@@ -182,7 +183,7 @@ class Launch {
           link_.send(from, {.kind = Kind::kStanding, .rows = ranks_.standing()});
           break;
         case Kind::kStanding:
-          if (other < standing_.size()) standing_[other] = message.rows;
+          if (table_) table_->add(other, message.rows);
           break;
         case Kind::kEnd:
           if (hub()) end_of_node(other, message.verdict);
@@ -202,9 +203,9 @@ class Launch {
   }
 
   // A launcher that has ended well says so before: one that hasn't is a failure.
-  void lose(std::size_t other, const std::string& why) {
+  void lose(std::size_t other, const std::string& why, Blame blame = Blame::kOutside) {
     if (ends_[other]) return;
-    ends_[other] = {Blame::kOutside, 1,
+    ends_[other] = {blame, 1,
                     "[launch] node " + std::to_string(node()) + " lost node " + std::to_string(other) + " (" +
                         why +
                         "): its launcher, its machine or the network between them has failed; all ranks were "
@@ -225,28 +226,19 @@ class Launch {
   }
 
   void ask_standing(const std::string& hang) {
-    if (down_ || standing_until_) return;
+    if (down_ || table_) return;
     hang_told_ = true;
-    hang_ = hang;
-    standing_.resize(ends_.size());
-    standing_[0] = ranks_.standing();
+    table_.emplace(hang, ends_.size(), std::chrono::milliseconds(static_cast<int>(kStandingSeconds * 1000)));
+    table_->add(0, ranks_.standing());
     link_.send_all({.kind = Kind::kAskStanding});
-    standing_until_ = after(kStandingSeconds);
   }
 
   void show_standing() {
-    if (!standing_until_ || !hung_.text.empty()) return;
-    const bool complete =
-        std::all_of(standing_.begin(), standing_.end(), [](const auto& rows) { return rows; });
-    if (!complete && !over(standing_until_)) return;
-    std::string table;
-    for (std::size_t other = 0; other < standing_.size(); ++other) {
-      const std::vector<std::string> silent{"node " + std::to_string(other) + ": no answer"};
-      for (const std::string& row : standing_[other].value_or(silent))
-        table += "  " + escape_control(row) + "\n";
-    }
-    log_error("[launch] " + hang_ + "; the ranks stand here:\n" + table);
-    hung_ = {Blame::kOutside, 1, "[launch] " + hang_ + "; all ranks were ended"};
+    if (!table_ || !hung_.text.empty()) return;
+    const auto text = table_->text();
+    if (!text) return;
+    log_error("[launch] " + *text);
+    hung_ = {Blame::kOutside, 1, "[launch] " + table_->hang() + "; all ranks were ended"};
     tell({.kind = Kind::kDown, .now = true}, node());
     bring_down(0, node());
     end_now();
@@ -271,7 +263,8 @@ class Launch {
     if (!over(give_up_at_)) return;
     for (std::size_t other = 0; other < ends_.size(); ++other) {
       const bool awaited = hub() ? other != 0 : other == 0;
-      if (awaited) lose(other, "its launcher does not answer");
+      // Something else has failed before, and is to blame.
+      if (awaited) lose(other, "its launcher does not answer", Blame::kConsequence);
     }
   }
 
@@ -303,10 +296,9 @@ class Launch {
   RankProcesses ranks_;
   NodeLink link_;
   std::vector<std::optional<Verdict>> ends_;  // node 0: of each node; else of all, at [0]
-  std::optional<Clock::time_point> kill_at_, give_up_at_, standing_until_;
-  std::vector<std::optional<std::vector<std::string>>> standing_;  // by node, once asked for
-  std::string hang_;
-  Verdict hung_;            // with a text once the ranks' standing was shown
+  std::optional<Clock::time_point> kill_at_, give_up_at_;
+  std::optional<HangTable> table_;
+  Verdict hung_;            // with a text once the table was shown
   bool signalled_ = false;  // by a signal to this launcher
   bool interrupted_ = false;
   bool ended_now_ = false;
