@@ -16,11 +16,10 @@ int run(int argc, char** argv) {
       "One of the processes that fine-tune a checkpoint with LoRA together, one a device. They compute what "
       "lora_finetune_single_device does, from the same config, to rounding.\n\n"
       "  lorikeet run --nproc 4 lora_finetune_distributed --config run.yaml\n\n"
-      "starts and watches four on this machine. torchrun (with --no-python), srun and mpirun work as well: "
-      "rank and "
-      "meeting point are read from their variables. Alone it is a run of one process. Exit codes: 0 done, 1 "
-      "run failed, "
-      "2 bad usage or input, 3 environment unfit, 130 interrupted after saving.");
+      "starts and watches four on this machine; with --nnodes, also on others. torchrun (with --no-python), "
+      "srun and mpirun work as well: rank and meeting point are read from their variables. Alone it is a run "
+      "of one process. Exit codes: 0 done, 1 run failed, 2 bad usage or input, 3 environment unfit, 130 "
+      "interrupted after saving.");
   app.set_version_flag("--version", std::string(lorikeet::kVersion));
   std::string config;
   std::optional<std::string> rendezvous;

@@ -6,7 +6,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/interfaces.h"
 #include "comm/reason.h"
+#include "comm/socket.h"
 
 namespace lorikeet::recipes {
 namespace {
@@ -29,14 +31,24 @@ RankGroup::RankGroup(const comm::Placement& placement, const config::Distributed
       watchdog_seconds_(settings.watchdog_seconds),
       board_(make_board(placement, settings.watchdog_seconds)) {
   if (alone()) return;
-  if (placement_.nodes > 1) {
-    throw Error("[launch] " + placement_.launcher + " started processes on " +
-                std::to_string(placement_.nodes) +
-                " machines; runs over several machines are not built yet: start all on one");
-  }
   if (!first()) silence_log();
+  choose_address(settings);
   phase("rendezvous");
   store_ = comm::connect_store(placement_, kMeeting);
+}
+
+void RankGroup::choose_address(const config::DistributedSettings& settings) {
+  if (placement_.nodes == 1 && settings.interface) {
+    log_info("distributed.interface is not used: the processes of one machine talk over loopback");
+  }
+  address_ = comm::address_for_peers(placement_, settings.interface);
+  if (placement_.nodes == 1) return;
+  comm::use_for_nccl(address_);
+  if (comm::is_loopback(address_)) {
+    log_warning(
+        "this process listens on the loopback address " + address_ +
+        ", which other machines can't reach; set distributed.interface, or a rendezvous that isn't one");
+  }
 }
 
 void RankGroup::failed(const std::exception& error) {
@@ -69,8 +81,8 @@ std::int64_t RankGroup::least(const std::string& name, std::int64_t value) {
 void RankGroup::connect(const at::Device& device, int degree) {
   if (alone()) return;
   const int rank = placement_.rank, size = placement_.world_size;
-  comm::CommunicatorOptions options{.timeout = std::chrono::seconds(watchdog_seconds_) + kMargin,
-                                    .observer = &board_};
+  comm::CommunicatorOptions options{
+      .address = address_, .timeout = std::chrono::seconds(watchdog_seconds_) + kMargin, .observer = &board_};
   communicator_ = comm::Communicator::join(comm::part_of(store_, "all"), rank, size, device, options);
   all_share_ = degree == size;
   if (degree == 1 || all_share_) return;

@@ -56,9 +56,13 @@ class RankGroup {
   void broadcast(const at::Tensor& tensor);
 
  private:
+  // Where the others of this run find this process.
+  void choose_address(const config::DistributedSettings& settings);
+
   comm::Placement placement_;
   std::int64_t watchdog_seconds_;
   comm::BoardWriter board_;
+  std::string address_;
   c10::intrusive_ptr<c10d::Store> store_;
   std::unique_ptr<comm::Communicator> communicator_, sharers_;
   bool all_share_ = false;

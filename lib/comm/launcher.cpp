@@ -1,342 +1,310 @@
 #include "comm/launcher.h"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstring>
+#include <numeric>
 #include <optional>
-#include <thread>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/strings.h"
-#include "comm/board.h"
-#include "comm/socket.h"
+#include "comm/hang_table.h"
+#include "comm/node_link.h"
+#include "comm/rank_processes.h"
+#include "comm/signal_queue.h"
 
 namespace lorikeet::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Kind = Message::Kind;
 constexpr const char* kLoopback = "127.0.0.1";
-constexpr int kInterrupted = 130;
+// What ranks get when another node has failed: finding out may have taken kLostSeconds already.
+constexpr double kRemoteGraceSeconds = 3;
+// How much longer than its ranks a launcher may take to say that they have ended.
+constexpr double kReportSeconds = 4;
+// In which nodes have to say where their ranks stand.
+constexpr double kStandingSeconds = 2;
 
-struct Child {
-  pid_t pid = -1;
-  bool ended_by_us = false;  // a signal of ours came before its end
-  UniqueFd output;           // the read end of its stdout and stderr; none for rank 0
-  std::string partial;       // a line that has not ended yet
-  std::optional<int> status;
-};
-
-std::string describe(int status) {
-  if (WIFSIGNALED(status)) {
-    const int number = WTERMSIG(status);
-    const bool memory = number == SIGKILL;
-    return "was killed by signal " + std::to_string(number) + " (" + strsignal(number) + ")" +
-           (memory ? ", as the kernel does when memory runs out" : "");
-  }
-  return "ended with exit code " + std::to_string(WEXITSTATUS(status));
+Clock::time_point after(double seconds) {
+  return Clock::now() + std::chrono::milliseconds(static_cast<int>(seconds * 1000));
 }
 
-// Signals that this process takes from a descriptor while the object lives.
-class SignalQueue {
- public:
-  SignalQueue() {
-    sigset_t mask;
-    sigemptyset(&mask);
-    for (const int number : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&mask, number);
-    sigprocmask(SIG_BLOCK, &mask, &before_);
-    fd_ = UniqueFd(signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
-    if (!fd_) throw Error(std::string("[launch] signalfd: ") + std::strerror(errno), ErrorKind::kEnvironment);
-  }
-  ~SignalQueue() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
-  SignalQueue(const SignalQueue&) = delete;
-  SignalQueue& operator=(const SignalQueue&) = delete;
+bool over(const std::optional<Clock::time_point>& moment) { return moment && Clock::now() > *moment; }
 
-  int fd() const { return fd_.get(); }
-  const sigset_t& before() const { return before_; }
-  /// The next signal's number, or 0.
-  int take() const {
-    signalfd_siginfo info{};
-    return ::read(fd_.get(), &info, sizeof(info)) == sizeof(info) ? static_cast<int>(info.ssi_signo) : 0;
-  }
-
- private:
-  sigset_t before_{};
-  UniqueFd fd_;
-};
-
+// The event loop. Node 0's launcher is the hub: what concerns all passes through it, and it speaks the
+// verdict. A run on one machine is a hub without others.
 class Launch {
  public:
   explicit Launch(const LaunchOptions& options)
-      : options_(options), board_(options.processes), listener_(listen_on(kLoopback, 0)) {}
-
-  ~Launch() { send(SIGKILL); }
+      : options_(options),
+        meeting_(meet()),
+        ranks_(plan()),
+        link_(std::move(meeting_.others)),
+        ends_(meeting_.processes.size()) {}
 
   int run() {
-    for (int rank = 0; rank < options_.processes; ++rank) children_.push_back(start(rank));
-    listener_ = {};  // rank 0 holds it now
-    while (running() > 0) {
+    start();
+    while (ranks_.running() || !all_over()) {
       wait_for_something();
       take_signals();
-      reap();
+      hear();
+      if (ranks_.reap()) bring_down(options_.grace_seconds, node());
       watch();
-      if (deadline_ && Clock::now() > *deadline_) {
-        send(SIGKILL);
-        deadline_.reset();
-      }
+      show_standing();
+      report_end();
+      enforce_limits();
     }
-    for (Child& child : children_) forward(child, true);
-    return verdict();
+    return conclusion();
   }
 
  private:
-  std::vector<std::string> environment(int rank) const {
-    const std::vector<std::pair<std::string, std::string>> own = {
-        {"LORIKEET_RANK", std::to_string(rank)},
-        {"LORIKEET_WORLD_SIZE", std::to_string(options_.processes)},
-        {"LORIKEET_LOCAL_RANK", std::to_string(rank)},
-        {"LORIKEET_LOCAL_SIZE", std::to_string(options_.processes)},
-        {"LORIKEET_NODE", "0"},
-        {"LORIKEET_NODES", "1"},
-        {"LORIKEET_RENDEZVOUS", std::string(kLoopback) + ":" + std::to_string(listener_.port)},
-        {"LORIKEET_LISTEN_FD", std::to_string(listener_.fd.get())},
-        {"LORIKEET_BOARD_FD", std::to_string(board_.descriptor())}};
-    std::vector<std::string> all;
-    for (char** entry = environ; *entry != nullptr; ++entry) {
-      if (!std::string_view(*entry).starts_with("LORIKEET_")) all.emplace_back(*entry);
+  int node() const { return meeting_.node; }
+  bool hub() const { return node() == 0; }
+
+  Meeting meet() {
+    const NodeOptions& nodes = options_.nodes;
+    if (nodes.nodes == 1) {
+      Meeting alone{
+          .processes = {options_.processes}, .store_host = kLoopback, .store = listen_on(kLoopback, 0)};
+      alone.store_port = alone.store.port;
+      return alone;
     }
-    for (const auto& [name, value] : own) all.push_back(name + "=" + value);
-    const auto unless_set = [&](const char* name, const std::string& value) {
-      if (std::getenv(name) == nullptr) all.push_back(std::string(name) + "=" + value);
-    };
-    // Ranks that take all cores each, and spin there, get in each other's way.
-    const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
-    unless_set("OMP_NUM_THREADS",
-               std::to_string(std::max(1U, cores / static_cast<unsigned>(options_.processes))));
-    unless_set("GOMP_SPINCOUNT", "1000");
-    unless_set("NCCL_SOCKET_IFNAME", "lo");
-    return all;
+    const Interruption interruption{signals_.fd(), [this] {
+                                      for (int number; (number = signals_.take()) != 0;) {
+                                        if (number != SIGCHLD) return true;
+                                      }
+                                      return false;
+                                    }};
+    return nodes.node == 0 ? host_meeting(nodes, options_.processes, interruption)
+                           : join_meeting(nodes, options_.processes, interruption);
   }
 
-  Child start(int rank) {
-    int ends[2] = {-1, -1};
-    if (rank > 0 && pipe2(ends, O_CLOEXEC) != 0) fail_to_start(errno);
-    Child child;
-    child.output = UniqueFd(ends[0]);
-    const UniqueFd input(ends[1]);
-    // Everything that allocates comes before fork.
-    std::vector<std::string> arguments{options_.program.string()};
-    arguments.insert(arguments.end(), options_.arguments.begin(), options_.arguments.end());
-    std::vector<std::string> variables = environment(rank);
-    const auto pointers = [](std::vector<std::string>& texts) {
-      std::vector<char*> out;
-      for (std::string& text : texts) out.push_back(text.data());
-      out.push_back(nullptr);
-      return out;
-    };
-    const std::vector<char*> argv = pointers(arguments), env = pointers(variables);
-    const pid_t parent = getpid();
-    child.pid = fork();
-    if (child.pid < 0) fail_to_start(errno);
-    if (child.pid == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);  // no orphans, however this launcher ends
-      if (getppid() != parent) _exit(1);
-      setpgid(0, 0);  // the terminal's Ctrl-C goes to the launcher, which passes it on
-      sigprocmask(SIG_SETMASK, &signals_.before(), nullptr);
-      if (rank > 0) {
-        dup2(input.get(), STDOUT_FILENO);
-        dup2(input.get(), STDERR_FILENO);
-      } else {
-        fcntl(listener_.fd.get(), F_SETFD, 0);
-      }
-      execve(argv[0], argv.data(), env.data());
-      _exit(127);
+  RankPlan plan() const {
+    const auto& counts = meeting_.processes;
+    return {.program = options_.program,
+            .arguments = options_.arguments,
+            .processes = options_.processes,
+            .first_rank = std::accumulate(counts.begin(), counts.begin() + node(), 0),
+            .world_size = std::accumulate(counts.begin(), counts.end(), 0),
+            .node = node(),
+            .nodes = static_cast<int>(counts.size()),
+            .store = host_and_port(meeting_.store_host, meeting_.store_port),
+            .listen_fd = meeting_.store.fd.get(),
+            .signals = signals_.before()};
+  }
+
+  void start() {
+    try {
+      ranks_.start();
+    } catch (const Error& error) {
+      const Verdict verdict{Blame::kOutside, error.exit_code(),
+                            std::string(error.what()) + " on node " + std::to_string(node())};
+      tell({.kind = hub() ? Kind::kOver : Kind::kEnd, .verdict = verdict}, node());
+      link_.flush(std::chrono::seconds(1));
+      throw;
     }
-    return child;
+    meeting_.store = {};  // rank 0 holds it now
   }
 
-  [[noreturn]] static void fail_to_start(int error) {
-    throw Error(std::string("[launch] can't start a process: ") + std::strerror(error),
-                ErrorKind::kEnvironment);
-  }
-
-  std::ptrdiff_t running() const {
-    return std::count_if(children_.begin(), children_.end(), [](const Child& c) { return !c.status; });
-  }
-
-  void send(int number) {
-    for (Child& child : children_) {
-      if (!child.status && child.pid > 0) {
-        child.ended_by_us = true;
-        kill(child.pid, number);
-        if (number == SIGKILL) kill(child.pid, SIGCONT);
-      }
+  // To all other launchers but the one that it comes from.
+  void tell(const Message& message, int from) {
+    if (hub()) {
+      link_.send_all(message, from);
+    } else if (from == node()) {
+      link_.send(0, message);
     }
   }
 
   void wait_for_something() {
     constexpr int kMilliseconds = 200;
     std::vector<pollfd> watched{{signals_.fd(), POLLIN, 0}};
-    for (const Child& child : children_) {
-      if (child.output) watched.push_back({child.output.get(), POLLIN, 0});
-    }
+    ranks_.add_to(watched);
+    link_.add_to(watched);
     ::poll(watched.data(), watched.size(), kMilliseconds);
-    for (Child& child : children_) forward(child, false);
-  }
-
-  // Passes on what a rank has printed, line by line.
-  void forward(Child& child, bool last) {
-    if (!child.output) return;
-    pollfd ready{child.output.get(), POLLIN, 0};
-    char buffer[4096];
-    while (::poll(&ready, 1, 0) == 1) {
-      const ssize_t count = ::read(child.output.get(), buffer, sizeof(buffer));
-      if (count <= 0) {
-        child.output = {};
-        break;
-      }
-      child.partial.append(buffer, static_cast<std::size_t>(count));
-    }
-    const std::string name = "[rank " + std::to_string(&child - children_.data()) + "] ";
-    for (std::size_t end; (end = child.partial.find('\n')) != std::string::npos;
-         child.partial.erase(0, end + 1)) {
-      log_info(name + child.partial.substr(0, end));
-    }
-    constexpr std::size_t kLongestLine = 1 << 16;
-    if (!child.partial.empty() && (last || child.partial.size() > kLongestLine)) {
-      log_info(name + child.partial);
-      child.partial.clear();
-    }
+    ranks_.forward_output(false);
   }
 
   void take_signals() {
     for (int number; (number = signals_.take()) != 0;) {
       if (number == SIGCHLD) continue;
-      if (interrupted_) {
-        send(SIGKILL);
-      } else {
-        send(number == SIGHUP ? SIGTERM : number);
-        log_info("interrupted: the ranks save and end; once more ends them at once");
-      }
-      interrupted_ = true;
+      // A terminal, or srun, may send Ctrl-C to all launchers: only a second one to the same counts as that.
+      interrupt(signalled_, node());
+      signalled_ = true;
     }
   }
 
-  void reap() {
-    bool failed = false;
-    for (Child& child : children_) {
-      int status = 0;
-      if (child.status || waitpid(child.pid, &status, WNOHANG) != child.pid) continue;
-      child.status = status;
-      const bool good =
-          WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == kInterrupted);
-      failed = failed || !good;
+  void interrupt(bool now, int from) {
+    if (now ? ended_now_ : interrupted_) return;
+    interrupted_ = true;
+    tell({.kind = Kind::kInterrupt, .now = now}, from);
+    if (now) {
+      end_now();
+    } else {
+      log_info("interrupted: the ranks save and end; once more ends them at once");
+      ranks_.send(SIGTERM);
     }
-    if (failed) bring_down();
   }
 
-  // The others get a moment to see for themselves and say so.
-  void bring_down() {
+  void end_now() {
+    ended_now_ = true;
+    ranks_.send(SIGKILL);
+    if (!give_up_at_) give_up_at_ = after(kReportSeconds);
+  }
+
+  // The ranks get a moment to see for themselves and say so.
+  void bring_down(double grace_seconds, int from) {
     if (down_) return;
     down_ = true;
-    send(SIGTERM);
-    deadline_ = Clock::now() + std::chrono::milliseconds(static_cast<int>(options_.grace_seconds * 1000));
+    tell({.kind = Kind::kDown}, from);
+    ranks_.send(SIGTERM);
+    kill_at_ = after(grace_seconds);
+    give_up_at_ = after(grace_seconds + kReportSeconds);
+  }
+
+  double remote_grace() const { return std::min(kRemoteGraceSeconds, options_.grace_seconds); }
+
+  void hear() {
+    for (const auto& [from, message] : link_.receive()) {
+      const auto other = static_cast<std::size_t>(from);
+      switch (message.kind) {
+        case Kind::kInterrupt: interrupt(message.now, from); break;
+        case Kind::kDown:
+          bring_down(remote_grace(), from);
+          if (message.now) end_now();
+          break;
+        case Kind::kHang:
+          if (hub()) ask_standing(escape_control(message.text));
+          break;
+        case Kind::kAskStanding:
+          link_.send(from, {.kind = Kind::kStanding, .rows = ranks_.standing()});
+          break;
+        case Kind::kStanding:
+          if (table_) table_->add(other, message.rows);
+          break;
+        case Kind::kEnd:
+          if (hub()) end_of_node(other, message.verdict);
+          break;
+        case Kind::kOver:
+          if (!hub()) ends_[0] = message.verdict;
+          if (!hub() && ranks_.running()) end_now();
+          break;
+        case Kind::kLost: lose(other, escape_control(message.text)); break;
+      }
+    }
+  }
+
+  void end_of_node(std::size_t other, const Verdict& verdict) {
+    if (!ends_[other]) ends_[other] = verdict;
+    if (verdict.blame != Blame::kNone) bring_down(remote_grace(), static_cast<int>(other));
+  }
+
+  // A launcher that has ended well says so before: one that hasn't is a failure.
+  void lose(std::size_t other, const std::string& why, Blame blame = Blame::kOutside) {
+    if (ends_[other]) return;
+    ends_[other] = {blame, 1,
+                    "[launch] node " + std::to_string(node()) + " lost node " + std::to_string(other) + " (" +
+                        why +
+                        "): its launcher, its machine or the network between them has failed; all ranks were "
+                        "ended"};
+    bring_down(remote_grace(), static_cast<int>(other));
   }
 
   // Looks for a rank that waits in a collective for longer than it may.
   void watch() {
-    if (down_) return;
-    timespec time{};
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    for (int rank = 0; rank < options_.processes; ++rank) {
-      const BoardSlot slot = board_.read(rank);
-      if (children_[static_cast<std::size_t>(rank)].status || slot.in_collective == 0 ||
-          slot.limit_seconds == 0)
-        continue;
-      const double waited = static_cast<double>(time.tv_sec) - static_cast<double>(slot.since_ns) / 1e9;
-      if (waited <= static_cast<double>(slot.limit_seconds)) continue;
-      log_error("[launch] rank " + std::to_string(rank) + " has waited " +
-                std::to_string(static_cast<int>(waited)) +
-                " s in a collective (distributed.watchdog_seconds); " + "the ranks stand here:\n" + table());
-      hung_ = true;
-      bring_down();
-      send(SIGKILL);
-      return;
+    if (down_ || hang_told_) return;
+    const auto hang = ranks_.find_hang();
+    if (!hang) return;
+    hang_told_ = true;
+    if (hub()) return ask_standing(*hang);
+    log_error("[launch] " + *hang + "; node 0 shows where the ranks stand");
+    tell({.kind = Kind::kHang, .text = *hang}, node());
+    kill_at_ = after(kStandingSeconds + kReportSeconds);  // if node 0 has no answer to that
+  }
+
+  void ask_standing(const std::string& hang) {
+    if (down_ || table_) return;
+    hang_told_ = true;
+    table_.emplace(hang, ends_.size(), std::chrono::milliseconds(static_cast<int>(kStandingSeconds * 1000)));
+    table_->add(0, ranks_.standing());
+    link_.send_all({.kind = Kind::kAskStanding});
+  }
+
+  void show_standing() {
+    if (!table_ || !hung_.text.empty()) return;
+    const auto text = table_->text();
+    if (!text) return;
+    log_error("[launch] " + *text);
+    hung_ = {Blame::kOutside, 1, "[launch] " + table_->hang() + "; all ranks were ended"};
+    tell({.kind = Kind::kDown, .now = true}, node());
+    bring_down(0, node());
+    end_now();
+  }
+
+  void report_end() {
+    if (reported_ || ranks_.running()) return;
+    reported_ = true;
+    ranks_.forward_output(true);
+    if (hub()) {
+      end_of_node(0, ranks_.verdict());
+    } else {
+      tell({.kind = Kind::kEnd, .verdict = ranks_.verdict()}, node());
     }
   }
 
-  std::string table() const {
-    std::string out;
-    for (int rank = 0; rank < options_.processes; ++rank) {
-      const BoardSlot slot = board_.read(rank);
-      out += "  rank " + std::to_string(rank) + ": " + escape_control(slot.phase) + ", " +
-             (slot.sequence == 0 ? std::string("before the first collective")
-                                 : std::string(slot.in_collective != 0 ? "in " : "behind ") +
-                                       name_of(static_cast<Collective>(slot.collective)) + " " +
-                                       std::to_string(slot.sequence)) +
-             "\n";
+  void enforce_limits() {
+    if (over(kill_at_)) {
+      ranks_.send(SIGKILL);
+      kill_at_.reset();
     }
-    return out;
+    if (!over(give_up_at_)) return;
+    for (std::size_t other = 0; other < ends_.size(); ++other) {
+      const bool awaited = hub() ? other != 0 : other == 0;
+      // Something else has failed before, and is to blame.
+      if (awaited) lose(other, "its launcher does not answer", Blame::kConsequence);
+    }
   }
 
-  bool any_interrupted() const {
-    return std::any_of(children_.begin(), children_.end(), [](const Child& c) {
-      return WIFEXITED(*c.status) && WEXITSTATUS(*c.status) == kInterrupted;
-    });
+  // Node 0 waits for all nodes, the others for its verdict.
+  bool all_over() const {
+    if (!hub()) return ends_[0].has_value();
+    return std::all_of(ends_.begin(), ends_.end(), [](const auto& end) { return end.has_value(); });
   }
 
-  // Whose failure came first: a rank that was killed from outside, one with an error of its own, then the
-  // rest.
-  int verdict() const {
-    std::optional<int> blamed;
-    int best = 4;
-    for (int rank = 0; rank < options_.processes; ++rank) {
-      const int status = *children_[static_cast<std::size_t>(rank)].status;
-      const BoardSlot slot = board_.read(rank);
-      const bool ended = WIFEXITED(status);
-      if (ended && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == kInterrupted)) continue;
-      const bool told = slot.error[0] != '\0';
-      int order = 3;
-      if (told && slot.consequence == 0) order = ended ? 1 : 2;
-      if (ended && !told) order = 1;
-      if (!ended && !children_[static_cast<std::size_t>(rank)].ended_by_us) order = 0;
-      if (order < best) {
-        best = order;
-        blamed = rank;
-      }
+  int conclusion() {
+    ranks_.forward_output(true);
+    Verdict verdict;
+    if (hub()) {
+      for (const auto& end : ends_) verdict = graver(verdict, *end);
+      verdict = conclude(verdict, interrupted_);
+      if (!hung_.text.empty()) verdict = hung_;
+      tell({.kind = Kind::kOver, .verdict = verdict}, node());
+      link_.flush(std::chrono::seconds(1));
+    } else {
+      verdict = *ends_[0];
     }
-    if (!blamed) return any_interrupted() ? kInterrupted : 0;
-    if (interrupted_ && best == 3) return kInterrupted;  // a signal passed on before the rank could save
-    if (hung_) return 1;
-    const int status = *children_[static_cast<std::size_t>(*blamed)].status;
-    const BoardSlot slot = board_.read(*blamed);
-    std::string phase = escape_control(slot.phase);
-    log_error("[launch] rank " + std::to_string(*blamed) + " " + describe(status) +
-              (phase.empty() ? std::string() : " in phase '" + phase + "'") +
-              (slot.error[0] != '\0' ? ": " + escape_control(slot.error) : std::string()) +
-              "; the other ranks were ended");
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+    if (!verdict.text.empty() && hung_.text.empty()) log_error(escape_control(verdict.text));
+    return verdict.code;
   }
 
   const LaunchOptions& options_;
-  Board board_;
-  Listener listener_;
   SignalQueue signals_;
-  std::vector<Child> children_;
-  std::optional<Clock::time_point> deadline_;
+  Meeting meeting_;
+  RankProcesses ranks_;
+  NodeLink link_;
+  std::vector<std::optional<Verdict>> ends_;  // node 0: of each node; else of all, at [0]
+  std::optional<Clock::time_point> kill_at_, give_up_at_;
+  std::optional<HangTable> table_;
+  Verdict hung_;            // with a text once the table was shown
+  bool signalled_ = false;  // by a signal to this launcher
   bool interrupted_ = false;
+  bool ended_now_ = false;
   bool down_ = false;
-  bool hung_ = false;
+  bool hang_told_ = false;
+  bool reported_ = false;
 };
 
 }  // namespace

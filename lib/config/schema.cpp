@@ -188,9 +188,8 @@ void declare_run(Schema& schema) {
       .field("shard_degree", &DistributedSettings::shard_degree, or_auto(integer(1, 1 << 20)),
              "Devices that share one copy of the weights, for hybrid; auto: those of a node.")
       .same_numbers()
-      .field("interface", &DistributedSettings::interface,
-             only(std::nullopt, nullable(text("a network interface's name"))),
-             "Network interface between nodes; null: found out.")
+      .field("interface", &DistributedSettings::interface, nullable(text("a network interface's name")),
+             "Network interface between nodes; null: that towards the rendezvous.")
       .same_numbers()
       .field("watchdog_seconds", &DistributedSettings::watchdog_seconds, integer(1, 1 << 30),
              "A collective that takes longer ends the run.")

@@ -1,0 +1,30 @@
+#include "comm/signal_queue.h"
+
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "base/error.h"
+
+namespace lorikeet::comm {
+
+SignalQueue::SignalQueue() {
+  sigset_t mask;
+  sigemptyset(&mask);
+  for (const int number : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&mask, number);
+  sigprocmask(SIG_BLOCK, &mask, &before_);
+  fd_ = UniqueFd(signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd_) throw Error(std::string("[launch] signalfd: ") + std::strerror(errno), ErrorKind::kEnvironment);
+}
+
+SignalQueue::~SignalQueue() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+
+int SignalQueue::take() const {
+  signalfd_siginfo info{};
+  return ::read(fd_.get(), &info, sizeof(info)) == sizeof(info) ? static_cast<int>(info.ssi_signo) : 0;
+}
+
+}  // namespace lorikeet::comm

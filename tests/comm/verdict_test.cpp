@@ -1,0 +1,54 @@
+#include "comm/verdict.h"
+
+#include <csignal>
+#include <cstring>
+
+#include "support/catch.h"
+
+using namespace lorikeet::comm;
+using Catch::Contains;
+
+namespace {
+
+// As waitpid gives them.
+constexpr int exit_with(int code) { return code << 8; }
+
+BoardSlot told(const char* error, bool consequence) {
+  BoardSlot slot{};
+  std::strcpy(slot.phase, "training");
+  std::strcpy(slot.error, error);
+  slot.consequence = consequence ? 1 : 0;
+  return slot;
+}
+
+}  // namespace
+
+TEST_CASE("who was killed from outside is blamed before who failed, and that before who lost another") {
+  const Verdict killed = judge_rank("rank 0", SIGKILL, false, {});
+  const Verdict failed = judge_rank("rank 1", exit_with(2), false, told("bad", false));
+  const Verdict ended = judge_rank("rank 2", SIGTERM, true, told("worse", false));
+  const Verdict lost = judge_rank("rank 3", exit_with(1), false, told("peer lost", true));
+  CHECK(killed.blame == Blame::kOutside);
+  CHECK(failed.blame == Blame::kOwnError);
+  CHECK(ended.blame == Blame::kOwnSignal);
+  CHECK(lost.blame == Blame::kConsequence);
+  CHECK(graver(lost, killed).text == killed.text);
+  CHECK(graver(failed, ended).text == failed.text);
+  CHECK(graver(ended, lost).text == ended.text);
+  CHECK(failed.code == 2);
+  CHECK_THAT(failed.text, Contains("rank 1 ended with exit code 2 in phase 'training': bad"));
+  CHECK_THAT(killed.text, Contains("rank 0 was killed by signal 9"));
+}
+
+TEST_CASE("an interrupt is no failure, nor is one that came before a rank could obey it") {
+  const Verdict done = judge_rank("rank 0", exit_with(0), false, {});
+  const Verdict saved = judge_rank("rank 1", exit_with(130), false, {});
+  const Verdict early = judge_rank("rank 2", SIGTERM, true, {});
+  CHECK(graver(done, saved).code == 130);
+  CHECK(graver(saved, done).code == 130);
+  CHECK(graver(done, done).code == 0);
+  CHECK(conclude(graver(saved, early), true).code == 130);
+  CHECK(conclude(graver(saved, early), true).text.empty());
+  CHECK(conclude(early, false).code == 1);
+  CHECK(conclude(judge_rank("rank 3", SIGKILL, false, {}), true).code == 1);
+}
