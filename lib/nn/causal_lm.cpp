@@ -1,6 +1,7 @@
 #include "nn/causal_lm.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "nn/backward_signal.h"
 #include "nn/batch.h"

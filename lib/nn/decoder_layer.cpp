@@ -1,5 +1,7 @@
 #include "nn/decoder_layer.h"
 
+#include <ATen/ATen.h>
+
 #include <utility>
 
 #include "base/error.h"

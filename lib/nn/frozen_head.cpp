@@ -1,6 +1,7 @@
 #include "nn/frozen_head.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "nn/batch.h"
 #include "ops/dtype.h"

@@ -1,6 +1,7 @@
 #include "parallel/step_table.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <array>
 #include <cstring>

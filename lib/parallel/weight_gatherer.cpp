@@ -1,6 +1,7 @@
 #include "parallel/weight_gatherer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 

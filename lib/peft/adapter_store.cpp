@@ -1,6 +1,7 @@
 #include "peft/adapter_store.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "ops/dtype.h"
 

@@ -1,6 +1,7 @@
 #include "peft/tensor_bytes.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "base/error.h"
 #include "ops/dtype.h"
