@@ -326,6 +326,7 @@ void lora_finetune(const config::Settings& settings, const comm::Placement& plac
   RankGroup group(placement, settings.distributed);
   try {
     Finetune(settings, group).run();
+    group.leave();
   } catch (const std::exception& error) {
     group.failed(error);
     throw;

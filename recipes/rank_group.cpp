@@ -95,4 +95,14 @@ void RankGroup::broadcast(const at::Tensor& tensor) {
   if (communicator_) communicator_->broadcast(tensor, 0).wait();
 }
 
+void RankGroup::leave() {
+  if (alone()) return;
+  const auto name = [](int rank) { return "left/" + std::to_string(rank); };
+  if (!first()) {
+    comm::announce(*store_, name(placement_.rank));
+    return;
+  }
+  for (int rank = 1; rank < placement_.world_size; ++rank) comm::wait_for(*store_, name(rank), kMeeting);
+}
+
 }  // namespace lorikeet::recipes

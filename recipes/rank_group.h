@@ -55,6 +55,9 @@ class RankGroup {
   /// Gives `tensor` of rank 0 to all.
   void broadcast(const at::Tensor& tensor);
 
+  /// The run is over: the first rank, which holds the store, stays until all others have come here too.
+  void leave();
+
  private:
   // Where the others of this run find this process.
   void choose_address(const config::DistributedSettings& settings);

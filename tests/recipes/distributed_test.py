@@ -126,6 +126,14 @@ class Distributed(unittest.TestCase):
             self.assertEqual(result.returncode, 2, result.stderr)
             self.assertIn(said, result.stderr)
 
+    def test_a_finished_run_says_so_on_every_rank(self):
+        output = self.programs.work / "finished"
+        for said in ("the adapter lies in", *["this run is finished already"] * 3):
+            result = self.run_command(self.command(3, output))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn(said, result.stderr)
+            self.assertNotIn("[rank", result.stderr)
+
     def test_nothing_listens_beyond_this_machine_and_nothing_stays(self):
         output = self.programs.work / "listen"
         launcher = self.start(2, output, "training.max_steps=60")
