@@ -32,9 +32,14 @@ RankGroup::RankGroup(const comm::Placement& placement, const config::Distributed
       board_(make_board(placement, settings.watchdog_seconds)) {
   if (alone()) return;
   if (!first()) silence_log();
-  choose_address(settings);
   phase("rendezvous");
-  store_ = comm::connect_store(placement_, kMeeting);
+  try {
+    choose_address(settings);
+    store_ = comm::connect_store(placement_, kMeeting);
+  } catch (const std::exception& error) {
+    failed(error);
+    throw;
+  }
 }
 
 void RankGroup::choose_address(const config::DistributedSettings& settings) {
