@@ -41,6 +41,7 @@ std::vector<std::string> arguments(const Options& o) {
   std::vector<std::string> texts = arguments(o);
   texts.insert(texts.begin(), (executable_folder() / o.recipe).string());
   std::vector<char*> raw;
+  raw.reserve(texts.size() + 1);
   for (std::string& text : texts) raw.push_back(text.data());
   raw.push_back(nullptr);
   execv(raw[0], raw.data());
