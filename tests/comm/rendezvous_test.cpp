@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <thread>
 
@@ -44,6 +46,14 @@ UniqueFd stranger(int port, const std::string& bytes = "") {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   return {};
+}
+
+// Whether the other side has closed a connection.
+bool has_ended(const UniqueFd& fd) {
+  char buffer[4096];
+  ssize_t count = 1;
+  while (count > 0) count = ::recv(fd.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
+  return count == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
 }
 
 }  // namespace
@@ -154,6 +164,8 @@ TEST_CASE("strangers that stall, send rubbish, or come by hundreds delay nobody"
   strangers.push_back(stranger(port, std::string(20'000, '[') + "\n"));
   strangers.push_back(stranger(port, "{\"nonce\":\"\",\"node\":1}\n"));
   for (int i = 0; i < 300; ++i) strangers.push_back(stranger(port));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  CHECK(std::count_if(strangers.begin(), strangers.end(), has_ended) >= 48);  // 256 may wait at a time
   const Outcome joiner = meet(node_options(1, 2, port)).get();
   INFO(joiner.error);
   CHECK(joiner.meeting);
