@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 
@@ -20,19 +21,30 @@ std::vector<const nn::WeightUnit*> use_order(const nn::CausalLM& model) {
   return order;
 }
 
+// What comes behind place `at` of a training micro-batch's order.
+Ahead ahead_of(const std::vector<const nn::WeightUnit*>& order, std::size_t at) {
+  const std::size_t size = order.size();
+  const nn::WeightUnit* next = order[(at + 1) % size];
+  const bool stays = next == order[(at + size - 1) % size];
+  return {next, stays ? order[(at + 2) % size] : nullptr};
+}
+
 GatherCost gather_cost(const nn::CausalLM& model, int size) {
+  const auto whole = [size](const nn::WeightUnit& unit) { return unit.part_bytes(size) * size; };
   GatherCost cost;
   const auto order = use_order(model);
   for (std::size_t i = 0; i < order.size(); ++i) {
-    const std::int64_t bytes = order[i]->part_bytes(size) * size;
-    const nn::WeightUnit* before_last = order[(i + order.size() - 2) % order.size()];
-    const nn::WeightUnit* next = order[(i + 1) % order.size()];
-    // A unit that was the one before the last is still there: the last layer, on both sides of the head.
-    if (order[i] != before_last) cost.payload_bytes += bytes;
-    cost.largest_unit_bytes = std::max(cost.largest_unit_bytes, bytes);
-    if (next != order[i]) {
-      cost.buffer_bytes = std::max(cost.buffer_bytes, bytes + next->part_bytes(size) * size);
+    const Ahead ahead = ahead_of(order, i);
+    std::set<const nn::WeightUnit*> alive{order[i], ahead.next};
+    if (ahead.behind_it == nullptr) {
+      cost.payload_bytes += whole(*ahead.next);
+    } else {
+      alive.insert(ahead.behind_it);
     }
+    std::int64_t bytes = 0;
+    for (const nn::WeightUnit* unit : alive) bytes += whole(*unit);
+    cost.buffer_bytes = std::max(cost.buffer_bytes, bytes);
+    cost.largest_unit_bytes = std::max(cost.largest_unit_bytes, whole(*order[i]));
   }
   return cost;
 }
@@ -45,16 +57,25 @@ WeightGatherer::WeightGatherer(comm::Communicator& group, nn::CausalLM& model)
 
 WeightGatherer::~WeightGatherer() { model_.store().gather_by(nullptr); }
 
-// The next place in the order where `unit` is used; stays where it is in use already.
-void WeightGatherer::move_to(const nn::WeightUnit& unit) {
-  for (std::size_t step = alive_.contains(&unit) && order_[at_] == &unit ? 0 : 1; step <= order_.size();
-       ++step) {
+// To the next place in the order where `unit` is used; false where that is this one.
+bool WeightGatherer::move_to(const nn::WeightUnit& unit) {
+  if (alive_.contains(&unit) && order_[at_] == &unit) return false;
+  for (std::size_t step = 1; step <= order_.size(); ++step) {
     const std::size_t place = (at_ + step) % order_.size();
     if (order_[place] != &unit) continue;
     at_ = place;
-    return;
+    return true;
   }
   throw Error("[parallel] unit '" + unit.name() + "' is not one of this model's", ErrorKind::kRunFailed);
+}
+
+void WeightGatherer::keep(const Ahead& ahead) {
+  for (auto entry = alive_.begin(); entry != alive_.end();) {
+    const nn::WeightUnit* unit = entry->first;
+    const bool stays = unit == order_[at_] || unit == ahead.next || unit == ahead.behind_it;
+    if (!stays) entry->second.pending.wait();  // perhaps fetched ahead for a pass that didn't come
+    entry = stays ? std::next(entry) : alive_.erase(entry);
+  }
 }
 
 void WeightGatherer::start(const nn::WeightUnit& unit) {
@@ -66,17 +87,15 @@ void WeightGatherer::start(const nn::WeightUnit& unit) {
 
 at::Tensor WeightGatherer::gather(const nn::WeightUnit& unit) {
   const at::NoGradGuard no_grad;
-  move_to(unit);
-  const nn::WeightUnit* next = order_[(at_ + 1) % order_.size()];
-  for (auto entry = alive_.begin(); entry != alive_.end();) {
-    const bool stays = entry->first == &unit || entry->first == next;
-    if (!stays) entry->second.pending.wait();  // perhaps fetched ahead for a pass that didn't come
-    entry = stays ? std::next(entry) : alive_.erase(entry);
-  }
+  if (!move_to(unit)) return alive_.at(&unit).buffer;
+  const Ahead ahead = ahead_of(order_, at_);
+  keep(ahead);
   start(unit);
-  start(*next);
+  start(*ahead.next);
   Gathered& gathered = alive_.at(&unit);
   gathered.pending.wait();
+  // Not before: this unit is needed first.
+  if (ahead.behind_it != nullptr) start(*ahead.behind_it);
   return gathered.buffer;
 }
 

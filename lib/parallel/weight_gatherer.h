@@ -11,13 +11,21 @@
 
 namespace lorikeet::parallel {
 
+/// What is gathered beside a unit that is in use.
+struct Ahead {
+  const nn::WeightUnit* next;
+  const nn::WeightUnit* behind_it;  ///< where the next one is still there from its last use, else nullptr
+};
+
 /// Gathers the units of a model whose matrices are split over the ranks of `group`, each while it is in use,
-/// and the next one ahead of it. Two gathered units are alive at a time at most: the one in use and the next.
+/// and the next one ahead of it. Two gathered layers are alive at a time at most, or one and a table, or a
+/// table and the two layers behind it.
 ///
 /// Which one is next follows from the order of a training micro-batch: embedding, layers, head, then the
 /// layers backwards; the embedding's table takes no part in backward, and the head's gradient is made in
-/// forward. The last layer stays from forward to backward. A tied table is gathered for each of its two uses.
-/// Any other order (evaluation) works too, with one unit fetched late where it turns around.
+/// forward. So the last layer stays from forward to backward and the first from one micro-batch to the next;
+/// beside such a one the unit behind it is fetched. A tied table is gathered for each of its two uses. Any
+/// other order (evaluation) works too, with one unit fetched late where it turns around.
 ///
 /// All ranks use the units in the same order: they run the same number of passes, see
 /// nn::WeightStore::is_split.
@@ -41,7 +49,8 @@ class WeightGatherer : public nn::UnitGatherer {
     comm::Pending pending;
   };
   void start(const nn::WeightUnit& unit);
-  void move_to(const nn::WeightUnit& unit);
+  bool move_to(const nn::WeightUnit& unit);
+  void keep(const Ahead& ahead);
 
   comm::Communicator& group_;
   nn::CausalLM& model_;
@@ -57,7 +66,7 @@ std::vector<const nn::WeightUnit*> use_order(const nn::CausalLM& model);
 /// What gathering costs one of `size` ranks.
 struct GatherCost {
   std::int64_t payload_bytes = 0;  ///< of a training micro-batch's all-gathers
-  std::int64_t buffer_bytes = 0;   ///< of the largest two units that are alive at a time
+  std::int64_t buffer_bytes = 0;   ///< of the gathered units that are alive at a time, at most
   std::int64_t largest_unit_bytes = 0;
 };
 GatherCost gather_cost(const nn::CausalLM& model, int size);

@@ -56,9 +56,14 @@ StepTime step_time(const StepTimeInput& in) {
     const double turn = out.compute / in.turns;
     double waited = 0;
     for (std::size_t i = 0; i < in.uses.size(); ++i) {
-      const UnitUse& next = in.uses[(i + 1) % in.uses.size()];
-      const double fetch = gather_seconds(next.gathered_bytes, in.degree, in.gather_link);
-      waited += std::max(0.0, fetch - turn * in.uses[i].compute_share);
+      const auto before = [&](std::size_t steps) {
+        return in.uses[(i + in.uses.size() - steps) % in.uses.size()];
+      };
+      // Beside a unit that was still there the one behind it is fetched for longer.
+      const double beside =
+          before(1).compute_share + (before(1).gathered_bytes == 0 ? before(2).compute_share : 0);
+      const double fetch = gather_seconds(in.uses[i].gathered_bytes, in.degree, in.gather_link);
+      waited += std::max(0.0, fetch - turn * beside);
     }
     out.gather = in.turns * waited;
   }
