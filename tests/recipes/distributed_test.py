@@ -3,9 +3,9 @@
 import json
 import os
 import pathlib
-import random
 import re
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +18,6 @@ import harness
 ENVIRONMENT = {**harness.ENVIRONMENT, "OMP_NUM_THREADS": "1"}
 # fp32 and two threads at most: what differs is the order of sums alone.
 FP32 = "precision.preset=fp32"
-KILLS = int(os.environ.get("LORIKEET_TEST_KILLS", "6"))
 
 
 def free_port():
@@ -200,34 +199,72 @@ class Distributed(unittest.TestCase):
         self.assertEqual(launcher.returncode, 1, said)
         self.assertRegex(said, r"rank 1 ended with exit code 1 in phase 'training': out of memory")
 
-    def test_a_run_that_is_killed_at_any_moment_goes_on_as_if_nothing_had_happened(self):
-        output = self.programs.work / "anywhere"
-        moments = random.Random(3)
-        save_always = "checkpoint.save_every_steps=1"
+    def slots(self, launcher, ranks):
+        """(phase, waits for a collective) of every rank, as the launcher sees them; None before its board exists."""
+        for entry in pathlib.Path(f"/proc/{launcher.pid}/fd").iterdir():
+            try:
+                if "lorikeet-board" in os.readlink(entry):
+                    board = entry.read_bytes()
+                    size = len(board) // ranks
+                    slots = [board[i * size:(i + 1) * size] for i in range(ranks)]
+                    return [(slot[:32].split(b"\0")[0].decode(), slot[32 + 512 + 1] == 1) for slot in slots]
+            except OSError:
+                continue
+        return None
+
+    def kill_when(self, launcher, victim, condition):
+        """Kills the rank as soon as condition(phase, waits) holds; what the launcher then said, and its exit code."""
+
+        def reached():
+            try:
+                slots = self.slots(launcher, 2)
+            except OSError:
+                return launcher.poll() is not None
+            return launcher.poll() is not None or (slots is not None and condition(*slots[victim]))
+
+        self.assertTrue(harness.wait_for(lambda: launcher.poll() is not None or len(self.ranks(launcher)) == 2))
+        ranks = self.ranks(launcher)
+        self.assertTrue(harness.wait_for(reached, 120, interval=0.001))
+        if launcher.poll() is None:
+            os.kill(ranks[victim], signal.SIGKILL)
         begin = time.monotonic()
-        result = self.run_command(self.command(2, self.programs.work / "timed", save_always))
-        whole = time.monotonic() - begin
-        self.assertEqual(result.returncode, 0, result.stderr)
-        # At start-up as soon as a rank exists; then from reading to writing checkpoints, wherever it happens to be.
-        phases = set()
-        for kill in range(KILLS):
-            launcher = self.start(2, output, save_always)
-            self.assertTrue(harness.wait_for(lambda: len(self.ranks(launcher)) == 2 or launcher.poll() is not None))
-            if kill > 0:
-                harness.wait_for(lambda: launcher.poll() is not None, moments.uniform(0, whole))
-            ranks = self.ranks(launcher)
-            if len(ranks) == 2:
-                os.kill(ranks[moments.randrange(2)], signal.SIGKILL)
-            begin = time.monotonic()
-            _, said = launcher.communicate(timeout=60)
-            self.assertLess(time.monotonic() - begin, 10)
-            phases.update(re.findall(r"was killed by signal 9 .* in phase '([a-z ]+)'", said))
-            for pid in ranks.values():
-                self.assertFalse(pathlib.Path(f"/proc/{pid}").exists())
-            if launcher.returncode == 0:
-                break
-        print(f"killed in: {', '.join(sorted(phases))}", file=sys.stderr)
-        result = self.run_command(self.command(2, output, save_always))
+        _, said = launcher.communicate(timeout=60)
+        self.assertLess(time.monotonic() - begin, 10)
+        for pid in ranks.values():
+            self.assertFalse(pathlib.Path(f"/proc/{pid}").exists())
+        return said, launcher.returncode
+
+    def test_a_rank_that_is_killed_anywhere_ends_the_run_which_then_goes_on(self):
+        output = self.programs.work / "anywhere"
+        rows = (harness.EXAMPLE / "train.jsonl").read_text()
+        long = self.programs.work / "long.jsonl"
+        long.write_text(rows * 60)  # so that tokenising takes a while
+
+        def saving(_phase, _waits):
+            return any(p.name.startswith(".") or "tmp" in p.name for p in (output / "checkpoints").glob("*"))
+
+        def phase(name):
+            return lambda phase, _waits: phase == name
+
+        cases = [  # what to wait for, whom to kill, what is told of it, other settings
+            (lambda _phase, _waits: True, 0, "", []),
+            (phase("rendezvous"), 1, "", []),
+            (phase("tokenise"), 0, "tokenise", [f"data.train.path={long}"]),
+            (phase("tokenise"), 1, "tokenise", [f"data.train.path={long}"]),
+            (phase("training"), 1, "training", []),
+            (lambda phase, waits: phase == "training" and waits, 0, "training", []),
+            (lambda phase, waits: phase == "training" and waits, 1, "training", []),
+            (saving, 0, "training", []),
+        ]
+        for number, (condition, victim, told, overrides) in enumerate(cases):
+            with self.subTest(case=number):
+                folder = output if not overrides else self.programs.work / f"anywhere{number}"
+                launcher = self.start(2, folder, "checkpoint.save_every_steps=1", *overrides)
+                said, code = self.kill_when(launcher, victim, condition)
+                self.assertEqual(code, 1, said)
+                self.assertIn(f"rank {victim} was killed by signal 9", said)
+                self.assertIn(f"in phase '{told}'" if told else "", said)
+        result = self.run_command(self.command(2, output, "checkpoint.save_every_steps=1"))
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assert_same_losses(output)
 
@@ -267,6 +304,26 @@ class Distributed(unittest.TestCase):
             self.assertEqual(rank.returncode, 0, said)
         self.assert_same_losses(output)
 
+    def test_torchrun_itself_starts_them(self):
+        torchrun = pathlib.Path(sys.executable).with_name("torchrun")
+        if not torchrun.exists():
+            self.skipTest(f"{torchrun} is not there")
+        self.start_by([torchrun, "--no-python", "--nproc-per-node", "2"], "by_torchrun")
+
+    def test_mpirun_itself_starts_them(self):
+        if shutil.which("mpirun") is None:
+            self.skipTest("mpirun is not installed (Debian's package is openmpi-bin)")
+        self.start_by(["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"], "by_mpirun", "--rendezvous",
+                      f"127.0.0.1:{free_port()}")
+
+    def start_by(self, launcher, name, *more):
+        output = self.programs.work / name
+        program = [str(self.programs.folder / "lora_finetune_distributed"), *more, *self.command(1, output)[5:]]
+        result = self.run_command([*map(str, launcher), *program])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(json.loads((output / "run.json").read_text())["world_size"], 2)
+        self.assert_same_losses(output)
+
     def test_half_set_variables_and_wrong_numbers_are_refused_at_once(self):
         program = [str(self.programs.folder / "lora_finetune_distributed"), *self.command(1, self.programs.work / "half")[5:]]
         result = self.run_command(program, 20, {**ENVIRONMENT, "RANK": "0"})
@@ -291,4 +348,4 @@ class Distributed(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

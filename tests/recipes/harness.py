@@ -93,12 +93,12 @@ def metrics(output):
     return [{k: v for k, v in json.loads(line).items() if not any(m in k for m in measured)} for line in lines]
 
 
-def wait_for(condition, seconds=60):
+def wait_for(condition, seconds=60, interval=0.01):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
             return True
-        time.sleep(0.01)
+        time.sleep(interval)
     return False
 
 
