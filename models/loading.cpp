@@ -111,7 +111,8 @@ void load_weights(nn::CausalLM& model, const io::Checkpoint& checkpoint) {
     for (std::size_t i = 0; i < unit->segments().size(); ++i) {
       const nn::WeightSegment& segment = unit->segments()[i];
       const io::TensorView* view = checkpoint.find(segment.name);
-      const std::string problem = view == nullptr ? segment.name + " is missing" : mismatch(segment, *view);
+      if (view == nullptr) throw Error("[checkpoint] " + escape_control(segment.name) + " is missing");
+      const std::string problem = mismatch(segment, *view);
       if (!problem.empty()) throw Error("[checkpoint] " + escape_control(problem));
       convert(checkpoint, *view, unit->held(i));
     }

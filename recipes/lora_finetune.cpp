@@ -1,6 +1,7 @@
 #include "recipes/lora_finetune.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <filesystem>
 #include <optional>
@@ -107,6 +108,7 @@ class Finetune {
 
   void load() {
     phases_.finish("start");
+    group_.phase("start");
     const comm::Placement& placement = group_.placement();
     const device::Device device =
         device::for_rank(choose_device(settings_.device), settings_.device, placement.local_rank,

@@ -1,6 +1,7 @@
 #include "recipes/run_facts.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <torch/version.h>
 
 #include "base/version.h"
