@@ -30,7 +30,9 @@ int run(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   const auto settings = lorikeet::config::load_settings(config, overrides);
-  if (settings.distributed.strategy != lorikeet::config::Strategy::kAuto) {
+  const auto& distributed = settings.distributed;
+  if (distributed.strategy != lorikeet::config::Strategy::kAuto || distributed.shard_degree ||
+      distributed.interface) {
     lorikeet::log_info("this program runs on one device: the section 'distributed' is ignored");
   }
   lorikeet::recipes::lora_finetune(settings);

@@ -62,6 +62,9 @@ class Finetune {
     }
     choose_strategy();
     read_weights();
+    // Reading may take one rank far longer than another; connecting has a time limit.
+    group_.least("weights read", 0);
+    group_.phase("connect");
     group_.connect(session_.torch_device(), strategy_.degree);
     if (strategy_.degree > 1) gatherer_.emplace(*group_.sharers(), *session_.model);
     prepare(begin == RunFolder::Begin::kResume);
@@ -71,6 +74,7 @@ class Finetune {
       write_file_atomic(output_dir() / "config.yaml", config::to_yaml(settings_));
     }
     const train::LoopEnd end = loop();
+    if (gatherer_) gatherer_->drain();
     if (end == train::LoopEnd::kInterrupted) {
       throw Error("interrupted after step " + std::to_string(state_.step) +
                       (state_.step > 0 ? "; a checkpoint was saved, the same command goes on from it" : ""),
@@ -188,7 +192,7 @@ class Finetune {
     group_.phase("prepare");
     if (!resume || !restore()) initialize();
     const std::uint64_t copies = static_cast<std::uint64_t>(settings_.checkpoint.keep_last.value_or(1)) + 2;
-    io::require_free_space(output_dir(), copies * checkpoint_bytes(adapters.store()));
+    if (folder_) io::require_free_space(output_dir(), copies * checkpoint_bytes(adapters.store()));
   }
 
   // Goes on from the latest checkpoint, which the first rank reads; false when there is none.

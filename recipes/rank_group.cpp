@@ -47,8 +47,8 @@ void RankGroup::choose_address(const config::DistributedSettings& settings) {
     log_info("distributed.interface is not used: the processes of one machine talk over loopback");
   }
   address_ = comm::address_for_peers(placement_, settings.interface);
-  if (placement_.nodes == 1) return;
   comm::use_for_nccl(address_);
+  if (placement_.nodes == 1) return;
   if (comm::is_loopback(address_)) {
     log_warning(
         "this process listens on the loopback address " + address_ +
@@ -90,10 +90,16 @@ void RankGroup::connect(const at::Device& device, int degree) {
       .address = address_, .timeout = std::chrono::seconds(watchdog_seconds_) + kMargin, .observer = &board_};
   communicator_ = comm::Communicator::join(comm::part_of(store_, "all"), rank, size, device, options);
   all_share_ = degree == size;
-  if (degree == 1 || all_share_) return;
-  options.ledger = communicator_->ledger();
-  const std::string name = "sharers/" + std::to_string(rank / degree);
-  sharers_ = comm::Communicator::join(comm::part_of(store_, name), rank % degree, degree, device, options);
+  if (degree > 1 && !all_share_) {
+    options.ledger = communicator_->ledger();
+    const std::string name = "sharers/" + std::to_string(rank / degree);
+    sharers_ = comm::Communicator::join(comm::part_of(store_, name), rank % degree, degree, device, options);
+  }
+  // The first collective has less time than others: here all have come together and compute nothing
+  // meanwhile.
+  const at::Tensor here = at::zeros({1}, at::TensorOptions().device(device));
+  communicator_->all_reduce(here).wait();
+  here.cpu();  // on a GPU the host waits here
 }
 
 void RankGroup::broadcast(const at::Tensor& tensor) {

@@ -15,8 +15,7 @@
 namespace lorikeet::comm {
 namespace {
 
-// A first collective waits for every rank to read and tokenise nothing more: it is quick, or something is
-// wrong.
+// The first collective is the one in which all ranks meet: it is quick, or something is wrong.
 constexpr std::uint64_t kFirstLimitSeconds = 60;
 
 std::uint64_t now_ns() {

@@ -1,7 +1,9 @@
 #include "comm/communicator.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/Exception.h>
 
+#include <new>
 #include <utility>
 
 #include "base/error.h"
@@ -50,6 +52,10 @@ Pending Communicator::track(Collective collective, std::int64_t payload_bytes,
     try {
       return action();
     } catch (const Error&) {
+      throw;
+    } catch (const std::bad_alloc&) {  // this rank's own trouble
+      throw;
+    } catch (const c10::OutOfMemoryError&) {
       throw;
     } catch (const std::exception& error) {
       throw PeerLost("[rank " + std::to_string(rank_) + "] " + name_of(collective) + " " +

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -160,7 +161,7 @@ class Launch {
     if (down_) return;
     down_ = true;
     tell({.kind = Kind::kDown}, from);
-    ranks_.send(SIGTERM);
+    if (!interrupted_) ranks_.send(SIGTERM);  // a second one would cut short what the first makes them save
     kill_at_ = after(grace_seconds);
     give_up_at_ = after(grace_seconds + kReportSeconds);
   }
@@ -217,7 +218,9 @@ class Launch {
   void watch() {
     if (down_ || hang_told_) return;
     const auto hang = ranks_.find_hang();
-    if (!hang) return;
+    // Seen twice: a board may be read while its rank writes.
+    const bool before = std::exchange(suspected_, hang.has_value());
+    if (!hang || !before) return;
     hang_told_ = true;
     if (hub()) return ask_standing(*hang);
     log_error("[launch] " + *hang + "; node 0 shows where the ranks stand");
@@ -303,6 +306,7 @@ class Launch {
   bool interrupted_ = false;
   bool ended_now_ = false;
   bool down_ = false;
+  bool suspected_ = false;
   bool hang_told_ = false;
   bool reported_ = false;
 };

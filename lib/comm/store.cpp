@@ -22,8 +22,9 @@ std::string get(c10d::Store& store, const std::string& key, std::chrono::seconds
     const std::vector<std::uint8_t> bytes = store.get(key);
     return {bytes.begin(), bytes.end()};
   } catch (const std::exception& error) {
-    throw Error("[launch] another rank gave no '" + key + "': it has failed or is stuck (" + reason(error) + ")",
-                ErrorKind::kRunFailed);
+    throw Error(
+        "[launch] another rank gave no '" + key + "': it has failed or is stuck (" + reason(error) + ")",
+        ErrorKind::kRunFailed);
   }
 }
 

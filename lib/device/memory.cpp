@@ -16,6 +16,16 @@ std::optional<std::int64_t> number_in(const std::filesystem::path& path) {
   return file >> value ? std::optional(value) : std::nullopt;
 }
 
+// Pages of files that a container's use counts, and that the kernel takes back when memory is short.
+std::int64_t file_pages(const std::filesystem::path& stat) {
+  std::ifstream file(stat);
+  std::int64_t bytes = 0, value = 0;
+  for (std::string name; file >> name >> value;) {
+    if (name == "inactive_file" || name == "active_file") bytes += value;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::optional<std::int64_t> available_main_memory(const std::filesystem::path& proc,
@@ -28,7 +38,8 @@ std::optional<std::int64_t> available_main_memory(const std::filesystem::path& p
   }
   const auto limit = number_in(cgroup / "memory.max"), used = number_in(cgroup / "memory.current");
   if (limit && used) {
-    const std::int64_t left = std::max<std::int64_t>(*limit - *used, 0);
+    const std::int64_t held = std::max<std::int64_t>(*used - file_pages(cgroup / "memory.stat"), 0);
+    const std::int64_t left = std::max<std::int64_t>(*limit - held, 0);
     available = std::min(available.value_or(left), left);
   }
   return available;

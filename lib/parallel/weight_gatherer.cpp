@@ -9,6 +9,17 @@
 #include "base/error.h"
 
 namespace lorikeet::parallel {
+namespace {
+
+// What comes behind place `at` of a training micro-batch's order.
+Ahead ahead_of(const std::vector<const nn::WeightUnit*>& order, std::size_t at) {
+  const std::size_t size = order.size();
+  const nn::WeightUnit* next = order[(at + 1) % size];
+  const bool stays = next == order[(at + size - 1) % size];
+  return {next, stays ? order[(at + 2) % size] : nullptr};
+}
+
+}  // namespace
 
 std::vector<const nn::WeightUnit*> use_order(const nn::CausalLM& model) {
   // Units are: embedding, one a layer, head. A tied head's matrix is the embedding's.
@@ -19,14 +30,6 @@ std::vector<const nn::WeightUnit*> use_order(const nn::CausalLM& model) {
   order.insert(order.end(), units.rbegin() + 1, units.rend() - 1);
   std::erase_if(order, [](const nn::WeightUnit* unit) { return unit->matrix_bytes() == 0; });
   return order;
-}
-
-// What comes behind place `at` of a training micro-batch's order.
-Ahead ahead_of(const std::vector<const nn::WeightUnit*>& order, std::size_t at) {
-  const std::size_t size = order.size();
-  const nn::WeightUnit* next = order[(at + 1) % size];
-  const bool stays = next == order[(at + size - 1) % size];
-  return {next, stays ? order[(at + 2) % size] : nullptr};
 }
 
 GatherCost gather_cost(const nn::CausalLM& model, int size) {
@@ -78,10 +81,17 @@ void WeightGatherer::keep(const Ahead& ahead) {
   }
 }
 
+void WeightGatherer::drain() {
+  for (auto& [unit, gathered] : alive_) gathered.pending.wait();
+}
+
 void WeightGatherer::start(const nn::WeightUnit& unit) {
   if (alive_.contains(&unit)) return;
   Gathered& gathered = alive_[&unit];
   gathered.buffer = at::empty({unit.part().numel() * group_.size()}, unit.part().options());
+  std::int64_t bytes = 0;
+  for (const auto& [other, held] : alive_) bytes += held.buffer.numel();
+  peak_bytes_ = std::max(peak_bytes_, bytes);
   gathered.pending = group_.all_gather(gathered.buffer, unit.part());
 }
 

@@ -40,8 +40,13 @@ class WeightGatherer : public nn::UnitGatherer {
 
   at::Tensor gather(const nn::WeightUnit& unit) override;
 
-  /// Gathered units that are held now, for tests.
+  /// Waits for what was fetched ahead of a pass that doesn't come any more. All ranks call it at the end.
+  void drain();
+
+  /// Gathered units that are held now.
   std::size_t alive() const { return alive_.size(); }
+  /// Most bytes of gathered units that were held at a time.
+  std::int64_t peak_bytes() const { return peak_bytes_; }
 
  private:
   struct Gathered {
@@ -57,6 +62,7 @@ class WeightGatherer : public nn::UnitGatherer {
   std::vector<const nn::WeightUnit*> order_;  // of a training micro-batch
   std::size_t at_ = 0;                        // in it: the unit in use
   std::map<const nn::WeightUnit*, Gathered> alive_;
+  std::int64_t peak_bytes_ = 0;
 };
 
 /// The units of a training micro-batch in the order of their use, forward then backward: what a gatherer

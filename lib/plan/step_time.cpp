@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "parallel/gradient_reducer.h"
+
 namespace lorikeet::plan {
 namespace {
 
-constexpr double kBucketBytes = 8 << 20;  // parallel::GradientReducer's
+constexpr double kBucketBytes = parallel::GradientReducer::kBucketBytes;
 
 double gather_seconds(double bytes, int ranks, const Link& link) {
   if (bytes == 0 || ranks == 1) return 0;

@@ -16,10 +16,13 @@ std::string name_of(int degree, int world_size) {
 // Copies of the weights are shared inside nodes.
 void require_whole_groups(const StrategyInput& in, std::int64_t degree) {
   if (degree == in.world_size || (in.local_size % degree == 0 && in.world_size % degree == 0)) return;
-  throw Error("[distributed.shard_degree] " + std::to_string(degree) + " doesn't divide the " +
-              std::to_string(in.local_size) + " ranks of this node" +
-              (in.world_size > in.local_size ? " (of " + std::to_string(in.world_size) + " in all)" : "") +
-              "; choose a divisor");
+  throw Error(
+      std::string(in.settings.shard_degree ? "[distributed.shard_degree] " : "[distributed.strategy] ") +
+      "a copy of the weights can't be shared by " + std::to_string(degree) +
+      " ranks: " + std::to_string(degree) + " doesn't divide the " + std::to_string(in.local_size) +
+      " ranks of this node" +
+      (in.world_size > in.local_size ? " (of " + std::to_string(in.world_size) + " in all)" : "") +
+      "; choose a distributed.shard_degree that divides every node's ranks, or distributed.strategy=shard");
 }
 
 Strategy wanted(const StrategyInput& in) {

@@ -18,6 +18,8 @@ TEST_CASE("main memory is what the kernel calls available, or what a container's
   CHECK(available_main_memory(proc.path(), cgroup.path()) == 60 * 1024);
   write_file_atomic(cgroup / "memory.max", "5000\n");
   CHECK(available_main_memory(proc.path(), cgroup.path()) == 4000);
+  write_file_atomic(cgroup / "memory.stat", "anon 600\ninactive_file 300\nactive_file 50\nfile 400\n");
+  CHECK(available_main_memory(proc.path(), cgroup.path()) == 4350);  // file pages are given back
   write_file_atomic(cgroup / "memory.current", "6000\n");
   CHECK(available_main_memory(proc.path(), cgroup.path()) == 0);
 }

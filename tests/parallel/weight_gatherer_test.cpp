@@ -90,6 +90,7 @@ TEST_CASE("a model in parts gives the loss and gradients of the whole, to the bi
         CHECK(at::equal(found.first, expected.first));
         CHECK(at::equal(found.second, expected.second));
         CHECK(gatherer.alive() == 2);  // the first layer, and the embedding ahead of the next micro-batch
+        CHECK(gatherer.peak_bytes() == parallel::gather_cost(toy.model, size).buffer_bytes);
       });
     }
   }

@@ -1,5 +1,8 @@
 #include "plan/step_time.h"
 
+#include "models/llama/llama.h"
+#include "models/toy_family.h"
+#include "parallel/weight_gatherer.h"
 #include "support/catch.h"
 
 using namespace lorikeet;
@@ -68,6 +71,18 @@ TEST_CASE("a micro-batch uses tables once and layers twice, but for those where 
   CHECK(uses[4].compute_share == Approx(0.4));
 }
 
+TEST_CASE("the uses are what the gatherer fetches") {
+  const Json json = Json::parse(R"({"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128,
+      "num_hidden_layers": 4, "num_attention_heads": 4, "max_position_embeddings": 32, "rms_norm_eps": 1e-5,
+      "rope_theta": 10000.0, "tie_word_embeddings": false})",
+                                "config");
+  nn::FrozenFactory factory(test::fp32_policy());
+  const nn::CausalLM model(models::llama_spec(JsonView(json, "config")), factory);
+  double bytes = 0;
+  for (const UnitUse& use : unit_uses(model.shape(), 4, 0.4)) bytes += use.gathered_bytes;
+  CHECK(bytes == static_cast<double>(parallel::gather_cost(model, 2).payload_bytes));
+}
+
 TEST_CASE("weights in parts cost what their gathers take beyond the work beside them, each micro-batch") {
   const nn::ModelShape shape{
       .layers = 3, .hidden_size = 1000, .vocab_size = 1000, .layer_linear_parameters = 3'000'000};
@@ -78,8 +93,8 @@ TEST_CASE("weights in parts cost what their gathers take beyond the work beside 
   in.gradient_bytes = 0;
   in.uses = unit_uses(shape, 2, 0.4);
   // A unit's gather: half of 2 MB at 1 MB/s and a message: 1.01 s. A turn computes 1 s, a layer of it 0.1.
-  // Six units come a turn, five of them beside a layer. The last layer is still there behind the head, so that
-  // the one before it comes beside both, and the first is behind the embedding, which computes nothing.
+  // Six units come a turn, five of them beside a layer. The last layer is still there behind the head, so
+  // that the one before it comes beside both, and the first is behind the embedding, which computes nothing.
   const double turn = 5 * (1.01 - 0.1) + (1.01 - 0.1 - 0.4);
   CHECK(step_time(in).gather == Approx(5 * turn));
   in.gather_link = {1e9, 0};
@@ -88,8 +103,8 @@ TEST_CASE("weights in parts cost what their gathers take beyond the work beside 
   CHECK(step_time(in).gather > 9 * 5 * turn);
 }
 
-// benchmarks/results/links_cpu.md: two ranks of one core each, joined by a link of a given speed; the 57M model,
-// 32 rows of 128 tokens a step in two turns. Device and copying are calibrated at 1 Gbit/s alone.
+// benchmarks/results/links_cpu.md: two ranks of one core each, joined by a link of a given speed; the 57M
+// model, 32 rows of 128 tokens a step in two turns. Device and copying are calibrated at 1 Gbit/s alone.
 TEST_CASE("the formula is within 20% of what was measured over links of other speeds") {
   const nn::ModelShape shape{.layers = 8,
                              .hidden_size = 512,

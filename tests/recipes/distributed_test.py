@@ -213,14 +213,14 @@ class Distributed(unittest.TestCase):
         return None
 
     def kill_when(self, launcher, victim, condition):
-        """Kills the rank as soon as condition(phase, waits) holds; what the launcher then said, and its exit code."""
+        """Kills the rank as soon as condition(phase, waits, ranks) holds; what the launcher then said, and its exit code."""
 
         def reached():
             try:
                 slots = self.slots(launcher, 2)
             except OSError:
                 return launcher.poll() is not None
-            return launcher.poll() is not None or (slots is not None and condition(*slots[victim]))
+            return launcher.poll() is not None or (slots is not None and condition(*slots[victim], ranks))
 
         self.assertTrue(harness.wait_for(lambda: launcher.poll() is not None or len(self.ranks(launcher)) == 2))
         ranks = self.ranks(launcher)
@@ -240,20 +240,24 @@ class Distributed(unittest.TestCase):
         long = self.programs.work / "long.jsonl"
         long.write_text(rows * 60)  # so that tokenising takes a while
 
-        def saving(_phase, _waits):
-            return any(p.name.startswith(".") or "tmp" in p.name for p in (output / "checkpoints").glob("*"))
+        def saving(phase, _waits, ranks):
+            return phase == "training" and any((output / "checkpoints").glob(f"*.tmp-{ranks[0]}"))
 
-        def phase(name):
-            return lambda phase, _waits: phase == name
+        def phase(*names):
+            return lambda phase, _waits, _ranks: phase in names
 
+        def reducing(phase, waits, _ranks):
+            return phase == "training" and waits
+
+        elsewhere = [f"data.train.path={long}"]  # and in a folder of its own
         cases = [  # what to wait for, whom to kill, what is told of it, other settings
-            (lambda _phase, _waits: True, 0, "", []),
-            (phase("rendezvous"), 1, "", []),
-            (phase("tokenise"), 0, "tokenise", [f"data.train.path={long}"]),
-            (phase("tokenise"), 1, "tokenise", [f"data.train.path={long}"]),
+            (lambda _phase, _waits, _ranks: True, 0, "", elsewhere),
+            (phase("rendezvous", "start", "open model", "tokenise"), 1, "", elsewhere),
+            (phase("tokenise"), 0, "tokenise", elsewhere),
+            (phase("tokenise"), 1, "tokenise", elsewhere),
             (phase("training"), 1, "training", []),
-            (lambda phase, waits: phase == "training" and waits, 0, "training", []),
-            (lambda phase, waits: phase == "training" and waits, 1, "training", []),
+            (reducing, 0, "training", []),
+            (reducing, 1, "training", []),
             (saving, 0, "training", []),
         ]
         for number, (condition, victim, told, overrides) in enumerate(cases):

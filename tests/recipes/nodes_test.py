@@ -13,11 +13,10 @@ import unittest
 
 import distributed_test
 import harness
+import network
 
 SECRET = "0123456789abcdef0123456789abcdef"
 LOOPBACK = ("127.0.0.1", ((), ()))  # where to meet, and what each node's command begins with
-CABLE = ("10.213.77.1", "10.213.77.2")
-SPACES = (f"lorikeet-a-{os.getpid()}", f"lorikeet-b-{os.getpid()}")
 
 
 class Node:
@@ -226,41 +225,29 @@ class OnLoopback(NodesCase):
         self.assertIn("chmod 600", readable.said())
 
 
-def ip(*arguments):
-    return subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
-
-
 class InNamespaces(NodesCase):
     @classmethod
     def setUpClass(cls):
-        if os.geteuid() != 0 or ip("netns", "add", SPACES[0]).returncode != 0:
-            raise unittest.SkipTest("network namespaces are not allowed here")
-        ip("netns", "del", SPACES[0])
+        try:
+            with network.TwoHosts():
+                pass
+        except OSError as error:
+            raise unittest.SkipTest(str(error)) from error
         super().setUpClass()
 
     def setUp(self):
         super().setUp()
-        self.addCleanup(lambda: [ip("netns", "del", space) for space in SPACES])
-        for space in SPACES:
-            self.assertEqual(ip("netns", "add", space).returncode, 0)
-        ends = ("cable-a", "cable-b")
-        made = ip("-n", SPACES[0], "link", "add", ends[0], "type", "veth", "peer", "name", ends[1], "netns", SPACES[1])
-        if made.returncode != 0:
-            self.skipTest("no pair of virtual interfaces: " + made.stderr)
-        for space, end, address in zip(SPACES, ends, CABLE):
-            for arguments in (("addr", "add", f"{address}/24", "dev", end), ("link", "set", end, "up"), ("link", "set", "lo", "up")):
-                self.assertEqual(ip("-n", space, *arguments).returncode, 0)
-        self.place = (CABLE[0], tuple(("ip", "netns", "exec", space) for space in SPACES))
-
-    def tearDown(self):
-        super().tearDown()  # ends what runs in the namespaces, before the clean-up removes them
+        self.hosts = network.TwoHosts()
+        self.hosts.__enter__()
+        self.addCleanup(self.hosts.__exit__)  # after tearDown, which ends what runs in the namespaces
+        self.place = (network.ADDRESSES[0], tuple(tuple(self.hosts.on(host, [])) for host in (0, 1)))
 
     def test_two_machines_compute_what_one_does_and_listen_on_the_cable_alone(self):
         output = self.programs.work / "cable"
         nodes = self.start_both((1, 1), output, place=self.place)
         self.wait_for_steps(nodes, output, 2)
-        for space, address in zip(SPACES, CABLE):
-            listed = ip("netns", "exec", space, "ss", "-Hltn").stdout.splitlines()
+        for host, address in enumerate(network.ADDRESSES):
+            listed = harness.run(self.hosts.on(host, ["ss", "-Hltn"]), 20).stdout.splitlines()
             self.assertTrue(listed)
             for line in listed:
                 self.assertEqual(line.split()[3].rsplit(":", 1)[0], address, line)
@@ -272,7 +259,7 @@ class InNamespaces(NodesCase):
         nodes = self.start_both((1, 1), output, "training.max_steps=500", place=self.place)
         self.wait_for_steps(nodes, output, 2)
         ranks = self.all_ranks(nodes)
-        self.assertEqual(ip("-n", SPACES[1], "link", "set", "cable-b", "down").returncode, 0)
+        self.hosts.cut()
         self.assert_ends(nodes, [1, 1], 15)
         self.assert_gone(ranks.values())
         self.assertIn("node 0 lost node 1", nodes[0].said())
