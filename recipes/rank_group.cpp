@@ -99,7 +99,7 @@ void RankGroup::connect(const at::Device& device, int degree) {
   // meanwhile.
   const at::Tensor here = at::zeros({1}, at::TensorOptions().device(device));
   communicator_->all_reduce(here).wait();
-  here.cpu();  // on a GPU the host waits here
+  communicator_->while_waiting([&] { here.cpu(); });
 }
 
 void RankGroup::broadcast(const at::Tensor& tensor) {

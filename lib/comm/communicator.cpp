@@ -74,6 +74,12 @@ Pending Communicator::track(Collective collective, std::int64_t payload_bytes,
   });
 }
 
+void Communicator::while_waiting(const std::function<void()>& read) {
+  if (observer_ != nullptr) observer_->waits(ledger_->sequence);
+  read();
+  if (observer_ != nullptr) observer_->end();
+}
+
 Pending Communicator::all_reduce(at::Tensor tensor) {
   const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
   return track(Collective::kAllReduce, bytes, [&] { return start_all_reduce(tensor); });

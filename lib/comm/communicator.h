@@ -106,6 +106,10 @@ class Communicator {
   /// `tensor` becomes that of rank `root`.
   Pending broadcast(at::Tensor tensor, int root);
 
+  /// Runs `read`, which brings something to the host that collectives are a part of. On a GPU it is here that
+  /// the host waits for them: the observer is told so.
+  void while_waiting(const std::function<void()>& read);
+
   const std::shared_ptr<Ledger>& ledger() const { return ledger_; }
 
  protected:

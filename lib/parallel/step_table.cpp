@@ -17,7 +17,8 @@ std::vector<StepReport> exchange(comm::Communicator& group, const StepReport& ow
   const at::Tensor row = at::tensor(columns);
   at::Tensor table = at::empty({group.size(), kColumns}, row.options().device(device));
   group.all_gather(table, row.to(device)).wait();
-  const at::Tensor host = table.cpu().contiguous();
+  at::Tensor host;
+  group.while_waiting([&] { host = table.cpu().contiguous(); });
   std::vector<StepReport> reports(static_cast<std::size_t>(group.size()));
   std::memcpy(reports.data(), host.const_data_ptr(), reports.size() * sizeof(StepReport));
   return reports;

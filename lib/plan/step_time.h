@@ -49,9 +49,10 @@ struct StepTime {
 /// The time of an optimizer step.
 ///
 /// Ring algorithms: an all-gather over d ranks lets each send (d-1)/d of the result in d-1 messages, an
-/// all-reduce over N ranks 2 (N-1)/N in 2 (N-1). While a unit computes the next is gathered, or, where that is
-/// still there, the one behind it, so that its use takes the longer of both. Gradients are summed in buckets of 8 MiB: full ones travel beside the last
-/// micro-batch's backward, half of its time; what is over, and the last one, is waited for.
+/// all-reduce over N ranks 2 (N-1)/N in 2 (N-1). While a unit computes the next is gathered, or, where that
+/// is still there, the one behind it, so that its use takes the longer of both. Gradients are summed in
+/// buckets of 8 MiB: full ones travel beside the last micro-batch's backward, half of its time; what is over,
+/// and the last one, is waited for.
 StepTime step_time(const StepTimeInput& input);
 
 }  // namespace lorikeet::plan

@@ -36,7 +36,8 @@ Evaluation evaluate(const nn::CausalLM& model, const data::TokenDataset& dataset
   const std::vector<double> own{result.nll_sum, static_cast<double>(result.label_tokens)};
   const at::Tensor sums = at::tensor(own).to(device);
   group->all_reduce(sums).wait();
-  const at::Tensor host = sums.cpu();
+  at::Tensor host;
+  group->while_waiting([&] { host = sums.cpu(); });
   return {host[0].item<double>(), static_cast<std::int64_t>(host[1].item<double>())};
 }
 

@@ -104,8 +104,16 @@ class Loop {
 
     const StepRunner::Result result =
         runner_.run(batches, m.label_tokens, static_cast<std::uint64_t>(state_.step), m.lr);
-    parallel::StepReport own{.loss_sum = result.loss_sum.item<double>(), .data_seconds = m.data_seconds};
-    m.grad_norm = result.grad_norm.item<double>();
+    parallel::StepReport own{.data_seconds = m.data_seconds};
+    const auto read = [&] {
+      own.loss_sum = result.loss_sum.item<double>();
+      m.grad_norm = result.grad_norm.item<double>();
+    };
+    if (p_.group != nullptr) {
+      p_.group->while_waiting(read);
+    } else {
+      read();
+    }
     own.step_seconds = seconds_between(begin, Clock::now());
     own.memory_peak_bytes = static_cast<double>(peak_memory_bytes(p_.device));
     if (p_.group != nullptr) {

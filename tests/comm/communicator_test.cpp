@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <array>
 #include <mutex>
 
 #include "ranks.h"
@@ -123,4 +124,31 @@ TEST_CASE("a rank that hangs makes the others' collectives errors in time") {
              {.timeout = std::chrono::milliseconds(500)});
   };
   CHECK_THAT(test::error_text(run, ErrorKind::kRunFailed), Contains("all-reduce 1 failed"));
+}
+
+TEST_CASE("an observer is told when the host waits, for a collective or for what it is a part of") {
+  struct Log : comm::Observer {
+    std::vector<std::string> said;
+    void begin(Collective, std::uint64_t sequence) override {
+      said.push_back("begin " + std::to_string(sequence));
+    }
+    void waits(std::uint64_t sequence) override { said.push_back("waits " + std::to_string(sequence)); }
+    void end() override { said.emplace_back("end"); }
+  };
+  std::array<Log, 2> logs;
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto group = Communicator::join(store, rank, 2, at::Device(at::kCPU),
+                                            {.observer = &logs[static_cast<std::size_t>(rank)]});
+      comm::Pending pending = group->all_reduce(at::ones({4}));
+      pending.wait();
+      group->while_waiting([] {});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Log& log : logs) {
+    CHECK(log.said == std::vector<std::string>{"begin 1", "waits 1", "end", "waits 1", "end"});
+  }
 }
