@@ -95,8 +95,10 @@ class Finetune {
   RunFolder::Begin agree(const RunFolder::Identity& identity) {
     group_.phase("agree");
     comm::Facts facts{{"version", std::string(kVersion)}};
-    for (auto& field : config::field_values(settings_, config::FingerprintScope::kAll))
-      facts.push_back(std::move(field));
+    for (auto& field : config::field_values(settings_, config::FingerprintScope::kAll)) {
+      // An interface is a machine's own.
+      if (field.first != "distributed.interface") facts.push_back(std::move(field));
+    }
     facts.insert(facts.end(), {{"data", identity.data},
                                {"base checkpoint", identity.model},
                                {"precision policy", identity.policy}});
