@@ -7,7 +7,9 @@
 #include <optional>
 
 #include "apps/config_files.h"
+#include "apps/recipe_names.h"
 #include "apps/verbs/verbs.h"
+#include "base/c_strings.h"
 #include "base/error.h"
 #include "base/strings.h"
 #include "comm/launcher.h"
@@ -15,10 +17,6 @@
 
 namespace lorikeet::apps {
 namespace {
-
-constexpr const char* kSingle = "lora_finetune_single_device";
-constexpr const char* kDistributed = "lora_finetune_distributed";
-const std::vector<std::string> kRecipes = {kSingle, kDistributed};
 
 struct Options {
   std::string recipe, config;
@@ -40,11 +38,7 @@ std::vector<std::string> arguments(const Options& o) {
 [[noreturn]] void execute(const Options& o) {
   std::vector<std::string> texts = arguments(o);
   texts.insert(texts.begin(), (executable_folder() / o.recipe).string());
-  std::vector<char*> raw;
-  raw.reserve(texts.size() + 1);
-  for (std::string& text : texts) raw.push_back(text.data());
-  raw.push_back(nullptr);
-  execv(raw[0], raw.data());
+  execv(texts[0].c_str(), c_strings(texts).data());
   throw Error("[run] can't start '" + texts[0] + "': " + std::strerror(errno), ErrorKind::kEnvironment);
 }
 
@@ -72,17 +66,18 @@ comm::NodeOptions node_options(const Options& o) {
 }
 
 int run(const Options& o) {
-  if (std::find(kRecipes.begin(), kRecipes.end(), o.recipe) == kRecipes.end()) {
-    throw Error("[run] no recipe '" + escape_control(o.recipe) + "'" + did_you_mean(o.recipe, kRecipes) +
-                "; the recipes are " + join(kRecipes, ", "));
+  const std::vector<std::string> recipes = recipe_names();
+  if (std::find(recipes.begin(), recipes.end(), o.recipe) == recipes.end()) {
+    throw Error("[run] no recipe '" + escape_control(o.recipe) + "'" + did_you_mean(o.recipe, recipes) +
+                "; the recipes are " + join(recipes, ", "));
   }
   const comm::NodeOptions nodes = node_options(o);
   if (o.processes == 1 && o.nodes == 1) execute(o);
-  if (o.recipe != kDistributed) {
+  if (o.recipe != kDistributedRecipe) {
     throw Error(
         "[run] " +
         (o.nodes > 1 ? "--nnodes " + std::to_string(o.nodes) : "--nproc " + std::to_string(o.processes)) +
-        " needs the recipe " + kDistributed + "; " + o.recipe + " runs on one device");
+        " needs the recipe " + kDistributedRecipe + "; " + o.recipe + " runs on one device");
   }
   return comm::launch({.program = executable_folder() / o.recipe,
                        .arguments = arguments(o),
@@ -95,7 +90,7 @@ int run(const Options& o) {
 Verb add_run(CLI::App& app) {
   auto o = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("run", "Runs a recipe with a config file or a ready-made config.");
-  command->add_option("recipe", o->recipe, join(kRecipes, " or "))->required();
+  command->add_option("recipe", o->recipe, join(recipe_names(), " or "))->required();
   command->add_option("--config", o->config, "a file, or a name that `lorikeet ls` lists")->required();
   command->add_option("--nproc", o->processes, "processes to start on this machine, one a device")
       ->check(CLI::Range(1, 1024))

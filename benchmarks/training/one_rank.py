@@ -8,10 +8,8 @@ import argparse
 import json
 import pathlib
 import statistics
-import tempfile
 
-from model_57m import make_model
-from run import make_data, ours
+from run import job, ours
 
 
 def main():
@@ -20,16 +18,12 @@ def main():
     parser.add_argument("--repeats", type=int, default=7)
     args = parser.parse_args()
     names = ("lora_finetune_single_device", "lora_finetune_distributed")
-    with tempfile.TemporaryDirectory() as temporary:
-        work = pathlib.Path(temporary)
-        make_model(work / "model")
-        make_data(work / "rows.jsonl")
+    with job() as work:
         ratios = []
         for number in range(args.repeats):
             # Which one is first changes, so that a drift of the machine falls on both.
             order = names if number % 2 == 0 else names[::-1]
-            found = {name: ours(args.programs / name, work / "model", work / "rows.jsonl", work, f"{number}{name}")
-                     for name in order}
+            found = {name: ours(args.programs / name, work, f"{number}{name}") for name in order}
             single, distributed = (found[name] for name in names)
             if single["loss"] != distributed["loss"]:
                 raise SystemExit(f"the losses differ: {single['loss']} and {distributed['loss']}")

@@ -5,6 +5,7 @@ tokens, two a step, bf16. The two run in turn; the ratio of each pair is the fig
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -28,7 +29,18 @@ def make_data(path):
             out.write(json.dumps({"input_ids": ids, "labels": ids}) + "\n")
 
 
-def ours(program, model, data, work, number):
+@contextlib.contextmanager
+def job():
+    """A folder with the base model ("model") and the rows ("rows.jsonl")."""
+    with tempfile.TemporaryDirectory() as temporary:
+        work = pathlib.Path(temporary)
+        make_model(work / "model")
+        make_data(work / "rows.jsonl")
+        yield work
+
+
+def ours(program, work, number):
+    model, data = work / "model", work / "rows.jsonl"
     config = work / "config.yaml"
     config.write_text(
         f"model: {{ path: {model} }}\ndata: {{ train: {{ path: {data}, format: tokens }}, shuffle: false,"
@@ -44,8 +56,9 @@ def ours(program, model, data, work, number):
             "first_step_seconds": sum(run["phases_seconds"].values()), "loss": lines[-1]["loss"]}
 
 
-def peer(model, data):
-    command = [sys.executable, str(HERE / "peft_loop.py"), "--model", str(model), "--data", str(data),
+def peer(work):
+    command = [sys.executable, str(HERE / "peft_loop.py"), "--model", str(work / "model"), "--data",
+               str(work / "rows.jsonl"),
                "--rows", str(ROWS), "--steps", str(STEPS)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
 
@@ -55,14 +68,11 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--repeats", type=int, default=5)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
-        work = pathlib.Path(temporary)
-        make_model(work / "model")
-        make_data(work / "rows.jsonl")
+    with job() as work:
         ratios = []
         for number in range(args.repeats):
-            a = ours(args.program, work / "model", work / "rows.jsonl", work, number)
-            b = peer(work / "model", work / "rows.jsonl")
+            a = ours(args.program, work, number)
+            b = peer(work)
             ratios.append(a["tokens_per_second"] / b["tokens_per_second"])
             print(json.dumps({"lorikeet": a, "peft": b, "ratio": ratios[-1]}), flush=True)
         print(f"ratio: median {statistics.median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}")

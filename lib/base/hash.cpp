@@ -2,8 +2,6 @@
 
 #include <openssl/evp.h>
 
-#include <array>
-
 #include "base/error.h"
 
 namespace lorikeet {
@@ -36,12 +34,17 @@ Sha256& Sha256::field(std::string_view bytes) {
 }
 
 std::string Sha256::hex() {
-  std::array<unsigned char, 32> digest{};
-  unsigned int size = 0;
-  EVP_DigestFinal_ex(state_->context, digest.data(), &size);
+  std::string digest(32, '\0');
+  EVP_DigestFinal_ex(state_->context, reinterpret_cast<unsigned char*>(digest.data()), nullptr);
+  return to_hex(digest);
+}
+
+std::string to_hex(std::string_view bytes) {
   static constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text;
-  for (const unsigned char byte : digest) {
+  text.reserve(2 * bytes.size());
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
     text += kDigits[byte >> 4];
     text += kDigits[byte & 15];
   }

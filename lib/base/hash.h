@@ -27,6 +27,9 @@ class Sha256 {
   std::unique_ptr<State> state_;
 };
 
+/// Two lower-case hexadecimal digits for each byte.
+std::string to_hex(std::string_view bytes);
+
 /// sha256 of `bytes` in hexadecimal.
 std::string sha256_hex(std::string_view bytes);
 

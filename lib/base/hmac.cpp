@@ -5,37 +5,24 @@
 #include <openssl/hmac.h>
 #include <sys/random.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 
 #include "base/error.h"
+#include "base/hash.h"
 
 namespace lorikeet {
-namespace {
-
-std::string to_hex(const unsigned char* bytes, std::size_t count) {
-  static constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (std::size_t i = 0; i < count; ++i) {
-    text += kDigits[bytes[i] >> 4];
-    text += kDigits[bytes[i] & 15];
-  }
-  return text;
-}
-
-}  // namespace
 
 std::string hmac_sha256_hex(std::string_view key, std::string_view bytes) {
-  std::array<unsigned char, 32> digest{};
+  std::string digest(32, '\0');
   unsigned int size = 0;
   if (HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
-           reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data(),
-           &size) == nullptr ||
+           reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
+           reinterpret_cast<unsigned char*>(digest.data()), &size) == nullptr ||
       size != digest.size()) {
     throw Error("[hash] OpenSSL can't make an HMAC", ErrorKind::kEnvironment);
   }
-  return to_hex(digest.data(), digest.size());
+  return to_hex(digest);
 }
 
 bool equal_in_constant_time(std::string_view a, std::string_view b) {
@@ -52,7 +39,7 @@ std::string random_hex(std::size_t bytes) {
     }
     have += static_cast<std::size_t>(count);
   }
-  return to_hex(reinterpret_cast<const unsigned char*>(raw.data()), raw.size());
+  return to_hex(raw);
 }
 
 }  // namespace lorikeet

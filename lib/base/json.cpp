@@ -6,12 +6,12 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/hash.h"
 
 namespace lorikeet {
 namespace {
 
 void dump_string(const std::string& text, std::string& out) {
-  static constexpr std::string_view kDigits = "0123456789abcdef";
   out += '"';
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -23,9 +23,7 @@ void dump_string(const std::string& text, std::string& out) {
       case '\t': out += "\\t"; break;
       default:
         if (byte < 0x20 || byte == 0x7F) {
-          out += "\\u00";
-          out += kDigits[byte >> 4];
-          out += kDigits[byte & 15];
+          out += "\\u00" + to_hex({&c, 1});
         } else {
           out += c;
         }

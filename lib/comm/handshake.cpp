@@ -1,5 +1,6 @@
 #include "comm/handshake.h"
 
+#include "base/hash.h"
 #include "base/hmac.h"
 #include "base/json.h"
 
@@ -48,17 +49,14 @@ std::string digits(const JsonView& view, std::string_view key, bool may_be_empty
 
 std::string proof(const std::string& secret, std::string_view role, const std::string& host_nonce,
                   const Hello& hello) {
-  std::string message;
-  const auto add = [&](std::string_view field) {
-    message.append(std::to_string(field.size())).append(":").append(field);
-  };
+  Sha256 message;
   for (const std::string_view field :
        {std::string_view("lorikeet rendezvous 1"), role, std::string_view(host_nonce),
         std::string_view(hello.nonce), std::string_view(hello.instance), std::string_view(hello.version)}) {
-    add(field);
+    message.field(field);
   }
-  for (const int value : {hello.nodes, hello.node, hello.processes}) add(std::to_string(value));
-  return hmac_sha256_hex(secret, message);
+  for (const int value : {hello.nodes, hello.node, hello.processes}) message.field(std::to_string(value));
+  return hmac_sha256_hex(secret, message.hex());
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -42,11 +41,7 @@ std::vector<InterfaceAddress> list_addresses() {
         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<sockaddr_in6*>(i->ifa_addr)->sin6_addr)) {
       continue;
     }
-    std::array<char, NI_MAXHOST> text{};
-    const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    if (getnameinfo(i->ifa_addr, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) == 0) {
-      found.push_back({i->ifa_name, text.data(), family == AF_INET6});
-    }
+    found.push_back({i->ifa_name, in_numbers(i->ifa_addr).first, family == AF_INET6});
   }
   return found;
 }

@@ -13,6 +13,7 @@
 #include <ctime>
 #include <thread>
 
+#include "base/c_strings.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/strings.h"
@@ -25,14 +26,6 @@ constexpr std::size_t kLongestLine = 1 << 16;
 [[noreturn]] void fail_to_start(int error) {
   throw Error(std::string("[launch] can't start a process: ") + std::strerror(error),
               ErrorKind::kEnvironment);
-}
-
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> out;
-  out.reserve(texts.size() + 1);
-  for (std::string& text : texts) out.push_back(text.data());
-  out.push_back(nullptr);
-  return out;
 }
 
 }  // namespace
@@ -96,7 +89,7 @@ RankProcesses::Process RankProcesses::start_one(int local_rank) const {
   std::vector<std::string> arguments{plan_.program.string()};
   arguments.insert(arguments.end(), plan_.arguments.begin(), plan_.arguments.end());
   std::vector<std::string> variables = environment(local_rank);
-  const std::vector<char*> argv = pointers(arguments), env = pointers(variables);
+  const std::vector<char*> argv = c_strings(arguments), env = c_strings(variables);
   const pid_t parent = getpid();
   process.pid = fork();
   if (process.pid < 0) fail_to_start(errno);

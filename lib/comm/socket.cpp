@@ -18,28 +18,13 @@
 namespace lorikeet::comm {
 namespace {
 
-struct Address {
-  sockaddr_storage bytes{};
-  socklen_t size = sizeof(sockaddr_storage);
-  sockaddr* raw() { return reinterpret_cast<sockaddr*>(&bytes); }
-};
-
-// The two parts of an address in numbers.
-std::pair<std::string, std::string> numbers(Address address) {
-  std::array<char, NI_MAXHOST> host{};
-  std::array<char, NI_MAXSERV> port{};
-  if (getnameinfo(address.raw(), address.size, host.data(), host.size(), port.data(), port.size(),
-                  NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-    return {};
-  }
-  return {host.data(), port.data()};
-}
-
 using AddressOf = int (*)(int, sockaddr*, socklen_t*);
 std::pair<std::string, std::string> end_of(int socket, AddressOf which) {
-  Address address;
-  return which(socket, address.raw(), &address.size) == 0 ? numbers(address)
-                                                          : std::pair<std::string, std::string>();
+  sockaddr_storage bytes{};
+  socklen_t size = sizeof(bytes);
+  auto* const address = reinterpret_cast<sockaddr*>(&bytes);
+  if (which(socket, address, &size) != 0) return {};
+  return in_numbers(address);
 }
 
 const char* advice(int failure) {
@@ -121,6 +106,17 @@ void end_when_lost(int socket, int seconds) {
   set(IPPROTO_TCP, TCP_KEEPCNT, std::max(1, seconds - seconds / 2));
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, seconds * 1000);
   set(IPPROTO_TCP, TCP_NODELAY, 1);
+}
+
+std::pair<std::string, std::string> in_numbers(const sockaddr* address) {
+  const socklen_t size = address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  std::array<char, NI_MAXHOST> host{};
+  std::array<char, NI_MAXSERV> port{};
+  if (getnameinfo(address, size, host.data(), host.size(), port.data(), port.size(),
+                  NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return {};
+  }
+  return {host.data(), port.data()};
 }
 
 std::string own_address(int socket) { return end_of(socket, getsockname).first; }

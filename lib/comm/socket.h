@@ -2,10 +2,12 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/file.h"
 
 struct addrinfo;
+struct sockaddr;
 
 namespace lorikeet::comm {
 
@@ -38,6 +40,9 @@ void set_nonblocking(int descriptor);
 /// Makes a connection end within `seconds` when the other machine or the network is gone, whether or not
 /// anything is being sent.
 void end_when_lost(int socket, int seconds);
+
+/// The host and the port of an IPv4 or IPv6 address, both in numbers; two empty texts for anything else.
+std::pair<std::string, std::string> in_numbers(const sockaddr* address);
 
 // In numbers, without the port; "" when there is none.
 std::string own_address(int socket);

@@ -17,9 +17,7 @@ Function symbol(void* library, const char* name) {
   return reinterpret_cast<Function>(dlsym(library, name));
 }
 
-}  // namespace
-
-std::vector<CudaDevice> cuda_devices() {
+std::vector<CudaDevice> ask_driver() {
   void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_GLOBAL);
   if (library == nullptr) return {};
   const auto init = symbol<int (*)(unsigned)>(library, "cuInit");
@@ -44,6 +42,13 @@ std::vector<CudaDevice> cuda_devices() {
     }
     devices.push_back({name.data(), bytes});
   }
+  return devices;
+}
+
+}  // namespace
+
+const std::vector<CudaDevice>& cuda_devices() {
+  static const std::vector<CudaDevice> devices = ask_driver();
   return devices;
 }
 

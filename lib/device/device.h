@@ -26,8 +26,8 @@ struct CudaDevice {
 };
 
 /// The CUDA devices that the driver offers, in its order; empty without a driver or device. The driver's
-/// library is loaded at run time: nothing of CUDA has to be installed.
-std::vector<CudaDevice> cuda_devices();
+/// library is loaded at run time: nothing of CUDA has to be installed. Asked once a process.
+const std::vector<CudaDevice>& cuda_devices();
 
 /// The device that the config's `device` means; auto is the first CUDA device, else the CPU.
 /// `cuda_built` says whether this build can use CUDA devices. Throws Error when it isn't there, with what is.

@@ -13,7 +13,7 @@ namespace {
 // Coarse enough for any vector load, for collectives and for cutting a unit into shards.
 constexpr std::int64_t kAlignmentBytes = 512;
 
-std::int64_t numel(const std::vector<std::int64_t>& shape) {
+std::int64_t numel(at::IntArrayRef shape) {
   std::int64_t n = 1;
   for (const std::int64_t d : shape) n *= d;
   return n;
@@ -63,9 +63,7 @@ at::Tensor WeightUnit::buffer_of(const WeightSegment& segment) const {
 
 at::Tensor WeightUnit::view(std::size_t segment, at::IntArrayRef shape) const {
   const WeightSegment& s = segments_.at(segment);
-  std::int64_t n = 1;
-  for (const std::int64_t d : shape) n *= d;
-  const auto bytes = n * static_cast<std::int64_t>(dtype_size(s.dtype));
+  const auto bytes = numel(shape) * static_cast<std::int64_t>(dtype_size(s.dtype));
   return buffer_of(s).narrow(0, s.offset_bytes, bytes).view(ops::to_torch(s.dtype)).view(shape);
 }
 

@@ -155,21 +155,26 @@ class Distributed(unittest.TestCase):
         steps = self.steps_done(output)
         self.assertTrue((output / "checkpoints" / f"step_{steps}").is_dir())
 
+    def kill(self, launcher, ranks, victim):
+        """Kills the rank of a launcher that still runs; all must end in ten seconds. What the launcher said."""
+        if launcher.poll() is None:
+            os.kill(ranks[victim], signal.SIGKILL)
+        begin = time.monotonic()
+        _, said = launcher.communicate(timeout=60)
+        self.assertLess(time.monotonic() - begin, 10)
+        for pid in ranks.values():
+            self.assertFalse(pathlib.Path(f"/proc/{pid}").exists())
+        return said
+
     def test_a_killed_rank_ends_the_run_in_ten_seconds_and_it_resumes_as_if_nothing_had_happened(self):
         output = self.programs.work / "killed"
         for victim, at_step in ((1, 4), (0, 8)):
             launcher = self.start(3, output)
             self.assertTrue(harness.wait_for(lambda: self.steps_done(output) >= at_step, 120))
-            ranks = self.ranks(launcher)
-            os.kill(ranks[victim], signal.SIGKILL)
-            begin = time.monotonic()
-            _, said = launcher.communicate(timeout=60)
-            self.assertLess(time.monotonic() - begin, 10)
+            said = self.kill(launcher, self.ranks(launcher), victim)
             self.assertEqual(launcher.returncode, 1, said)
             self.assertIn(f"rank {victim} was killed by signal 9", said)
             self.assertIn("in phase 'training'", said)
-            for pid in ranks.values():
-                self.assertFalse(pathlib.Path(f"/proc/{pid}").exists())
         # Any number of processes goes on.
         result = self.run_command(self.command(2, output))
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -179,15 +184,9 @@ class Distributed(unittest.TestCase):
         output = self.programs.work / "killed_shard"
         launcher = self.start(3, output, "distributed.strategy=shard")
         self.assertTrue(harness.wait_for(lambda: self.steps_done(output) >= 3, 120))
-        ranks = self.ranks(launcher)
-        os.kill(ranks[2], signal.SIGKILL)
-        begin = time.monotonic()
-        _, said = launcher.communicate(timeout=60)
-        self.assertLess(time.monotonic() - begin, 10)
+        said = self.kill(launcher, self.ranks(launcher), 2)
         self.assertEqual(launcher.returncode, 1, said)
         self.assertIn("rank 2 was killed by signal 9", said)
-        for pid in ranks.values():
-            self.assertFalse(pathlib.Path(f"/proc/{pid}").exists())
 
     def test_a_rank_without_memory_is_named(self):
         output = self.programs.work / "memory"
@@ -225,14 +224,7 @@ class Distributed(unittest.TestCase):
         self.assertTrue(harness.wait_for(lambda: launcher.poll() is not None or len(self.ranks(launcher)) == 2))
         ranks = self.ranks(launcher)
         self.assertTrue(harness.wait_for(reached, 120, interval=0.001))
-        if launcher.poll() is None:
-            os.kill(ranks[victim], signal.SIGKILL)
-        begin = time.monotonic()
-        _, said = launcher.communicate(timeout=60)
-        self.assertLess(time.monotonic() - begin, 10)
-        for pid in ranks.values():
-            self.assertFalse(pathlib.Path(f"/proc/{pid}").exists())
-        return said, launcher.returncode
+        return self.kill(launcher, ranks, victim), launcher.returncode
 
     def test_a_rank_that_is_killed_anywhere_ends_the_run_which_then_goes_on(self):
         output = self.programs.work / "anywhere"

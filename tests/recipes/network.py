@@ -19,40 +19,13 @@ def sent_bytes(space, interface):
                               text=True).stdout)
 
 
-class OneHost:
-    """Use as a context: a namespace with nothing but its loopback."""
+class Hosts:
+    """A context in which `spaces` exist, each with its loopback, and what connect() adds."""
 
-    def __init__(self):
-        self.space = f"lk{os.getpid() % 100000}l"
+    spaces = ()
 
-    def __enter__(self):
-        if shutil.which("ip") is None:
-            raise OSError("iproute2 is not installed")
-        try:
-            run("ip", "netns", "add", self.space)
-            run("ip", "-n", self.space, "link", "set", "lo", "up")
-        except subprocess.CalledProcessError as error:
-            self.__exit__()
-            raise OSError(f"network namespaces can't be made here: {error.stderr.strip()}") from error
-        return self
-
-    def __exit__(self, *_):
-        subprocess.run(["ip", "netns", "del", self.space], capture_output=True, check=False)
-
-    def on(self, command):
-        return ["ip", "netns", "exec", self.space, *command]
-
-    def sent_bytes(self):
-        return sent_bytes(self.space, "lo")
-
-
-class TwoHosts:
-    """Use as a context; host 0 and host 1 reach each other at ADDRESSES alone."""
-
-    def __init__(self):
-        tag = f"lk{os.getpid() % 100000}"
-        self.spaces = (f"{tag}a", f"{tag}b")
-        self.links = (f"{tag}va", f"{tag}vb")
+    def connect(self):
+        pass
 
     def __enter__(self):
         if shutil.which("ip") is None:
@@ -60,12 +33,8 @@ class TwoHosts:
         try:
             for space in self.spaces:
                 run("ip", "netns", "add", space)
-            run("ip", "link", "add", self.links[0], "netns", self.spaces[0], "type", "veth", "peer", "name",
-                self.links[1], "netns", self.spaces[1])
-            for host, (space, link) in enumerate(zip(self.spaces, self.links)):
-                run("ip", "-n", space, "addr", "add", f"{ADDRESSES[host]}/24", "dev", link)
-                run("ip", "-n", space, "link", "set", link, "up")
                 run("ip", "-n", space, "link", "set", "lo", "up")
+            self.connect()
         except subprocess.CalledProcessError as error:
             self.__exit__()
             raise OSError(f"network namespaces can't be made here: {error.stderr.strip()}") from error
@@ -74,6 +43,35 @@ class TwoHosts:
     def __exit__(self, *_):
         for space in self.spaces:
             subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
+
+
+class OneHost(Hosts):
+    """A namespace with nothing but its loopback."""
+
+    def __init__(self):
+        self.spaces = (f"lk{os.getpid() % 100000}l",)
+
+    def on(self, command):
+        return ["ip", "netns", "exec", self.spaces[0], *command]
+
+    def sent_bytes(self):
+        return sent_bytes(self.spaces[0], "lo")
+
+
+class TwoHosts(Hosts):
+    """Host 0 and host 1, which reach each other at ADDRESSES alone."""
+
+    def __init__(self):
+        tag = f"lk{os.getpid() % 100000}"
+        self.spaces = (f"{tag}a", f"{tag}b")
+        self.links = (f"{tag}va", f"{tag}vb")
+
+    def connect(self):
+        run("ip", "link", "add", self.links[0], "netns", self.spaces[0], "type", "veth", "peer", "name",
+            self.links[1], "netns", self.spaces[1])
+        for host, (space, link) in enumerate(zip(self.spaces, self.links)):
+            run("ip", "-n", space, "addr", "add", f"{ADDRESSES[host]}/24", "dev", link)
+            run("ip", "-n", space, "link", "set", link, "up")
 
     def limit(self, gigabits):
         """Bits a second of each direction; None: no limit."""
