@@ -146,6 +146,7 @@ std::optional<JsonView> JsonView::maybe(std::string_view key) const {
 std::vector<JsonView> JsonView::items() const {
   if (!value_->is_array()) fail("an array");
   std::vector<JsonView> views;
+  views.reserve(value_->array().size());
   for (std::size_t i = 0; i < value_->array().size(); ++i) {
     views.emplace_back(value_->array()[i], where_ + "[" + std::to_string(i) + "]");
   }

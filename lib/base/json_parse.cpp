@@ -156,6 +156,7 @@ Json Json::parse(std::string_view text, const std::string& where, const JsonLimi
   Builder builder(root, limits);
   std::size_t consumed = 0;
   try {
+    // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): the end comes with it
     const CountingIterator begin{text.data(), &consumed};
     const CountingIterator end{text.data() + text.size(), &consumed};
     if (!nlohmann::json::sax_parse(begin, end, &builder)) {

@@ -38,6 +38,7 @@ std::pair<std::vector<std::size_t>, std::vector<std::size_t>> split_by_rows(cons
                                                                             double fraction,
                                                                             std::uint64_t seed) {
   std::vector<std::int64_t> rows;
+  rows.reserve(dataset.size());
   for (std::size_t i = 0; i < dataset.size(); ++i) rows.push_back(dataset.source_row(i));
   rows.erase(std::unique(rows.begin(), rows.end()), rows.end());  // in the file's order, so neighbours
   std::vector<std::int64_t> held;

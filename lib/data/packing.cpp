@@ -99,7 +99,7 @@ std::vector<std::vector<std::optional<std::size_t>>> spread_over_ranks(std::span
   for (const std::size_t i : largest_first(tokens)) {
     const auto [load, rank] = *with_room.begin();
     with_room.erase(with_room.begin());
-    spread[rank].push_back(i);
+    spread[rank].emplace_back(i);
     if (spread[rank].size() < turns) with_room.emplace(load + tokens[i], rank);
   }
   for (auto& own : spread) own.resize(turns);

@@ -11,6 +11,7 @@ namespace {
 std::string list_of(const std::vector<CudaDevice>& found) {
   if (found.empty()) return "no CUDA device is here";
   std::vector<std::string> names;
+  names.reserve(found.size());
   for (std::size_t i = 0; i < found.size(); ++i)
     names.push_back("cuda:" + std::to_string(i) + " (" + found[i].name + ")");
   return "here are " + join(names, ", ");
