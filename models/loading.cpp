@@ -29,19 +29,35 @@ at::Tensor flat_tensor(const io::TensorView& view, std::vector<char>* scratch) {
                        at::TensorOptions().dtype(ops::to_torch(view.dtype)));
 }
 
+void require_same_finite(const std::string& name, const at::Tensor& source, const at::Tensor& target) {
+  const auto finite = [](const at::Tensor& values) { return values.isfinite().sum().item<std::int64_t>(); };
+  const std::int64_t lost = finite(source) - finite(target);
+  if (lost == 0) return;
+  const DType dtype = ops::from_torch(target.scalar_type());
+  throw Error("[precision.base_storage] tensor '" + escape_control(name) + "' has " + std::to_string(lost) +
+              " values beyond " + std::string(dtype_name(dtype)) + "'s largest, " +
+              std::to_string(static_cast<std::int64_t>(dtype_largest(dtype))) +
+              "; choose precision.preset=bf16 or fp32");
+}
+
 // Converts the elements of a tensor that are held here, piece by piece, giving back the pages of each.
 void convert(const io::Checkpoint& checkpoint, const io::TensorView& view, const nn::WeightUnit::Held& held) {
   if (!held.values.defined()) return;
   const std::size_t element = dtype_size(view.dtype);
   const std::size_t first = static_cast<std::size_t>(held.first) * element;
   const std::size_t size = static_cast<std::size_t>(held.values.numel()) * element;
+  // fp32 to bf16 loses digits, not range: its largest value is near fp32's.
+  const bool may_overflow =
+      2 * dtype_largest(ops::from_torch(held.values.scalar_type())) < dtype_largest(view.dtype);
   std::vector<char> scratch;
   io::TensorView piece = view;
   for (std::size_t begin = 0; begin < size; begin += kPieceBytes) {
     piece.bytes = view.bytes.substr(first + begin, std::min(kPieceBytes, size - begin));
     const at::Tensor source = flat_tensor(piece, &scratch);
     const auto to = static_cast<std::int64_t>(begin / element);
-    held.values.slice(0, to, to + source.numel()).copy_(source);
+    const at::Tensor target = held.values.slice(0, to, to + source.numel());
+    target.copy_(source);
+    if (may_overflow) require_same_finite(view.name, source, target);
     checkpoint.drop_pages(piece);
   }
 }

@@ -27,8 +27,8 @@ constexpr std::size_t kGenerationBatch = 64;
 ModelSession open_session(const std::filesystem::path& model,
                           const std::optional<std::filesystem::path>& adapter,
                           const config::Settings& settings) {
-  const auto policy = precision::resolve(settings.precision);
   const auto device = choose_device(settings.device);
+  const auto policy = choose_policy(settings.precision, device);
   if (adapter) return load_model_with_adapter(model, *adapter, policy, device);
   return load_model(model, policy, device, std::nullopt, 0);
 }

@@ -119,7 +119,7 @@ class Finetune {
     const device::Device device =
         device::for_rank(choose_device(settings_.device), settings_.device, placement.local_rank,
                          placement.local_size, device::cuda_devices());
-    const precision::Policy policy = precision::resolve(settings_.precision);
+    const precision::Policy policy = choose_policy(settings_.precision, device);
     at::globalContext().setDeterministicAlgorithms(settings_.training.deterministic, /*warn_only=*/false);
     log_info("device: " + device::describe(device, device::cuda_devices()) + ", " +
              std::to_string(at::get_num_threads()) + " threads" +

@@ -12,6 +12,7 @@
 #include "models/loading.h"
 #include "models/registry.h"
 #include "ops/cpu_allocator.h"
+#include "ops/matmul/matmul.h"
 #include "peft/adapter_file.h"
 
 namespace lorikeet::recipes {
@@ -47,6 +48,13 @@ void add_ids(const JsonView& config, std::set<std::int32_t>* ids) {
 device::Device choose_device(const config::DeviceSetting& setting) {
   // at::hasCUDA() says whether libtorch's CUDA half is linked in and usable.
   return device::select(setting, at::hasCUDA(), device::cuda_devices());
+}
+
+precision::Policy choose_policy(const config::PrecisionSettings& settings, const device::Device& device) {
+  const precision::Policy policy = precision::resolve(settings);
+  precision::require_supported(policy, device, device::cuda_devices());
+  ops::set_cuda_products(policy.matmul == config::Matmul::kTf32);
+  return policy;
 }
 
 at::Device torch_device(const device::Device& device) {
@@ -108,7 +116,9 @@ std::optional<double> peak_flops(const ModelSession& session) {
   if (!session.device.is_cuda()) return std::nullopt;
   const auto found = device::cuda_devices();
   const auto index = static_cast<std::size_t>(session.device.index);
-  return index < found.size() ? device::peak_flops(found[index].name, session.policy.compute) : std::nullopt;
+  return index < found.size()
+             ? device::peak_flops(found[index].name, session.policy.compute, session.policy.matmul)
+             : std::nullopt;
 }
 
 std::vector<std::int32_t> stop_ids(const std::filesystem::path& model, const ModelSession& session) {

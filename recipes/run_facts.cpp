@@ -15,7 +15,7 @@ namespace lorikeet::recipes {
 Json run_facts(const ModelSession& session, const config::Settings& settings, int world_size,
                const plan::Strategy& strategy) {
   Json precision{Json::Object{}};
-  for (const auto& [what, dtype] : session.policy.rows()) precision.set(what, dtype_name(dtype));
+  for (const auto& [what, how] : session.policy.rows()) precision.set(what, how);
   Json json;
   json.set("lorikeet_version", kVersion);
   json.set("libtorch_version", TORCH_VERSION);

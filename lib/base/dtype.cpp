@@ -1,6 +1,7 @@
 #include "base/dtype.h"
 
 #include <array>
+#include <limits>
 
 namespace lorikeet {
 namespace {
@@ -35,6 +36,15 @@ const Entry& entry(DType dtype) { return kEntries.at(static_cast<std::size_t>(dt
 std::size_t dtype_size(DType dtype) { return entry(dtype).size; }
 bool is_floating(DType dtype) {
   return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+double dtype_largest(DType dtype) {
+  switch (dtype) {
+    case DType::kF64: return std::numeric_limits<double>::max();
+    case DType::kF32: return std::numeric_limits<float>::max();
+    case DType::kF16: return 65504;
+    case DType::kBF16: return 0x1.FEp127;
+    default: return std::numeric_limits<double>::infinity();
+  }
 }
 std::string_view dtype_name(DType dtype) { return entry(dtype).name; }
 std::string_view dtype_safetensors_name(DType dtype) { return entry(dtype).safetensors; }

@@ -26,6 +26,9 @@ enum class DType : std::uint8_t {
 /// Bytes of one element.
 std::size_t dtype_size(DType dtype);
 
+/// The largest finite value of a floating dtype; infinity for others.
+double dtype_largest(DType dtype);
+
 /// True for the dtypes that hold weights: fp64, fp32, fp16, bf16.
 bool is_floating(DType dtype);
 

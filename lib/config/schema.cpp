@@ -147,26 +147,30 @@ void declare_optimizer(Schema& schema) {
 void declare_precision(Schema& schema) {
   const ChoiceRule<DType> storage{{{"bf16", DType::kBF16},
                                    {"fp32", DType::kF32},
-                                   {"fp16", std::nullopt},
+                                   {"fp16", DType::kF16},
                                    {"fp8", std::nullopt},
                                    {"nf4", std::nullopt}}};
-  const ChoiceRule<DType> compute{{{"bf16", DType::kBF16}, {"fp32", DType::kF32}, {"fp16", std::nullopt}}};
-  const ChoiceRule<DType> fp32_now{{{"fp32", DType::kF32}, {"bf16", std::nullopt}}};
-  const ChoiceRule<DType> matmul{{{"fp32", DType::kF32}, {"tf32", std::nullopt}}};
+  const ChoiceRule<DType> compute{{{"bf16", DType::kBF16}, {"fp32", DType::kF32}, {"fp16", DType::kF16}}};
+  const ChoiceRule<DType> sums{{{"fp32", DType::kF32}, {"bf16", DType::kBF16}}};
+  const ChoiceRule<Matmul> matmul{{{"fp32", Matmul::kFp32}, {"tf32", Matmul::kTf32}}};
   SectionBuilder<PrecisionSettings>(
       schema, "precision", [](Settings& s) -> PrecisionSettings& { return s.precision; },
       "Which number formats are used: a preset, and overrides of its parts.")
       .field("preset", &PrecisionSettings::preset,
              ChoiceRule<PrecisionPreset>{{{"bf16", PrecisionPreset::kBf16},
                                           {"fp32", PrecisionPreset::kFp32},
-                                          {"tf32", std::nullopt},
-                                          {"fp16", std::nullopt}}},
-             "bf16: frozen weights and products in bf16, adapter, optimizer and sums in fp32.")
+                                          {"tf32", PrecisionPreset::kTf32},
+                                          {"fp16", PrecisionPreset::kFp16}}},
+             "bf16, fp16: frozen weights and products in it, adapter, optimizer and sums in fp32; fp32; "
+             "tf32: fp32 with "
+             "faster, rounded products on a GPU.")
       .field("base_storage", &PrecisionSettings::base_storage, nullable(storage), "Frozen weights in memory.")
       .field("compute", &PrecisionSettings::compute, nullable(compute), "Activations and products.")
-      .field("adapter", &PrecisionSettings::adapter, nullable(fp32_now), "Adapter and optimizer state.")
-      .field("reduce", &PrecisionSettings::reduce, nullable(fp32_now), "Losses and sums of gradients.")
-      .field("matmul", &PrecisionSettings::matmul, nullable(matmul), "Products of fp32 matrices on a GPU.");
+      .field("adapter", &PrecisionSettings::adapter, nullable(sums),
+             "Adapter, its gradients and optimizer state.")
+      .field("reduce", &PrecisionSettings::reduce, nullable(sums), "Sums of gradients over devices.")
+      .field("matmul", &PrecisionSettings::matmul, nullable(matmul),
+             "Products of fp32 matrices on a GPU: exact, or of operands rounded to TF32.");
 }
 
 void declare_run(Schema& schema) {

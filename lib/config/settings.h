@@ -105,7 +105,9 @@ struct SchedulerSettings {
   double min_lr = 0;
 };
 
-enum class PrecisionPreset { kBf16, kFp32 };
+enum class PrecisionPreset { kBf16, kFp32, kTf32, kFp16 };
+/// How fp32 matrices are multiplied on a GPU.
+enum class Matmul { kFp32, kTf32 };
 
 /// An empty override leaves what the preset says.
 struct PrecisionSettings {
@@ -114,7 +116,7 @@ struct PrecisionSettings {
   std::optional<DType> compute;
   std::optional<DType> adapter;
   std::optional<DType> reduce;
-  std::optional<DType> matmul;
+  std::optional<Matmul> matmul;
 };
 
 struct DeviceSetting {

@@ -10,6 +10,8 @@ namespace lorikeet::device {
 namespace {
 
 constexpr int kSuccess = 0;
+// CUdevice_attribute
+constexpr int kCapabilityMajor = 75, kCapabilityMinor = 76;
 
 // The driver stays loaded: CUDA itself uses it afterwards.
 template <typename Function>
@@ -25,8 +27,11 @@ std::vector<CudaDevice> ask_driver() {
   const auto get = symbol<int (*)(int*, int)>(library, "cuDeviceGet");
   const auto name_of = symbol<int (*)(char*, int, int)>(library, "cuDeviceGetName");
   const auto memory_of = symbol<int (*)(std::size_t*, int)>(library, "cuDeviceTotalMem_v2");
-  if (init == nullptr || count_of == nullptr || get == nullptr || name_of == nullptr || memory_of == nullptr)
+  const auto attribute_of = symbol<int (*)(int*, int, int)>(library, "cuDeviceGetAttribute");
+  if (init == nullptr || count_of == nullptr || get == nullptr || name_of == nullptr ||
+      memory_of == nullptr || attribute_of == nullptr) {
     return {};
+  }
   int count = 0;
   if (init(0) != kSuccess || count_of(&count) != kSuccess) return {};
 
@@ -35,12 +40,14 @@ std::vector<CudaDevice> ask_driver() {
     int handle = 0;
     std::array<char, 256> name{};
     std::size_t bytes = 0;
+    int major = 0, minor = 0;
     if (get(&handle, i) != kSuccess ||
         name_of(name.data(), static_cast<int>(name.size()), handle) != kSuccess ||
-        memory_of(&bytes, handle) != kSuccess) {
+        memory_of(&bytes, handle) != kSuccess || attribute_of(&major, kCapabilityMajor, handle) != kSuccess ||
+        attribute_of(&minor, kCapabilityMinor, handle) != kSuccess) {
       break;  // a device that vanished: those before it still have their numbers
     }
-    devices.push_back({name.data(), bytes});
+    devices.push_back({name.data(), bytes, major, minor});
   }
   return devices;
 }

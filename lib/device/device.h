@@ -23,6 +23,7 @@ struct Device {
 struct CudaDevice {
   std::string name;
   std::uint64_t memory_bytes = 0;
+  int capability_major = 0, capability_minor = 0;  ///< "compute capability"
 };
 
 /// The CUDA devices that the driver offers, in its order; empty without a driver or device. The driver's

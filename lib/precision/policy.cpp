@@ -2,27 +2,41 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/hash.h"
+#include "base/strings.h"
 
 namespace lorikeet::precision {
-std::vector<std::pair<std::string_view, DType>> Policy::rows() const {
-  return {{"frozen base", base_storage},
-          {"compute", compute},
-          {"adapter", adapter},
-          {"optimizer state", optimizer_state},
-          {"gradients", gradient},
-          {"reduction", reduce},
-          {"loss", loss},
-          {"norm and softmax statistics", statistics}};
+namespace {
+
+struct Capability {
+  int major = 0, minor = 0;
+  auto operator<=>(const Capability&) const = default;
+};
+constexpr Capability kBf16From{8, 0}, kTf32From{8, 0}, kFp16From{7, 0};
+
+}  // namespace
+
+std::vector<std::pair<std::string_view, std::string_view>> Policy::rows() const {
+  return {{"frozen base", dtype_name(base_storage)},
+          {"compute", dtype_name(compute)},
+          {"adapter", dtype_name(adapter)},
+          {"optimizer state", dtype_name(optimizer_state)},
+          {"gradients", dtype_name(gradient)},
+          {"reduction", dtype_name(reduce)},
+          {"loss", dtype_name(loss)},
+          {"norm and softmax statistics", dtype_name(statistics)},
+          {"products of fp32", matmul == config::Matmul::kTf32 ? "tf32" : "fp32"},
+          {"sums of 16-bit products", dtype_name(kAccumulation)},
+          {"gradient scaling", gradient_scaling ? "dynamic" : "none"}};
 }
 
 std::string Policy::table() const {
   std::size_t width = 0;
-  for (const auto& [what, dtype] : rows()) width = std::max(width, what.size());
+  for (const auto& [what, how] : rows()) width = std::max(width, what.size());
   std::string out;
-  for (const auto& [what, dtype] : rows()) {
-    out += "  " + std::string(what) + std::string(width - what.size() + 2, ' ') +
-           std::string(dtype_name(dtype)) + "\n";
+  for (const auto& [what, how] : rows()) {
+    out += "  " + std::string(what) + std::string(width - what.size() + 2, ' ') + std::string(how) + "\n";
   }
   return out;
 }
@@ -31,15 +45,47 @@ std::string Policy::fingerprint() const { return sha256_hex(table()); }
 
 Policy resolve(const config::PrecisionSettings& settings) {
   Policy policy;
-  if (settings.preset == config::PrecisionPreset::kFp32) {
-    policy.base_storage = DType::kF32;
-    policy.compute = DType::kF32;
+  switch (settings.preset) {
+    case config::PrecisionPreset::kBf16: break;
+    case config::PrecisionPreset::kTf32: policy.matmul = config::Matmul::kTf32; [[fallthrough]];
+    case config::PrecisionPreset::kFp32: policy.base_storage = policy.compute = DType::kF32; break;
+    case config::PrecisionPreset::kFp16: policy.base_storage = policy.compute = DType::kF16; break;
   }
   policy.base_storage = settings.base_storage.value_or(policy.base_storage);
   policy.compute = settings.compute.value_or(policy.compute);
-  policy.adapter = settings.adapter.value_or(policy.adapter);
+  if (settings.adapter) policy.adapter = policy.optimizer_state = policy.gradient = *settings.adapter;
   policy.reduce = settings.reduce.value_or(policy.reduce);
+  policy.matmul = settings.matmul.value_or(policy.matmul);
+  policy.gradient_scaling = policy.compute == DType::kF16;
+  if (policy.matmul == config::Matmul::kTf32 && policy.compute != DType::kF32) {
+    throw Error("[precision] TF32 is a way to multiply fp32 matrices, but precision.compute is " +
+                std::string(dtype_name(policy.compute)) + "; set it to fp32, or leave precision.matmul out");
+  }
   return policy;
+}
+
+void require_supported(const Policy& policy, const device::Device& device,
+                       const std::vector<device::CudaDevice>& found) {
+  const bool tf32 = policy.matmul == config::Matmul::kTf32;
+  if (!device.is_cuda()) {
+    if (tf32) {
+      throw Error("[precision] a CPU has no TF32; choose precision.preset=fp32 (exact) or bf16 (faster)");
+    }
+    return;
+  }
+  const device::CudaDevice& card = found.at(static_cast<std::size_t>(device.index));
+  const Capability capability{card.capability_major, card.capability_minor};
+  std::string missing;
+  if (policy.compute == DType::kBF16 && capability < kBf16From) missing = "bf16";
+  if (policy.compute == DType::kF16 && capability < kFp16From) missing = "fp16";
+  if (tf32 && capability < kTf32From) missing = "TF32";
+  if (missing.empty()) return;
+  std::vector<std::string> choices;
+  if (capability >= kFp16From) choices.emplace_back("precision.preset=fp16 (as fast; gradients are scaled)");
+  choices.emplace_back("precision.preset=fp32 (exact, several times slower)");
+  throw Error("[precision] " + device.name() + ", " + card.name + " of compute capability " +
+              std::to_string(capability.major) + "." + std::to_string(capability.minor) + ", has no fast " +
+              missing + "; choose " + join(choices, " or "));
 }
 
 }  // namespace lorikeet::precision

@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "config/settings.h"
+#include "device/device.h"
 
 namespace lorikeet::precision {
 
@@ -14,16 +15,27 @@ namespace lorikeet::precision {
 /// The same on one device and on many, on CPU and GPU.
 struct Policy {
   DType base_storage = DType::kBF16;    ///< frozen weights in memory
-  DType compute = DType::kBF16;         ///< activations and matrix products (accumulated in fp32)
+  DType compute = DType::kBF16;         ///< activations and matrix products
   DType adapter = DType::kF32;          ///< adapter weights that the optimizer updates
   DType optimizer_state = DType::kF32;  ///< AdamW moments
   DType gradient = DType::kF32;         ///< adapter gradients, accumulated over micro-batches
   DType reduce = DType::kF32;           ///< sums over devices
-  DType loss = DType::kF32;             ///< log-softmax and the loss
-  DType statistics = DType::kF32;       ///< norm statistics, attention softmax
+  DType loss = DType::kF32;             ///< log-softmax, the loss and its sum over a step
+  DType statistics = DType::kF32;       ///< norm statistics, attention softmax, the gradient's norm
 
-  /// Rows of "what: dtype", in a fixed order.
-  std::vector<std::pair<std::string_view, DType>> rows() const;
+  /// How fp32 matrices are multiplied on a GPU: exactly, or with operands rounded to TF32 (10 bits).
+  config::Matmul matmul = config::Matmul::kFp32;
+  /// Whether the loss is multiplied by a factor before backward, so that small gradients don't vanish in
+  /// fp16 (train::GradientScaler).
+  bool gradient_scaling = false;
+
+  /// What products of 16-bit matrices are summed in, on any device: libraries are kept from less.
+  static constexpr DType kAccumulation = DType::kF32;
+  /// Counters that lie on the device.
+  static constexpr DType kCount = DType::kF32;
+
+  /// Rows of "what: how", in a fixed order.
+  std::vector<std::pair<std::string_view, std::string_view>> rows() const;
   /// The table as it is printed at start.
   std::string table() const;
   /// sha256 over the table: equal fingerprints mean equal numbers policy-wise.
@@ -32,7 +44,14 @@ struct Policy {
   bool operator==(const Policy&) const = default;
 };
 
-/// The policy of the config's `precision:` section, which has been checked when it was read.
+/// The policy of the config's `precision:` section, which has been checked when it was read. Throws Error
+/// for parts that contradict each other.
 Policy resolve(const config::PrecisionSettings& settings);
+
+/// Throws Error, with the presets that the device is good for, where it has no fast arithmetic of a kind that
+/// the policy computes in: bf16 and TF32 come with compute capability 8.0 (Ampere), fp16 with 7.0 (Volta); a
+/// CPU has no TF32 and multiplies 16-bit numbers in fp32 where it can't otherwise, which gives the same.
+void require_supported(const Policy& policy, const device::Device& device,
+                       const std::vector<device::CudaDevice>& found);
 
 }  // namespace lorikeet::precision

@@ -21,12 +21,13 @@ class AdamW {
  public:
   AdamW(peft::AdapterStore& store, const AdamWOptions& options);
 
-  /// Clips the gradient to the global norm, updates the values and their compute copy, zeroes the gradient.
-  /// Returns the gradient norm before clipping (fp32 scalar on the device). A norm that is not finite makes
-  /// the whole step a no-op, decided on the device: the host need not wait for it.
-  at::Tensor step(double lr);
+  /// Divides the gradient by `gradient_scale`, clips it to the global norm, updates the values and their
+  /// compute copy, zeroes the gradient. Returns the gradient's norm before clipping (a scalar on the device,
+  /// in the policy's dtype for statistics). A norm that is not finite makes the whole step a no-op, decided
+  /// on the device: the host need not wait for it.
+  at::Tensor step(double lr, double gradient_scale = 1);
 
-  /// Moments, flat in the store's layout, and the number of updates made (fp32 scalar).
+  /// Moments, flat in the store's layout, and the number of updates made (a scalar).
   const at::Tensor& exp_avg() const { return exp_avg_; }
   const at::Tensor& exp_avg_sq() const { return exp_avg_sq_; }
   const at::Tensor& updates() const { return updates_; }

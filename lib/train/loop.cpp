@@ -50,12 +50,18 @@ class Loop {
         elapsed_before_(state.elapsed_seconds) {}
 
   LoopEnd run() {
+    if (!p_.adapters.store().policy().gradient_scaling) {
+      state_.scaler.reset();
+    } else if (!state_.scaler) {
+      state_.scaler.emplace();
+    }
     const std::int64_t total = p_.sampler.total_steps();
     while (state_.step < total) {
       if (interrupted()) return interrupt();
       const data::Step step = p_.sampler.step(state_.step);
       const StepMetrics metrics = train(step);
       require_finite(metrics, step);
+      if (!std::isfinite(metrics.grad_norm)) report_skipped(metrics);
       if (p_.metrics != nullptr) p_.metrics->write(metrics.json());
       if (p_.progress != nullptr) p_.progress->step(metrics);
       if (!first_step_done_ && hooks_.first_step) hooks_.first_step();
@@ -101,9 +107,10 @@ class Loop {
     m.tokens = data::step_token_count(p_.training, step);
     m.label_tokens = data::step_label_count(p_.training, step);
     m.lr = options_.schedule.at(state_.step);
+    const double scale = state_.scaler ? state_.scaler->scale() : 1;
 
     const StepRunner::Result result =
-        runner_.run(batches, m.label_tokens, static_cast<std::uint64_t>(state_.step), m.lr);
+        runner_.run(batches, m.label_tokens, static_cast<std::uint64_t>(state_.step), m.lr, scale);
     parallel::StepReport own{.data_seconds = m.data_seconds};
     const auto read = [&] {
       own.loss_sum = result.loss_sum.item<double>();
@@ -130,6 +137,11 @@ class Loop {
       m.memory_peak_bytes = static_cast<std::uint64_t>(own.memory_peak_bytes);
     }
     m.loss /= static_cast<double>(m.label_tokens);
+    if (state_.scaler) {
+      m.loss_scale = scale;
+      overflowed_at_one_ = !state_.scaler->update(std::isfinite(m.grad_norm));
+      m.skipped_steps = state_.scaler->skipped();
+    }
 
     const Clock::time_point end = Clock::now();
     StepSize size{.tokens = m.tokens, .label_tokens = m.label_tokens};
@@ -188,7 +200,8 @@ class Loop {
   }
 
   void require_finite(const StepMetrics& m, const data::Step& step) const {
-    if (std::isfinite(m.loss) && std::isfinite(m.grad_norm)) return;
+    const bool skipped = state_.scaler && !overflowed_at_one_;
+    if (std::isfinite(m.loss) && (std::isfinite(m.grad_norm) || skipped)) return;
     std::vector<std::string> lines;
     for (const std::size_t example : step.examples)
       lines.push_back(std::to_string(p_.training.source_line(example)));
@@ -197,8 +210,18 @@ class Loop {
             (std::isfinite(m.loss) ? "the gradient norm" : "the loss") +
             " is not finite; its examples are on lines " + join(lines, ", ") +
             " of the training data; the adapter was not changed by this step and no checkpoint of it was "
-            "written; lower optimizer.lr or look at these lines",
+            "written; lower optimizer.lr or look at these lines" +
+            (state_.scaler
+                 ? "; values beyond fp16's 65504 do this too: precision.preset=bf16 or fp32 has room"
+                 : ""),
         ErrorKind::kRunFailed);
+  }
+
+  void report_skipped(const StepMetrics& m) const {
+    if (p_.progress == nullptr) return;
+    p_.progress->message("step " + std::to_string(m.step) +
+                         ": gradients overflowed and the step was skipped; they are scaled by " +
+                         std::to_string(static_cast<std::int64_t>(state_.scaler->scale())) + " from now on");
   }
 
   bool validation_due(bool last) const {
@@ -251,6 +274,7 @@ class Loop {
   double elapsed_before_;
   Clock::time_point start_ = Clock::now();
   bool first_step_done_ = false;
+  bool overflowed_at_one_ = false;  // gradients that were not scaled
   std::int64_t saved_step_ = -1;
 };
 

@@ -61,7 +61,8 @@ enum class LoopEnd { kFinished, kEarlyStop, kInterrupted };
 
 /// Runs the steps from `state.step` to the sampler's last, saving, validating and reporting on the way.
 /// `state` is kept current. Throws Error (kRunFailed) at the first loss or gradient norm that is not finite,
-/// naming the step and the data's lines; no checkpoint is written from then on.
+/// naming the step and the data's lines; no checkpoint is written from then on. Where the policy scales
+/// gradients, a step whose gradients overflow is skipped and counted instead, until nothing is left to lower.
 LoopEnd run_loop(const LoopParts& parts, const LoopOptions& options, const LoopHooks& hooks, RunState& state);
 
 }  // namespace lorikeet::train

@@ -40,6 +40,7 @@ Json StepMetrics::json() const {
   const double tflops = step_seconds > 0 ? flops / step_seconds / devices / 1e12 : 0;
   Json line;
   line.set("step", step).set("epoch", epoch).set("loss", loss).set("grad_norm", grad_norm).set("lr", lr);
+  if (loss_scale) line.set("loss_scale", *loss_scale).set("skipped_steps", skipped_steps);
   line.set("examples", examples).set("tokens", tokens).set("label_tokens", label_tokens);
   line.set("step_seconds", step_seconds).set("data_seconds", data_seconds).set("comm_seconds", comm_seconds);
   line.set("tokens_per_second", per_second).set("tokens_per_second_per_device", per_second / devices);

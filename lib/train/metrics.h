@@ -18,6 +18,8 @@ struct StepMetrics {
   double loss = 0;        ///< mean negative log-likelihood over the step's label tokens
   double grad_norm = 0;   ///< before clipping
   double lr = 0;
+  std::optional<double> loss_scale;  ///< that the step was computed with, where gradients are scaled
+  std::int64_t skipped_steps = 0;    ///< so far, for gradients that overflowed
   std::int64_t examples = 0;
   std::int64_t tokens = 0;
   std::int64_t label_tokens = 0;

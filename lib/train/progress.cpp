@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 
 #include "base/log.h"
@@ -67,10 +68,11 @@ void Progress::step(const StepMetrics& m) {
   const bool last = m.step == total_steps_;
   if (!terminal_ && !last && m.step != 1 && m.step % log_every_steps_ != 0) return;
   const double rate = m.step_seconds > 0 ? static_cast<double>(m.tokens) / m.step_seconds : 0;
-  const std::string numbers = "step " + std::to_string(m.step) + "/" + std::to_string(total_steps_) +
-                              format("  loss %.4f", m.loss) + format("  grad norm %.3f", m.grad_norm) +
-                              format("  lr %.2e", m.lr) + format("  %.0f tokens/s", rate) +
-                              (last ? "" : "  " + format_seconds(left) + " left");
+  const std::string numbers =
+      "step " + std::to_string(m.step) + "/" + std::to_string(total_steps_) + format("  loss %.4f", m.loss) +
+      (std::isfinite(m.grad_norm) ? format("  grad norm %.3f", m.grad_norm) : "  gradients overflowed") +
+      format("  lr %.2e", m.lr) + format("  %.0f tokens/s", rate) +
+      (last ? "" : "  " + format_seconds(left) + " left");
   if (!terminal_) {
     log_info(numbers);
     return;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "train/gradient_scaler.h"
 
 namespace lorikeet::train {
 
@@ -20,6 +21,7 @@ struct RunState {
   };
   std::optional<Best> best;  ///< of the evaluations so far
   std::int64_t evaluations_since_best = 0;
+  std::optional<GradientScaler> scaler;  ///< where the precision policy scales gradients
 
   Json json() const;
   static RunState from_json(const JsonView& json);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/strings.h"
 #include "nn/batch.h"
+#include "ops/dtype.h"
 
 namespace lorikeet::train {
 namespace {
@@ -25,9 +26,10 @@ bool all_zero(const at::Tensor& tensor) { return tensor.count_nonzero().item<std
 }  // namespace
 
 StepRunner::Result StepRunner::run(const std::vector<nn::Batch>& micro_batches, std::int64_t label_count,
-                                   std::uint64_t step, double lr) {
-  const double loss_scale = 1.0 / static_cast<double>(label_count);
-  at::Tensor loss_sum = at::zeros({}, adapters_.store().gradients().options());
+                                   std::uint64_t step, double lr, double gradient_scale) {
+  const double loss_scale = gradient_scale / static_cast<double>(label_count);
+  const peft::AdapterStore& store = adapters_.store();
+  at::Tensor loss_sum = at::zeros({}, store.values().options().dtype(ops::to_torch(store.policy().loss)));
   // Without labels there is no gradient; but where weights are gathered on the way every rank has to pass.
   std::vector<const nn::Batch*> passes;
   for (const nn::Batch& batch : micro_batches) {
@@ -42,7 +44,7 @@ StepRunner::Result StepRunner::run(const std::vector<nn::Batch>& micro_batches, 
   }
   if (reducer_ != nullptr) reducer_->finish();
   check_gradients(step);
-  return {loss_sum, optimizer_.step(lr)};
+  return {loss_sum, optimizer_.step(lr, gradient_scale)};
 }
 
 // An adapter without a gradient never learns, and nothing else would tell. At first B is zero, so that only B

@@ -26,13 +26,14 @@ class StepRunner {
 
   /// Numbers of a step, still on the device: reading them waits for it.
   struct Result {
-    at::Tensor loss_sum;   ///< fp32 scalar: sum of the labels' negative log-likelihoods, of this rank's part
-    at::Tensor grad_norm;  ///< fp32 scalar, of the whole step, before clipping
+    at::Tensor loss_sum;   ///< scalar: sum of the labels' negative log-likelihoods, of this rank's part
+    at::Tensor grad_norm;  ///< scalar, of the whole step, before clipping
   };
 
-  /// `label_count` is the whole step's. `step` counts from 0 and keys dropout.
+  /// `label_count` is the whole step's. `step` counts from 0 and keys dropout. The loss is multiplied by
+  /// `gradient_scale` for backward alone; nothing that is returned is.
   Result run(const std::vector<nn::Batch>& micro_batches, std::int64_t label_count, std::uint64_t step,
-             double lr);
+             double lr, double gradient_scale = 1);
 
  private:
   void check_gradients(std::uint64_t step);

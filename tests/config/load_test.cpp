@@ -139,11 +139,10 @@ TEST_CASE("values of the wrong type or out of range are refused") {
 }
 
 TEST_CASE("values that are known but not built yet say so") {
-  const std::string text = GENERATE(
-      as<std::string>{}, "lora: {use_dora: true}", "precision: {preset: tf32}", "precision: {preset: fp16}",
-      "precision: {base_storage: fp8}", "precision: {base_storage: nf4}", "precision: {adapter: bf16}",
-      "precision: {matmul: tf32}", "metrics: {tensorboard: true}", "metrics: {profile_steps: [3]}",
-      "device: GPU-8f6a", "device: '0000:65:00.0'");
+  const std::string text =
+      GENERATE(as<std::string>{}, "lora: {use_dora: true}", "precision: {base_storage: fp8}",
+               "precision: {base_storage: nf4}", "metrics: {tensorboard: true}",
+               "metrics: {profile_steps: [3]}", "device: GPU-8f6a", "device: '0000:65:00.0'");
   INFO(text);
   CHECK_THAT(error_of(text), Contains("not built yet") && Contains("run.yaml:2"));
 }
@@ -152,6 +151,19 @@ TEST_CASE("their default values, written out, are accepted") {
   CHECK(error_of("lora: {use_dora: false}\nmetrics: {tensorboard: false, profile_steps: []}\n"
                  "distributed: {strategy: hybrid, shard_degree: 2}\n"
                  "precision: {adapter: fp32, reduce: fp32, matmul: fp32}\n") == "no error");
+}
+
+TEST_CASE("every part of the precision can be set") {
+  const Settings s = parse(
+      "precision: {preset: fp16, base_storage: bf16, compute: fp32, adapter: bf16, reduce: bf16, matmul: "
+      "tf32}");
+  CHECK(s.precision.preset == PrecisionPreset::kFp16);
+  CHECK(s.precision.base_storage == DType::kBF16);
+  CHECK(s.precision.compute == DType::kF32);
+  CHECK(s.precision.adapter == DType::kBF16);
+  CHECK(s.precision.reduce == DType::kBF16);
+  CHECK(s.precision.matmul == Matmul::kTf32);
+  CHECK(parse("precision: {preset: tf32}").precision.preset == PrecisionPreset::kTf32);
 }
 
 TEST_CASE("a field given alone takes the place of the default that excludes it") {

@@ -14,6 +14,11 @@ TEST_CASE("a card's rate is found by its name, the longer name first") {
   CHECK(peak_flops("NVIDIA GeForce RTX 3090", DType::kBF16) == 71.2e12);
 }
 
+TEST_CASE("TF32 is half as fast as 16-bit products, and exact fp32 has no rate here") {
+  CHECK(peak_flops("NVIDIA A100-SXM4-80GB", DType::kF32, config::Matmul::kTf32) == 155.95e12);
+  CHECK_FALSE(peak_flops("NVIDIA A100-SXM4-80GB", DType::kF32, config::Matmul::kFp32));
+}
+
 TEST_CASE("an unknown card or dtype has no rate") {
   CHECK_FALSE(peak_flops("Some Card 9000", DType::kBF16));
   CHECK_FALSE(peak_flops("NVIDIA H100 80GB HBM3", DType::kF32));

@@ -77,6 +77,21 @@ TEST_CASE("weights are converted to the policy's storage dtype") {
 }
 
 TEST_CASE(
+    "values beyond the storage dtype's range are refused, and infinities of the checkpoint's own are not") {
+  const TemporaryFolder folder;
+  Toy toy({.base_storage = DType::kF16});
+  State state = toy.state;
+  state["output.weight"] = state["output.weight"].clone();
+  state["output.weight"][0][0] = std::numeric_limits<float>::infinity();
+  load_weights(toy.model, written(folder, state));
+  state["output.weight"][1][0] = 70000.0F;
+  state["output.weight"][1][1] = -1e30F;
+  CHECK_THAT(error_text([&] { load_weights(toy.model, written(folder, state)); }),
+             Contains("'output.weight' has 2 values beyond fp16's largest, 65504") &&
+                 Contains("precision.preset=bf16"));
+}
+
+TEST_CASE(
     "missing, unexpected and mismatched tensors are reported, and what is left out of the model refused") {
   const TemporaryFolder folder;
   Toy toy;

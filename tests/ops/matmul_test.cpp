@@ -46,6 +46,15 @@ TEST_CASE("products agree with fp64 in every dtype, widened and native") {
   }
 }
 
+TEST_CASE("a gradient kept in 16 bits takes its sums rounded once") {
+  at::manual_seed(4);
+  const auto x = at::randn({50, 8}).to(at::kBFloat16), y = at::randn({50, 6}).to(at::kBFloat16);
+  auto wide = at::zeros({6, 8}, at::kFloat), narrow = at::zeros({6, 8}, at::kBFloat16);
+  matmul_tn_add(wide, y, x, 0.5);
+  matmul_tn_add(narrow, y, x, 0.5);
+  CHECK(at::equal(narrow, wide.to(at::kBFloat16)));
+}
+
 TEST_CASE("low-rank terms and a bias go to their own columns, across panels") {
   at::manual_seed(2);
   const std::int64_t m = 9, k = 700, n = 900, r = 4;

@@ -3,22 +3,26 @@
 #include <set>
 
 #include "support/catch.h"
+#include "support/error_text.h"
 
 using namespace lorikeet;
 using namespace lorikeet::precision;
+using namespace lorikeet::test;
+using Catch::Contains;
+using config::Matmul;
+using config::PrecisionPreset;
 
 namespace {
 
-config::PrecisionSettings preset(config::PrecisionPreset name) {
-  config::PrecisionSettings settings;
-  settings.preset = name;
-  return settings;
-}
+// The devices of a machine with one card of this compute capability.
+std::vector<device::CudaDevice> card(int major, int minor) { return {{"Some Card", 1U << 30, major, minor}}; }
+const device::Device kCpu;
+const device::Device kCuda{device::Device::Kind::kCuda, 0};
 
 }  // namespace
 
 TEST_CASE("the bf16 preset stores and computes in bf16 and keeps all that accumulates in fp32") {
-  const Policy policy = resolve(preset(config::PrecisionPreset::kBf16));
+  const Policy policy = resolve({.preset = PrecisionPreset::kBf16});
   CHECK(policy == Policy{});
   CHECK(policy.table() ==
         "  frozen base                  bf16\n"
@@ -28,32 +32,59 @@ TEST_CASE("the bf16 preset stores and computes in bf16 and keeps all that accumu
         "  gradients                    fp32\n"
         "  reduction                    fp32\n"
         "  loss                         fp32\n"
-        "  norm and softmax statistics  fp32\n");
+        "  norm and softmax statistics  fp32\n"
+        "  products of fp32             fp32\n"
+        "  sums of 16-bit products      fp32\n"
+        "  gradient scaling             none\n");
 }
 
 TEST_CASE("the fp32 preset is fp32 throughout") {
-  for (const auto& [what, dtype] : resolve(preset(config::PrecisionPreset::kFp32)).rows()) {
+  for (const auto& [what, how] : resolve({.preset = PrecisionPreset::kFp32}).rows()) {
     CAPTURE(what);
-    CHECK(dtype == DType::kF32);
+    CHECK(how == (what == "gradient scaling" ? "none" : "fp32"));
   }
 }
 
+TEST_CASE("the tf32 preset differs from fp32 in its products alone") {
+  Policy expected = resolve({.preset = PrecisionPreset::kFp32});
+  expected.matmul = Matmul::kTf32;
+  CHECK(resolve({.preset = PrecisionPreset::kTf32}) == expected);
+  CHECK(resolve({.preset = PrecisionPreset::kFp32, .matmul = Matmul::kTf32}) == expected);
+}
+
+TEST_CASE("the fp16 preset is bf16's with fp16 and scaled gradients") {
+  Policy expected;
+  expected.base_storage = expected.compute = DType::kF16;
+  expected.gradient_scaling = true;
+  CHECK(resolve({.preset = PrecisionPreset::kFp16}) == expected);
+}
+
 TEST_CASE("an override replaces what the preset says, and nothing else") {
-  config::PrecisionSettings settings = preset(config::PrecisionPreset::kBf16);
-  settings.compute = DType::kF32;
   Policy expected;
   expected.compute = DType::kF32;
-  CHECK(resolve(settings) == expected);
+  CHECK(resolve({.compute = DType::kF32}) == expected);
 
-  settings = preset(config::PrecisionPreset::kFp32);
-  settings.base_storage = DType::kBF16;
-  settings.adapter = DType::kBF16;
-  settings.reduce = DType::kBF16;
-  const Policy policy = resolve(settings);
+  const Policy policy = resolve({.preset = PrecisionPreset::kFp32,
+                                 .base_storage = DType::kBF16,
+                                 .adapter = DType::kBF16,
+                                 .reduce = DType::kBF16});
   CHECK(policy.base_storage == DType::kBF16);
   CHECK(policy.compute == DType::kF32);
   CHECK(policy.adapter == DType::kBF16);
+  CHECK(policy.gradient == DType::kBF16);
+  CHECK(policy.optimizer_state == DType::kBF16);
   CHECK(policy.reduce == DType::kBF16);
+  CHECK(policy.loss == DType::kF32);
+}
+
+TEST_CASE("gradients are scaled wherever fp16 is computed in, and only there") {
+  CHECK(resolve({.compute = DType::kF16}).gradient_scaling);
+  CHECK_FALSE(resolve({.preset = PrecisionPreset::kFp16, .compute = DType::kF32}).gradient_scaling);
+}
+
+TEST_CASE("TF32 for products that are not fp32 is a contradiction") {
+  CHECK_THAT(error_text([] { resolve({.matmul = Matmul::kTf32}); }),
+             Contains("precision.compute is bf16") && Contains("leave precision.matmul out"));
 }
 
 TEST_CASE("every row is part of the fingerprint") {
@@ -64,11 +95,47 @@ TEST_CASE("every row is part of the fingerprint") {
   DType Policy::*const fields[] = {
       &Policy::base_storage, &Policy::compute, &Policy::adapter, &Policy::optimizer_state,
       &Policy::gradient,     &Policy::reduce,  &Policy::loss,    &Policy::statistics};
-  CHECK(std::size(fields) == base.rows().size());
   for (DType Policy::*const field : fields) {
     Policy other;
     other.*field = DType::kF16;
     fingerprints.insert(other.fingerprint());
   }
-  CHECK(fingerprints.size() == std::size(fields) + 1);
+  Policy products, scaled;
+  products.matmul = Matmul::kTf32;
+  scaled.gradient_scaling = true;
+  fingerprints.insert({products.fingerprint(), scaled.fingerprint()});
+  // One row has no field: what 16-bit products are summed in is the same in every policy.
+  CHECK(fingerprints.size() == base.rows().size());
+}
+
+TEST_CASE("a card without fast arithmetic of the policy's kind is refused with the presets it is good for") {
+  struct Case {
+    PrecisionPreset preset;
+    int major, minor;
+    const char* missing;
+    const char* choices;
+  };
+  const Case c = GENERATE(
+      values<Case>({{PrecisionPreset::kBf16, 7, 5, "no fast bf16", "choose precision.preset=fp16 (as fast"},
+                    {PrecisionPreset::kBf16, 6, 1, "no fast bf16", "choose precision.preset=fp32"},
+                    {PrecisionPreset::kFp16, 6, 1, "no fast fp16", "choose precision.preset=fp32"},
+                    {PrecisionPreset::kTf32, 7, 0, "no fast TF32", "precision.preset=fp32 (exact"}}));
+  const Policy policy = resolve({.preset = c.preset});
+  CHECK_THAT(error_text([&] { require_supported(policy, kCuda, card(c.major, c.minor)); }),
+             Contains(c.missing) && Contains(c.choices) &&
+                 Contains("compute capability " + std::to_string(c.major) + "." + std::to_string(c.minor)));
+}
+
+TEST_CASE("cards take what their generation has, and CPUs everything but TF32") {
+  const auto fine = [](PrecisionPreset preset, const device::Device& device, int major) {
+    CHECK_NOTHROW(require_supported(resolve({.preset = preset}), device, card(major, 0)));
+  };
+  for (const auto preset : {PrecisionPreset::kBf16, PrecisionPreset::kTf32}) fine(preset, kCuda, 8);
+  fine(PrecisionPreset::kFp16, kCuda, 7);
+  fine(PrecisionPreset::kFp32, kCuda, 3);
+  for (const auto preset : {PrecisionPreset::kBf16, PrecisionPreset::kFp32, PrecisionPreset::kFp16}) {
+    fine(preset, kCpu, 0);
+  }
+  CHECK_THAT(error_text([] { require_supported(resolve({.preset = PrecisionPreset::kTf32}), kCpu, {}); }),
+             Contains("a CPU has no TF32") && Contains("fp32 (exact)"));
 }

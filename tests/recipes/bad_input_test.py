@@ -60,7 +60,9 @@ class BadInput(unittest.TestCase):
         self.refused("lora.rnak=8", "training.epochs=1.5", says=["did you mean 'lora.rank'", "training.epochs"])
         self.refused("device=cuda:99", says=["cuda:99"])
         self.refused("lora.target_modules=[q_porj]", says=["q_porj", "did you mean 'q_proj'"])
-        self.refused("precision.preset=fp16", says=["not built"])
+        self.refused("precision.base_storage=nf4", says=["not built"])
+        self.refused("precision.preset=tf32", says=["a CPU has no TF32", "precision.preset=fp32"])
+        self.refused("precision.matmul=tf32", says=["precision.compute is bf16"])
 
     def test_bad_data_is_named_by_file_and_line(self):
         self.refused(self.data("empty.jsonl", b""), says=["empty.jsonl"])

@@ -16,8 +16,8 @@ constexpr std::int64_t kSize = 24;
 
 // A store of 24 values in two tensors.
 struct Fixture {
-  peft::AdapterStore store{precision::Policy{}};
-  Fixture() {
+  peft::AdapterStore store;
+  explicit Fixture(const precision::Policy& policy = {}) : store(policy) {
     store.declare({{"a", {4, 4}}, {"b", {8}}});
     store.allocate(at::kCPU);
     store.values().copy_(wave(1.0));
@@ -52,7 +52,8 @@ struct Formula {
   }
 };
 
-void check_equals_formula(const AdamWOptions& options, double gradient_scale) {
+// `multiplied`: what gradients come multiplied by, and are to be divided by.
+void check_equals_formula(const AdamWOptions& options, double gradient_scale, double multiplied = 1) {
   Fixture f;
   AdamW optimizer(f.store, options);
   Formula formula{.o = options};
@@ -60,9 +61,9 @@ void check_equals_formula(const AdamWOptions& options, double gradient_scale) {
   for (int step = 0; step < 3; ++step) {
     const at::Tensor gradient = Fixture::wave(0.3 + step) * gradient_scale;
     const double lr = 0.02 / (step + 1);
-    f.store.gradients().copy_(gradient);
+    f.store.gradients().copy_(gradient * multiplied);
     const double norm = formula.step(gradient, lr);
-    CHECK(optimizer.step(lr).item<double>() == Approx(norm).epsilon(1e-6));
+    CHECK(optimizer.step(lr, multiplied).item<double>() == Approx(norm).epsilon(1e-6));
     for (std::int64_t i = 0; i < kSize; ++i) {
       CAPTURE(step, i);
       CHECK(f.store.values()[i].item<double>() ==
@@ -81,6 +82,26 @@ void check_equals_formula(const AdamWOptions& options, double gradient_scale) {
 TEST_CASE("three steps equal PyTorch's formula") {
   check_equals_formula({}, 1);
   check_equals_formula({.beta1 = 0.8, .beta2 = 0.95, .eps = 1e-3, .weight_decay = 0.3}, 1);
+}
+
+TEST_CASE("gradients that come scaled give the same steps") {
+  check_equals_formula({}, 1, 65536);
+  check_equals_formula({.eps = 0.1, .clip_grad_norm = 1}, 50, 1024);
+}
+
+TEST_CASE("an adapter in bf16 moves as in fp32, to bf16's digits, and still counts its updates") {
+  const precision::Policy policy = precision::resolve({.adapter = DType::kBF16});
+  Fixture wide, narrow(policy);
+  AdamW a(wide.store, {}), b(narrow.store, {});
+  for (int step = 0; step < 300; ++step) {
+    for (Fixture* f : {&wide, &narrow}) f->store.gradients().copy_(Fixture::wave(0.3));
+    a.step(0.01);
+    b.step(0.01);
+  }
+  CHECK(narrow.store.values().scalar_type() == at::kBFloat16);
+  // Steps of 0.01 at values up to 4 lose up to half of bf16's last place, 2^-7 there, each time.
+  CHECK((narrow.store.values().to(at::kFloat) - wide.store.values()).abs().max().item<double>() < 1.5);
+  CHECK(b.updates().item<double>() == 300);  // bf16 would stay at 256
 }
 
 TEST_CASE("a gradient above the limit is clipped to it, one below is left alone") {

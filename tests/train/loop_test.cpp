@@ -33,8 +33,12 @@ data::TokenDataset training_set() {
 }
 
 struct Rig {
+  explicit Rig(const precision::Policy& policy = fp32_policy()) : toy({.rank = 3, .alpha = 6}, policy) {
+    toy.adapters.initialize(peft::LoraInit::kKaiming);
+  }
+
   TemporaryFolder folder;
-  ToyLora toy{{.rank = 3, .alpha = 6}};
+  ToyLora toy;
   AdamW optimizer{toy.adapters.store(), {}};
   data::TokenDataset training = training_set();
   data::TokenDataset validation;
@@ -45,8 +49,6 @@ struct Rig {
                       .micro = {.micro_tokens = 8}};
   LoopHooks hooks;
   RunState state;
-
-  Rig() { toy.adapters.initialize(peft::LoraInit::kKaiming); }
 
   LoopEnd run() {
     MetricsWriter metrics(folder / "metrics.jsonl", state.step);
@@ -190,4 +192,90 @@ TEST_CASE(
   CHECK(rig.checkpoints.steps() == Steps{1, 2, 3, 4});
   CHECK(at::equal(rig.toy.adapters.store().values(), kept));
   CHECK(rig.lines().size() == 4);
+}
+
+namespace {
+
+precision::Policy fp16_policy() { return precision::resolve({.preset = config::PrecisionPreset::kFp16}); }
+
+GradientScaler scaler_at(double scale) {
+  const Json json = Json().set("scale", scale).set("good_steps", 0).set("skipped", 0);
+  return GradientScaler::from_json(JsonView(json, "scaler"));
+}
+
+}  // namespace
+
+TEST_CASE("a step whose scaled gradients overflow is skipped and counted, and the run goes on") {
+  Rig rig(fp16_policy());
+  rig.state.scaler = scaler_at(GradientScaler::kLargestScale);
+  rig.options.save_every_steps = 1;
+  const at::Tensor start = rig.toy.adapters.store().values().clone();
+  CHECK(rig.run() == LoopEnd::kFinished);
+
+  const auto lines = rig.lines();
+  REQUIRE(lines.size() == 12);
+  std::int64_t skipped = 0;
+  double scale = GradientScaler::kLargestScale;
+  for (const Json& json : lines) {
+    const JsonView line(json, "line");
+    CHECK(line.at("loss_scale").as_number() == scale);
+    if (line.at("grad_norm").json().is_null()) {  // JSON has no infinity
+      ++skipped;
+      scale /= 2;
+    }
+    CHECK(line.at("skipped_steps").as_int() == skipped);
+  }
+  CHECK(skipped > 0);
+  CHECK(skipped < 12);
+  REQUIRE(rig.state.scaler);
+  CHECK(rig.state.scaler->skipped() == skipped);
+  CHECK(rig.optimizer.updates().item<double>() == static_cast<double>(12 - skipped));
+
+  // The checkpoint of the first step, which was skipped, holds the start and the lower factor.
+  Rig other(fp16_policy());
+  const RunState saved = rig.checkpoints.load(1, other.toy.adapters, other.optimizer);
+  REQUIRE(saved.scaler);
+  CHECK(saved.scaler->scale() == GradientScaler::kLargestScale / 2);
+  CHECK(saved.scaler->skipped() == 1);
+  CHECK(at::equal(other.toy.adapters.store().values(), start));
+}
+
+TEST_CASE("a run with scaled gradients resumes to the same bits") {
+  Rig whole(fp16_policy()), cut(fp16_policy());
+  whole.state.scaler = cut.state.scaler = scaler_at(GradientScaler::kLargestScale);
+  whole.run();
+  cut.hooks.interrupted = [&] { return cut.state.step == 5; };
+  CHECK(cut.run() == LoopEnd::kInterrupted);
+  cut.hooks = {};
+  cut.toy.randomize(1);
+  cut.state = cut.checkpoints.load(5, cut.toy.adapters, cut.optimizer);
+  cut.toy.adapters.store().refresh_compute();
+  CHECK(cut.run() == LoopEnd::kFinished);
+  CHECK(at::equal(cut.toy.adapters.store().values(), whole.toy.adapters.store().values()));
+  CHECK(cut.state.scaler == whole.state.scaler);
+}
+
+TEST_CASE("gradients that overflow unscaled end the run, with what has more room") {
+  Rig rig(fp16_policy());
+  rig.state.scaler = scaler_at(1);
+  // A finite loss of logits so large that their gradients leave fp16's range on the way down.
+  for (const auto& unit : rig.toy.model.store().units()) {
+    for (std::size_t i = 0; i < unit->segments().size(); ++i) {
+      if (unit->segments()[i].name == "output.weight") unit->tensor(i).mul_(60000);
+    }
+  }
+  CHECK_THAT(error_text([&] { rig.run(); }, ErrorKind::kRunFailed),
+             Contains("is not finite") && Contains("precision.preset=bf16"));
+}
+
+TEST_CASE("a policy without scaling drops a scaler, and one with scaling begins with its own") {
+  Rig plain;
+  plain.state.scaler.emplace();
+  plain.run();
+  CHECK_FALSE(plain.state.scaler);
+  CHECK(plain.lines()[0].find("loss_scale") == nullptr);
+  Rig scaled(fp16_policy());
+  scaled.run();
+  REQUIRE(scaled.state.scaler);
+  CHECK(scaled.state.scaler->scale() == GradientScaler::kFirstScale);
 }

@@ -146,6 +146,9 @@ TEST_CASE("two to four ranks give the losses of one, with all that a step may us
   // rounding to its compute copy: a last bit of it now and then, 2^-9 of a value.
   cases.push_back({{0.1, true, false, bf16_compute()}, 2e-3});
   cases.push_back({{0.0, false, true, bf16_compute()}, 2e-3});
+  // fp16 has three more bits.
+  cases.push_back(
+      {{0.1, false, false, precision::resolve({.preset = config::PrecisionPreset::kFp16})}, 3e-4});
   // Ranks and how many of them share a copy of the weights: replicate, shard, hybrid.
   const std::vector<std::pair<int, int>> layouts{{2, 1}, {3, 1}, {4, 1}, {2, 2}, {3, 3}, {4, 4}, {4, 2}};
   for (const auto& [c, tolerance] : cases) {

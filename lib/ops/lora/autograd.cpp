@@ -144,10 +144,10 @@ void check_projections(const char* op, const std::vector<LoraProjection>& projec
     check_tensor(p.b.defined() && p.b.dim() == 2 && p.b.size(0) == p.out_end - p.out_begin &&
                      p.b.size(1) == p.a.size(0) && p.b.scalar_type() == dtype,
                  op, "lora b [out, r] of the input's dtype", p.b);
-    const auto wide = dtype == at::kDouble ? at::kDouble : at::kFloat;
     for (const auto& [grad, value] : {std::pair{&p.grad_a, &p.a}, std::pair{&p.grad_b, &p.b}}) {
-      check_tensor(!grad->defined() || (grad->sizes() == value->sizes() && grad->scalar_type() == wide), op,
-                   "an fp32 gradient of its parameter's shape", *grad);
+      check_tensor(
+          !grad->defined() || (grad->sizes() == value->sizes() && at::isFloatingType(grad->scalar_type())),
+          op, "a floating gradient of its parameter's shape", *grad);
     }
     done = p.out_end;
   }

@@ -19,8 +19,8 @@ struct LoraProjection {
   std::int64_t out_begin, out_end;
   at::Tensor a;       ///< [r, in], compute dtype
   at::Tensor b;       ///< [out_end - out_begin, r], compute dtype
-  at::Tensor grad_a;  ///< [r, in] fp32: backward adds the gradient of a here; undefined: none is computed
-  at::Tensor grad_b;  ///< [out_end - out_begin, r] fp32: the same of b
+  at::Tensor grad_a;  ///< [r, in], any floating dtype: backward adds the gradient of a here; or undefined
+  at::Tensor grad_b;  ///< [out_end - out_begin, r]: the same of b
   double scale;
 };
 

@@ -90,6 +90,13 @@ bool multiplies_natively(at::ScalarType dtype, at::Device device) {
 
 void set_half_products(HalfProducts choice) { half_products.store(choice); }
 
+void set_cuda_products(bool tf32) {
+  at::Context& context = at::globalContext();
+  context.setFloat32MatmulPrecision(tf32 ? "high" : "highest");
+  context.setAllowFP16ReductionCuBLAS(/*allow_reduced_precision=*/false);
+  context.setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false);
+}
+
 at::Tensor matmul_operand(const at::Tensor& x) {
   return multiplies_natively(x.scalar_type(), x.device()) ? x : widen(x);
 }
@@ -177,6 +184,10 @@ void matmul_nn_out(at::Tensor& out, const at::Tensor& y, const at::Tensor& w,
 void matmul_tn_add(at::Tensor& out, const at::Tensor& y, const at::Tensor& x, double scale) {
   if (x.is_cuda() && at::isReducedFloatingType(x.scalar_type())) {
     out.add_(at::mm(y.t(), x, at::kFloat), scale);
+    return;
+  }
+  if (at::isReducedFloatingType(out.scalar_type())) {
+    out.add_(at::mm(widen(y).t(), widen(x)), scale);
     return;
   }
   // ATen has no 16-bit product with an fp32 sum on CPUs; a gradient's products are skinny, so widening is

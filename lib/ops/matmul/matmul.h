@@ -42,12 +42,17 @@ void matmul_nt_out(at::Tensor& out, const at::Tensor& x, const at::Tensor& w,
 void matmul_nn_out(at::Tensor& out, const at::Tensor& y, const at::Tensor& w,
                    const std::vector<LowRankTerm>& terms = {});
 
-/// out += scale * y^T x with out [N, K] in fp32 (fp64 for fp64 operands): how weights' gradients are
-/// accumulated.
+/// out += scale * y^T x with out [N, K] in fp32 (fp64 for fp64 operands) or, rounded at each addition, in 16
+/// bits: how weights' gradients are accumulated.
 void matmul_tn_add(at::Tensor& out, const at::Tensor& y, const at::Tensor& x, double scale);
 
 /// Whether products of `dtype` on `device` are done in that dtype (else they are widened).
 bool multiplies_natively(at::ScalarType dtype, at::Device device);
+
+/// How CUDA's libraries multiply from now on, in the whole process: fp32 matrices exactly, or with operands
+/// rounded to TF32; products of 16-bit matrices are always summed in fp32 (left alone, cuBLAS may add parts
+/// of a sum in 16 bits).
+void set_cuda_products(bool tf32);
 
 /// For tests and benchmarks: how CPUs multiply bf16 from now on.
 enum class HalfProducts { kByFeature, kNative, kWidened };
