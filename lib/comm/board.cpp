@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -75,8 +76,11 @@ BoardSlot Board::read(int local_rank) const {
 
 BoardWriter::BoardWriter(int local_rank, int local_size, std::uint64_t watchdog_seconds)
     : local_rank_(local_rank), watchdog_seconds_(watchdog_seconds) {
-  const char* descriptor = std::getenv("LORIKEET_BOARD_FD");
-  if (descriptor != nullptr) board_ = std::make_unique<Board>(std::atoi(descriptor), local_size);
+  const char* text = std::getenv("LORIKEET_BOARD_FD");
+  if (text == nullptr) return;
+  int descriptor = -1;
+  std::from_chars(text, text + std::strlen(text), descriptor);
+  board_ = std::make_unique<Board>(descriptor, local_size);
 }
 
 BoardWriter::~BoardWriter() = default;

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kMostHosts = 100'000;
 
 [[noreturn]] void fail(std::string_view list, const std::string& problem) {
-  throw Error("[launch] node list '" + escape_control(std::string(list)) + "': " + problem +
+  throw Error("[launch] node list '" + escape_control(list) + "': " + problem +
               "; expected something like gpu[01-03,07],login1");
 }
 
@@ -21,7 +21,7 @@ std::uint64_t number(std::string_view text, std::string_view list) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || text.size() > 9) {
-    fail(list, "'" + escape_control(std::string(text)) + "' is not a number of at most nine digits");
+    fail(list, "'" + escape_control(text) + "' is not a number of at most nine digits");
   }
   return value;
 }

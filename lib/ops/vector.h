@@ -70,12 +70,13 @@ LORIKEET_INLINE float tanh(float x) {
   return x < 0 ? -magnitude : (x != x ? x : magnitude);
 }
 
-/// Whether the CPU kernels take `tensor` as it is: dense fp32 or bf16 on the CPU. All else goes through
-/// references.
-inline bool is_fast(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.is_contiguous() &&
-         (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kBFloat16);
+/// Whether the CPU kernels take the elements of `tensor`: fp32 or bf16 on the CPU.
+inline bool has_fast_elements(const at::Tensor& tensor) {
+  return tensor.is_cpu() && (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kBFloat16);
 }
+
+/// Whether the CPU kernels take `tensor` as it is: dense as well. All else goes through references.
+inline bool is_fast(const at::Tensor& tensor) { return has_fast_elements(tensor) && tensor.is_contiguous(); }
 
 /// Calls f with a null pointer of the element type of `tensor`, for which is_fast holds.
 template <typename F>

@@ -136,6 +136,7 @@ TEST_CASE("an observer is told when the host waits, for a collective or for what
     void end() override { said.emplace_back("end"); }
   };
   std::array<Log, 2> logs;
+  test::turn_flight_recorder_off();
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 2; ++rank) {

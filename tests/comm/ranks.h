@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -18,10 +19,16 @@ inline std::mutex& assertions() {
   return mutex;
 }
 
+/// libtorch's flight recorder is one for the process, and takes in process groups without a lock
+/// (FlightRecorder::recordWithResetEnabled): ranks that are threads can't have it. Before the first
+/// communicator.
+inline void turn_flight_recorder_off() { setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1); }
+
 /// Runs `body` on `size` ranks, each a thread of this process with a communicator over Gloo; rethrows the
 /// first exception when all have ended.
 inline void on_ranks(int size, const std::function<void(comm::Communicator&)>& body,
                      const comm::CommunicatorOptions& options = {}) {
+  turn_flight_recorder_off();
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::thread> threads;
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));

@@ -194,9 +194,26 @@ TEST_CASE("cached attention of the last positions equals attention of the whole"
         expected.push_back(whole.slice(0, end - queries[s], end));
         cu_q.push_back(cu_q.back() + queries[s]);
       }
-      const auto out = attention_cached(at::cat(q), k, v, cu_q, options);
-      CHECK(relative_distance(out, at::cat(expected)) < (dtype == at::kBFloat16 ? 4e-3 : 2e-6));
+      const double tolerance = dtype == at::kBFloat16 ? 4e-3 : 2e-6;
+      const auto dense = at::cat(q);
+      CHECK(relative_distance(attention_cached(dense, k, v, cu_q, options), at::cat(expected)) < tolerance);
+      // Rows of a wider tensor, as a model has them.
+      const auto rows = at::cat({dense, dense}, 1).slice(1, 0, 4);
+      CHECK(relative_distance(attention_cached(rows, k, v, cu_q, options), at::cat(expected)) < tolerance);
     }
+  }
+}
+
+TEST_CASE("a long prompt without a kernel of its dtype is attended to block by block") {
+  const HeadLayout layout{4, 2, 4};
+  const std::int64_t length = 2300;  // more scores than a block has
+  const auto qkv = at::randn({length, layout.width()}, at::kDouble);
+  const auto heads = qkv.view({length, 8, 4});
+  for (const auto& options : {AttentionOptions{kScale}, AttentionOptions{kScale, true, 700}}) {
+    const auto out = attention_cached(heads.slice(1, 0, 4), {heads.slice(1, 4, 6)}, {heads.slice(1, 6, 8)},
+                                      {0, static_cast<std::int32_t>(length)}, options);
+    const auto whole = attention(qkv, layout, sequences_of({static_cast<std::int32_t>(length)}), options);
+    CHECK(relative_distance(out, whole) < 1e-12);
   }
 }
 

@@ -137,6 +137,26 @@ at::Tensor by_flash(const at::Tensor& qkv, const HeadLayout& layout, const Seque
   return out;
 }
 
+// Scores of one call of the reference, over all heads: bounds what a long prompt takes.
+constexpr std::int64_t kBlockScores = std::int64_t{1} << 24;
+
+// The reference over blocks of queries, each with the keys that it may see.
+void cached_by_blocks(const at::Tensor& q, const std::vector<at::Tensor>& k, const std::vector<at::Tensor>& v,
+                      const std::vector<std::int32_t>& cu_q, const AttentionOptions& options,
+                      at::Tensor& out) {
+  for (std::size_t s = 0; s < k.size(); ++s) {
+    const auto rows = std::max<std::int64_t>(kBlockScores / (q.size(1) * k[s].size(0)), 1);
+    for (std::int64_t begin = cu_q[s]; begin < cu_q[s + 1]; begin += rows) {
+      const auto end = std::min<std::int64_t>(begin + rows, cu_q[s + 1]);
+      const auto keys = options.causal ? k[s].size(0) - (cu_q[s + 1] - end) : k[s].size(0);
+      out.slice(0, begin, end)
+          .copy_(reference::attention_cached(q.slice(0, begin, end), {k[s].slice(0, 0, keys)},
+                                             {v[s].slice(0, 0, keys)},
+                                             {0, static_cast<std::int32_t>(end - begin)}, options));
+    }
+  }
+}
+
 }  // namespace
 
 at::Tensor attention(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
@@ -158,7 +178,7 @@ at::Tensor attention_cached(const at::Tensor& q, const std::vector<at::Tensor>& 
             cu_q.back() == q.size(0) && std::is_sorted(cu_q.begin(), cu_q.end()),
         kCached, "keys, values and a range of queries for each sequence",
         [&] { return std::to_string(k.size()) + " keys, " + std::to_string(v.size()) + " values"; });
-  bool fast = vector::is_fast(q);
+  bool fast = vector::has_fast_elements(q) && q.stride(2) == 1;
   for (std::size_t s = 0; s < k.size(); ++s) {
     check(k[s].dim() == 3 && k[s].sizes() == v[s].sizes() && k[s].size(2) == q.size(2) &&
               k[s].size(1) == k[0].size(1) && k[s].size(1) > 0 && q.size(1) % k[s].size(1) == 0 &&
@@ -169,9 +189,12 @@ at::Tensor attention_cached(const at::Tensor& q, const std::vector<at::Tensor>& 
            k[s].stride(2) == 1 && v[s].stride(2) == 1;
   }
   const at::NoGradGuard no_grad;
-  if (!fast) return reference::attention_cached(q, k, v, cu_q, options);
   auto out = at::empty({q.size(0), q.size(1) * q.size(2)}, q.options().requires_grad(false));
-  cpu::attention_cached(q, k, v, cu_q, options, out);
+  if (fast) {
+    cpu::attention_cached(q, k, v, cu_q, options, out);
+  } else {
+    cached_by_blocks(q, k, v, cu_q, options, out);
+  }
   return out;
 }
 
