@@ -4,12 +4,30 @@
 #include <vector>
 
 #include "apps/guard.h"
+#include "base/error.h"
+#include "base/log.h"
 #include "base/version.h"
+#include "comm/board.h"
 #include "comm/placement.h"
 #include "config/config.h"
 #include "recipes/lora_finetune.h"
 
 namespace {
+
+// Launchers of other machines don't see this one's messages: they are told through the board.
+lorikeet::config::Settings load(const std::string& config, const std::vector<std::string>& overrides,
+                                const lorikeet::comm::Placement& placement) {
+  try {
+    return lorikeet::config::load_settings(config, overrides);
+  } catch (const lorikeet::Error& error) {
+    if (!placement.alone()) {
+      lorikeet::comm::BoardWriter board(placement.local_rank, placement.local_size, 0);
+      board.phase("config");
+      board.failed(error.what(), error.exit_code(), /*consequence=*/false);
+    }
+    throw;
+  }
+}
 
 int run(int argc, char** argv) {
   CLI::App app(
@@ -19,7 +37,7 @@ int run(int argc, char** argv) {
       "starts and watches four on this machine; with --nnodes, also on others. torchrun (with --no-python), "
       "srun and mpirun work as well: rank and meeting point are read from their variables. Alone it is a run "
       "of one process. Exit codes: 0 done, 1 run failed, 2 bad usage or input, 3 environment unfit, 130 "
-      "interrupted after saving.");
+      "interrupted, what was trained is saved.");
   app.set_version_flag("--version", std::string(lorikeet::kVersion));
   std::string config;
   std::optional<std::string> rendezvous;
@@ -35,7 +53,12 @@ int run(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   const auto placement = lorikeet::comm::read_placement(lorikeet::comm::process_environment(), rendezvous);
-  lorikeet::recipes::lora_finetune(lorikeet::config::load_settings(config, overrides), placement);
+  if (placement.alone()) {
+    lorikeet::log_info(
+        "this is the only process, so that the section 'distributed' is ignored; for several: "
+        "lorikeet run --nproc N lora_finetune_distributed");
+  }
+  lorikeet::recipes::lora_finetune(load(config, overrides, placement), placement);
   return 0;
 }
 

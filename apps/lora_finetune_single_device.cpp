@@ -18,7 +18,7 @@ int run(int argc, char** argv) {
       "unfinished run "
       "goes on from its last checkpoint. Exit codes: 0 done, 1 run failed, 2 bad usage or input, 3 "
       "environment "
-      "unfit, 130 interrupted after saving.");
+      "unfit, 130 interrupted, what was trained is saved.");
   app.set_version_flag("--version", std::string(lorikeet::kVersion));
   std::string config;
   std::vector<std::string> overrides;

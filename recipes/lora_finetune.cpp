@@ -155,6 +155,7 @@ class Finetune {
            .world_size = placement.world_size,
            .local_size = placement.local_size,
            .least_local_size = static_cast<int>(group_.least("ranks of a node", placement.local_size)),
+           .most_local_size = static_cast<int>(-group_.least("most ranks of a node", -placement.local_size)),
            .need =
                [&](int degree) {
                  const plan::MemoryEstimate m = expected_memory(session_, settings_, micro, degree);
@@ -192,7 +193,10 @@ class Finetune {
       session_.model->enable_checkpointing(adapters.store().anchor());
     }
     group_.phase("prepare");
-    if (!resume || !restore()) initialize();
+    if (!resume || !restore()) {
+      if (resume) log_info("no checkpoint of the run is there: it begins at its first step");
+      initialize();
+    }
     const std::uint64_t copies = static_cast<std::uint64_t>(settings_.checkpoint.keep_last.value_or(1)) + 2;
     if (folder_) io::require_free_space(output_dir(), copies * checkpoint_bytes(adapters.store()));
   }

@@ -1,12 +1,15 @@
 #include "recipes/rank_group.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/Logging.h>
 
+#include <cstdlib>
 #include <new>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/interfaces.h"
+#include "comm/peer_lost.h"
 #include "comm/reason.h"
 #include "comm/socket.h"
 
@@ -32,6 +35,11 @@ RankGroup::RankGroup(const comm::Placement& placement, const config::Distributed
       board_(make_board(placement, settings.watchdog_seconds)) {
   if (alone()) return;
   if (!first()) silence_log();
+  // c10d warns with a stack trace of every connection that another rank's end closes. The variable counts
+  // only for who asks for it.
+  constexpr int kKeepWhatIsSet = 0;
+  setenv("TORCH_CPP_LOG_LEVEL", "ERROR", kKeepWhatIsSet);
+  c10::initLogging();
   phase("rendezvous");
   try {
     choose_address(settings);
@@ -58,9 +66,13 @@ void RankGroup::choose_address(const config::DistributedSettings& settings) {
 
 void RankGroup::failed(const std::exception& error) {
   std::string said = comm::reason(error);
-  if (dynamic_cast<const Error*>(&error) != nullptr) said = error.what();
+  int exit_code = static_cast<int>(ErrorKind::kRunFailed);
+  if (const auto* own = dynamic_cast<const Error*>(&error)) {
+    said = own->what();
+    exit_code = own->exit_code();
+  }
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) said = "out of memory";
-  board_.failed(said, dynamic_cast<const comm::PeerLost*>(&error) != nullptr);
+  board_.failed(said, exit_code, dynamic_cast<const comm::PeerLost*>(&error) != nullptr);
 }
 
 void RankGroup::by_turns(const std::string& name, const std::function<void()>& action) {

@@ -21,7 +21,7 @@ namespace {
 struct Options {
   std::string recipe, config;
   int processes = 1;
-  int nodes = 1;
+  std::optional<int> nodes;
   std::optional<int> node;
   std::optional<std::string> rendezvous, secret_file;
   std::optional<double> timeout_seconds;
@@ -44,7 +44,7 @@ std::vector<std::string> arguments(const Options& o) {
 
 // What the command line says of other machines.
 comm::NodeOptions node_options(const Options& o) {
-  if (o.nodes == 1) {
+  if (!o.nodes) {
     if (o.node || o.rendezvous || o.secret_file || o.timeout_seconds) {
       throw Error(
           "[run] --node-rank, --rendezvous, --rendezvous-timeout and --secret-file are for several machines; "
@@ -52,13 +52,18 @@ comm::NodeOptions node_options(const Options& o) {
     }
     return {};
   }
+  if (o.node && *o.node >= *o.nodes) {
+    throw Error("[run] --node-rank " + std::to_string(*o.node) + " is not a number below --nnodes, " +
+                std::to_string(*o.nodes) + "; machines are numbered from 0");
+  }
+  if (*o.nodes == 1) return {};  // a batch system's command for any number of machines
   if (!o.node || !o.rendezvous) {
     throw Error(
-        "[run] --nnodes " + std::to_string(o.nodes) +
+        "[run] --nnodes " + std::to_string(*o.nodes) +
         " needs --node-rank, a different one from 0 on each machine, and --rendezvous host:port, the same "
         "on all: an address of node 0 and a free port of it");
   }
-  comm::NodeOptions nodes{.nodes = o.nodes, .node = *o.node};
+  comm::NodeOptions nodes{.nodes = *o.nodes, .node = *o.node};
   std::tie(nodes.host, nodes.port) = comm::parse_address(*o.rendezvous, "run: --rendezvous");
   if (o.timeout_seconds) nodes.timeout_seconds = *o.timeout_seconds;
   nodes.secret = comm::read_secret(o.secret_file);
@@ -72,12 +77,12 @@ int run(const Options& o) {
                 "; the recipes are " + join(recipes, ", "));
   }
   const comm::NodeOptions nodes = node_options(o);
-  if (o.processes == 1 && o.nodes == 1) execute(o);
+  if (o.processes == 1 && nodes.nodes == 1) execute(o);
   if (o.recipe != kDistributedRecipe) {
-    throw Error(
-        "[run] " +
-        (o.nodes > 1 ? "--nnodes " + std::to_string(o.nodes) : "--nproc " + std::to_string(o.processes)) +
-        " needs the recipe " + kDistributedRecipe + "; " + o.recipe + " runs on one device");
+    throw Error("[run] " +
+                (nodes.nodes > 1 ? "--nnodes " + std::to_string(nodes.nodes)
+                                 : "--nproc " + std::to_string(o.processes)) +
+                " needs the recipe " + kDistributedRecipe + "; " + o.recipe + " runs on one device");
   }
   return comm::launch({.program = executable_folder() / o.recipe,
                        .arguments = arguments(o),
@@ -96,9 +101,8 @@ Verb add_run(CLI::App& app) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command->add_option("--nnodes", o->nodes, "machines of the run; this command is given on each")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  command->add_option("--node-rank", o->node, "this machine's number, from 0")->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(1, 1024));
+  command->add_option("--node-rank", o->node, "this machine's number, from 0")->check(CLI::Range(0, 1023));
   command
       ->add_option("--rendezvous", o->rendezvous,
                    "where the machines meet: an address of machine 0 in the network between them, and a port")

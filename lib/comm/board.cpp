@@ -89,10 +89,11 @@ void BoardWriter::phase(const std::string& name) {
   if (board_) copy_text(name, board_->slot(local_rank_).phase, sizeof(BoardSlot::phase));
 }
 
-void BoardWriter::failed(const std::string& error, bool consequence) {
+void BoardWriter::failed(const std::string& error, int exit_code, bool consequence) {
   if (!board_) return;
   volatile BoardSlot& slot = board_->slot(local_rank_);
   slot.consequence = consequence ? 1 : 0;
+  slot.exit_code = static_cast<std::uint8_t>(exit_code);
   copy_text(error, slot.error, sizeof(BoardSlot::error));
 }
 

@@ -14,6 +14,7 @@ struct BoardSlot {
   std::uint8_t consequence;     ///< 1: it failed because another rank was lost
   std::uint8_t in_collective;   ///< 1 while it waits for a collective
   std::uint8_t collective;      ///< a Collective: the latest that began
+  std::uint8_t exit_code;       ///< what it is about to end with, having failed
   std::uint64_t sequence;       ///< its number, from 1
   std::uint64_t since_ns;       ///< CLOCK_MONOTONIC when it began to wait
   std::uint64_t limit_seconds;  ///< how long that may last; 0: for ever
@@ -56,7 +57,7 @@ class BoardWriter : public Observer {
   ~BoardWriter() override;
 
   void phase(const std::string& name);
-  void failed(const std::string& error, bool consequence);
+  void failed(const std::string& error, int exit_code, bool consequence);
   void begin(Collective collective, std::uint64_t sequence) override;
   void waits(std::uint64_t sequence) override;
   void end() override;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/backends.h"
+#include "comm/peer_lost.h"
 #include "comm/reason.h"
 
 namespace lorikeet::comm {

@@ -43,13 +43,6 @@ struct Ledger {
 /// Bytes that one rank of `world_size` sends for a collective of `payload_bytes`.
 double sent_bytes(Collective collective, std::int64_t payload_bytes, int world_size);
 
-/// What a collective throws when another rank is lost or the time is up (kRunFailed): a consequence of
-/// someone else's failure.
-class PeerLost : public Error {
- public:
-  explicit PeerLost(const std::string& message) : Error(message, ErrorKind::kRunFailed) {}
-};
-
 /// A collective under way. The tensors must live until it has been waited for.
 class Pending {
  public:

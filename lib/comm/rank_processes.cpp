@@ -68,8 +68,6 @@ std::vector<std::string> RankProcesses::environment(int local_rank) const {
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
   unless_set("OMP_NUM_THREADS", std::to_string(std::max(1U, cores / static_cast<unsigned>(plan_.processes))));
   unless_set("GOMP_SPINCOUNT", "1000");
-  // c10d logs a stack trace for every connection that another rank's end closes.
-  unless_set("TORCH_CPP_LOG_LEVEL", "ERROR");
   if (plan_.nodes == 1) unless_set("NCCL_SOCKET_IFNAME", "lo");
   return all;
 }

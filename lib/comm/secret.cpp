@@ -33,7 +33,12 @@ std::optional<std::string> read_secret(const std::optional<std::string>& file) {
     return value == nullptr ? std::nullopt : std::optional(checked(value, kVariable));
   }
   struct stat status {};
-  if (stat(file->c_str(), &status) == 0 && (status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+  const bool there = stat(file->c_str(), &status) == 0;
+  if (there && !S_ISREG(status.st_mode)) {
+    throw Error("[launch: --secret-file] '" + escape_control(*file) +
+                "' is not a file; make one with: " + "(umask 077; openssl rand -hex 32 > FILE)");
+  }
+  if (there && (status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     throw Error("[launch: --secret-file] others than its owner may use '" + escape_control(*file) +
                 "'; run chmod 600 on it");
   }

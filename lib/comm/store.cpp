@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/strings.h"
+#include "comm/peer_lost.h"
 #include "comm/reason.h"
 #include "comm/socket.h"
 
@@ -22,14 +23,18 @@ std::string get(c10d::Store& store, const std::string& key, std::chrono::seconds
     const std::vector<std::uint8_t> bytes = store.get(key);
     return {bytes.begin(), bytes.end()};
   } catch (const std::exception& error) {
-    throw Error(
-        "[launch] another rank gave no '" + key + "': it has failed or is stuck (" + reason(error) + ")",
-        ErrorKind::kRunFailed);
+    throw PeerLost("[launch] another rank has failed or is stuck: it gave no '" + key + "' (" +
+                   reason(error) + ")");
   }
 }
 
 void set(c10d::Store& store, const std::string& key, const std::string& text) {
-  store.set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
+  try {
+    store.set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
+  } catch (const std::exception& error) {
+    throw PeerLost("[launch] the first rank, which holds the store, has failed: it took no '" + key + "' (" +
+                   reason(error) + ")");
+  }
 }
 
 }  // namespace

@@ -68,6 +68,7 @@ std::vector<std::vector<std::int32_t>> generate(const CausalLM& model,
   std::vector<std::int64_t> prompt_of(prompts.size());  // of each sequence still running
   std::iota(prompt_of.begin(), prompt_of.end(), 0);
   std::vector<std::int64_t> lengths;
+  lengths.reserve(prompts.size());
   for (const auto& prompt : prompts) lengths.push_back(static_cast<std::int64_t>(prompt.size()));
 
   Batch batch = pack_sequences(prompts, {}, device);
@@ -98,6 +99,7 @@ std::vector<std::vector<std::int32_t>> generate(const CausalLM& model,
         inputs,
         [&] {
           std::vector<std::int64_t> positions;
+          positions.reserve(still_lengths.size());
           for (const std::int64_t length : still_lengths) positions.push_back(length - 1);
           return positions;
         }(),

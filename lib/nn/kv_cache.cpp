@@ -14,7 +14,7 @@ void append_rows(at::Tensor& buffer, std::int64_t length, const at::Tensor& rows
     const std::int64_t capacity = std::max<std::int64_t>({needed, 2 * length, 64});
     at::Tensor grown = at::empty({capacity, rows.size(1), rows.size(2)}, rows.options());
     if (length > 0) grown.narrow(0, 0, length).copy_(buffer.narrow(0, 0, length));
-    buffer = grown;
+    buffer = std::move(grown);
   }
   buffer.narrow(0, length, rows.size(0)).copy_(rows);
 }
@@ -54,6 +54,7 @@ std::vector<at::Tensor> KvCache::values(std::int64_t layer) const {
 void KvCache::keep(const std::vector<std::int64_t>& sequences) {
   for (auto& layer : entries_) {
     std::vector<Entry> kept;
+    kept.reserve(sequences.size());
     for (const std::int64_t s : sequences) kept.push_back(std::move(layer[static_cast<std::size_t>(s)]));
     layer = std::move(kept);
   }

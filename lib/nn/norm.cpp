@@ -1,5 +1,7 @@
 #include "nn/norm.h"
 
+#include <ATen/TensorOperators.h>
+
 #include <tuple>
 
 #include "ops/rms_norm/rms_norm.h"

@@ -28,11 +28,10 @@ void* map_block(std::size_t bytes, std::size_t asked) {
   void* raw = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) throw std::bad_alloc();
   const auto begin = reinterpret_cast<std::uintptr_t>(raw);
-  const std::uintptr_t aligned = round_up(begin);
-  if (aligned > begin) munmap(raw, aligned - begin);
-  const std::size_t behind = kHugePage - (aligned - begin);
-  if (behind > 0) munmap(reinterpret_cast<void*>(aligned + bytes), behind);
-  void* block = reinterpret_cast<void*>(aligned);
+  const std::size_t before = round_up(begin) - begin, behind = kHugePage - before;
+  char* const block = static_cast<char*>(raw) + before;
+  if (before > 0) munmap(raw, before);
+  if (behind > 0) munmap(block + bytes, behind);
   // Only a hint. What lies behind the last whole huge page stays in small ones, so that no unused part is
   // resident.
   madvise(block, asked / kHugePage * kHugePage, MADV_HUGEPAGE);

@@ -33,6 +33,11 @@ Strategy wanted(const StrategyInput& in) {
     case config::Strategy::kReplicate: return as_asked(1);
     case config::Strategy::kShard: return as_asked(in.world_size);
     case config::Strategy::kHybrid: {
+      if (!in.settings.shard_degree && in.least_local_size != in.most_local_size) {
+        throw Error("[distributed.shard_degree] auto means the ranks of a node, but nodes have from " +
+                    std::to_string(in.least_local_size) + " to " + std::to_string(in.most_local_size) +
+                    " of them; set it to a number that divides each, or use distributed.strategy=shard");
+      }
       const std::int64_t degree = in.settings.shard_degree.value_or(in.least_local_size);
       require_whole_groups(in, degree);
       Strategy found = as_asked(static_cast<int>(degree));

@@ -20,6 +20,7 @@ struct StrategyInput {
   int world_size = 1;
   int local_size = 1;        ///< ranks of this rank's node
   int least_local_size = 1;  ///< of the node that has the fewest
+  int most_local_size = 1;   ///< of the node that has the most
   /// What a rank needs when `degree` ranks share one copy of the base.
   std::function<Need(int degree)> need;
   std::optional<std::int64_t> available;  ///< least that a rank has; empty: unknown

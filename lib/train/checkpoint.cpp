@@ -103,7 +103,10 @@ RunState CheckpointStore::load(std::int64_t step, peft::LoraAdapters& adapters, 
 
   const std::string where = (from / kState).string();
   const Json json = Json::parse(read_file(from / kState, 1U << 20), where);
-  return RunState::from_json(JsonView(json, where));
+  const JsonView view(json, where);
+  RunState state = RunState::from_json(view);
+  if (state.step != step) view.at("step").fail(std::to_string(step) + ", which the folder is named for");
+  return state;
 }
 
 void CheckpointStore::remove_all() const {

@@ -284,6 +284,7 @@ TEST_CASE("a secret comes from a file that is its owner's alone, or from the env
   write_file_atomic(file, "short\n", 0600);
   CHECK_THAT(test::error_text([&] { read_secret(file); }), Contains("16 to 4096 characters, got 5"));
   CHECK_THAT(test::error_text([&] { read_secret(folder / "none"); }), Contains("can't open"));
+  CHECK_THAT(test::error_text([&] { read_secret(folder.path()); }), Contains("is not a file"));
   CHECK_FALSE(read_secret({}));
   setenv("LORIKEET_SECRET", test::kSecret.c_str(), 1);
   CHECK(read_secret({}) == test::kSecret);

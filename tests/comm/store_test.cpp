@@ -54,5 +54,5 @@ TEST_CASE("facts that differ between ranks are named with both values") {
 TEST_CASE("a rank 0 that says nothing is an error in time") {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   CHECK_THAT(test::error_text([&] { share_text(*store, 1, "plan", "", seconds(1)); }, ErrorKind::kRunFailed),
-             Contains("another rank gave no 'plan': "));
+             Contains("another rank has failed or is stuck: it gave no 'plan'"));
 }

@@ -18,6 +18,7 @@ BoardSlot told(const char* error, bool consequence) {
   std::strcpy(slot.phase, "training");
   std::strcpy(slot.error, error);
   slot.consequence = consequence ? 1 : 0;
+  slot.exit_code = 3;
   return slot;
 }
 
@@ -36,6 +37,8 @@ TEST_CASE("who was killed from outside is blamed before who failed, and that bef
   CHECK(graver(failed, ended).text == failed.text);
   CHECK(graver(ended, lost).text == ended.text);
   CHECK(failed.code == 2);
+  CHECK(ended.code == 3);
+  CHECK_THAT(ended.text, Contains("rank 2 failed in phase 'training': worse"));
   CHECK_THAT(failed.text, Contains("rank 1 ended with exit code 2 in phase 'training': bad"));
   CHECK_THAT(killed.text, Contains("rank 0 was killed by signal 9"));
 }

@@ -19,6 +19,7 @@ StrategyInput input(config::Strategy strategy, int world_size, int local_size, s
                    .world_size = world_size,
                    .local_size = local_size,
                    .least_local_size = local_size,
+                   .most_local_size = local_size,
                    .need = [](int degree) {
                      const std::int64_t held = 16 * kGiB / degree + kGiB;
                      return Need{held, held + 3 * kGiB};
@@ -69,6 +70,10 @@ TEST_CASE("a degree that doesn't divide a node's ranks is refused") {
   CHECK_THAT(error_text([&] { choose_strategy(in); }), Contains("is for distributed.strategy=hybrid alone"));
   StrategyInput uneven = input(kHybrid, 5, 3, 24);  // nodes of three and of two
   uneven.least_local_size = 2;
+  uneven.most_local_size = 3;
+  CHECK_THAT(error_text([&] { choose_strategy(uneven); }),
+             Contains("auto means the ranks of a node, but nodes have from 2 to 3"));
+  uneven.settings.shard_degree = 2;
   CHECK_THAT(error_text([&] { choose_strategy(uneven); }), Contains("2 doesn't divide the 3 ranks"));
 }
 

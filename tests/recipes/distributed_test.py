@@ -289,6 +289,27 @@ class Distributed(unittest.TestCase):
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn("'nothing' matches no linear module", result.stderr)
 
+    def test_the_first_rank_s_error_is_not_put_on_those_that_wait_for_it(self):
+        output = self.programs.work / "first"
+        result = self.run_command(self.command(4, output, "training.max_steps=4"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.unfinish(output)
+        state, = (output / "checkpoints" / "step_3").glob("trainer_state.json")
+        state.write_text(state.read_text().replace('"step": 3', '"step": 9999'))
+        shutil.rmtree(output / "checkpoints" / "step_4")
+        for _ in range(4):
+            result = self.run_command(self.command(4, output, "training.max_steps=4"))
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertRegex(result.stderr, r"\[launch\] rank 0 (failed|ended with exit code 2) in phase 'prepare'")
+            self.assertIn("3, which the folder is named for", result.stderr)
+            self.assertNotIn("frame #", result.stderr)
+
+    @staticmethod
+    def unfinish(output):
+        """As if the run had been killed behind its last checkpoint."""
+        record = json.loads((output / "run.json").read_text())
+        (output / "run.json").write_text(json.dumps({**record, "finished": False}))
+
     def test_processes_that_torchrun_starts_find_each_other(self):
         output = self.programs.work / "torchrun"
         program = [str(self.programs.folder / "lora_finetune_distributed"), *self.command(1, output)[5:]]

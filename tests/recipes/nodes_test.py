@@ -209,10 +209,25 @@ class OnLoopback(NodesCase):
         for node in nodes:
             self.assertIn("no interface 'none0' with an address that is up; it has lo (127.0.0.1)", node.said())
 
+    def test_a_batch_system_s_command_for_one_machine_is_a_run_on_it(self):
+        output = self.programs.work / "one_machine"
+        node = self.start(0, 2, output, "training.max_steps=4", nnodes=1)
+        self.assert_ends([node], [0], 60)
+        self.assertEqual(json.loads((output / "run.json").read_text())["world_size"], 2)
+
+    def test_settings_that_one_machine_can_t_read_are_told_on_the_other(self):
+        nodes = [self.start(0, 1, "nowhere"), self.start(1, 1, "nowhere", "lora.rnak=8")]
+        self.assert_ends(nodes, [2, 2], 20)
+        for node in nodes:
+            self.assertIn("did you mean 'lora.rank'", node.said())
+            self.assertIn("node 1 rank 1 ended with exit code 2 in phase 'config'", node.said())
+
     def test_a_command_line_that_lacks_a_half_is_refused(self):
         recipe = ["lora_finetune_distributed", "--config", self.programs.work / "config.yaml"]
         for options, expected in ((["--nnodes", "2"], "needs --node-rank"),
                                   (["--node-rank", "1"], "add --nnodes"),
+                                  (["--nnodes", "2", "--node-rank", "2", "--rendezvous", "127.0.0.1:1"],
+                                   "--node-rank 2 is not a number below --nnodes, 2"),
                                   (["--nnodes", "2", "--node-rank", "0", "--rendezvous", "here"], "expected host:port")):
             result = self.programs.verb("run", *options, *recipe)
             self.assertEqual(result.returncode, 2, result.stderr)

@@ -127,6 +127,11 @@ TEST_CASE("a checkpoint of another adapter, or one that lacks a file, is an erro
   CHECK_THAT(error_text([&] { checkpoints.load(1, other.adapters, optimizer); }),
              Contains("6 are unexpected"));
 
+  fs::rename(folder / "checkpoints/step_1", folder / "checkpoints/step_7");
+  CHECK_THAT(error_text([&] { checkpoints.load(7, run.toy.adapters, run.optimizer); }),
+             Contains("trainer_state.json") && Contains("7, which the folder is named for"));
+  fs::rename(folder / "checkpoints/step_7", folder / "checkpoints/step_1");
+
   fs::remove(folder / "checkpoints/step_1/optimizer.safetensors");
   CHECK_THAT(error_text([&] { checkpoints.load(1, run.toy.adapters, run.optimizer); }),
              Contains("optimizer.safetensors"));

@@ -76,6 +76,7 @@ LORIKEET_INLINE void store_rows(const float* in, std::int64_t rows, std::int64_t
   }
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type
 #define LORIKEET_BACKWARD_KERNELS(T)                                                                        \
   LORIKEET_VECTOR_CLONES void load_head(const T* in, std::int64_t stride, std::int64_t rows,                \
                                         std::int64_t all, std::int64_t width, float factor, float* out) {   \
@@ -93,6 +94,7 @@ LORIKEET_INLINE void store_rows(const float* in, std::int64_t rows, std::int64_t
                                              std::int64_t stride, T* out) {                                 \
     store_rows(in, rows, width, stride, out);                                                               \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 LORIKEET_BACKWARD_KERNELS(float)
 LORIKEET_BACKWARD_KERNELS(Bf16)
 #undef LORIKEET_BACKWARD_KERNELS

@@ -83,6 +83,7 @@ LORIKEET_INLINE void load_values(const T* v, std::int64_t stride, std::int64_t k
   }
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type
 #define LORIKEET_FORWARD_KERNELS(T)                                                                       \
   LORIKEET_VECTOR_CLONES void load_head(const T* in, std::int64_t stride, std::int64_t rows,              \
                                         std::int64_t all, std::int64_t width, float factor, float* out) { \
@@ -96,6 +97,7 @@ LORIKEET_INLINE void load_values(const T* v, std::int64_t stride, std::int64_t k
                                           std::int64_t width, std::int64_t stride, T* out) {              \
     store_transposed(in, sum, rows, width, stride, out);                                                  \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 LORIKEET_FORWARD_KERNELS(float)
 LORIKEET_FORWARD_KERNELS(Bf16)
 #undef LORIKEET_FORWARD_KERNELS
@@ -202,6 +204,7 @@ void attention_cached(const at::Tensor& q, const std::vector<at::Tensor>& k, con
   const auto heads = q.size(1), d = q.size(2);
   const auto kv_heads = k.empty() ? 1 : k[0].size(1);
   std::vector<std::int64_t> lengths;
+  lengths.reserve(k.size());
   for (std::size_t s = 0; s < k.size(); ++s) lengths.push_back(cu_q[s] == cu_q[s + 1] ? 0 : k[s].size(0));
   const auto longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
   const Scratch scratch(Buffers::size(longest, d));

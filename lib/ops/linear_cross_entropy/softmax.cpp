@@ -25,7 +25,7 @@ void softmax_nll(at::Tensor& logits, const at::Tensor& labels, const CrossEntrop
   const auto log_p = at::log_softmax(values, 1);
   nll.copy_(log_p.gather(1, index).squeeze(1).neg_());
   if (!gradient) return;
-  auto grad = log_p.exp_();
+  const auto& grad = log_p.exp_();
   grad.scatter_add_(1, index, at::full_like(index, -1, grad.options()));
   if (slope.defined()) grad.mul_(slope);
   logits.copy_(grad.mul_(grad_scale * options.scale));
