@@ -136,7 +136,7 @@ std::string help_text() {
       out += margin + field->name + "  [" + default_of(*field) + "]\n";
       out += margin + "    " + field->help + "\n" + margin + "    Value: " + field->expected + ".\n";
     }
-    out += "\n";
+    out += '\n';
   }
   return out;
 }

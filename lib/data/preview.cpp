@@ -84,7 +84,7 @@ std::string preview_example(const TokenDataset& dataset, std::size_t i, const te
       out += (run_begins ? "" : "|") + one_line(texts[t]);
     }
   }
-  out += "\n";
+  out += '\n';
   if (shown < labels.size()) out += "... and " + std::to_string(labels.size() - shown) + " tokens more\n";
   return out;
 }

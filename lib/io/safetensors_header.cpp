@@ -28,7 +28,7 @@ std::string guess_kind(std::string_view bytes) {
   if (bytes.starts_with("PK\x03\x04"sv) || bytes.starts_with("\x80\x02"sv))
     return "; it looks like a PyTorch pickle: convert it with safetensors.torch.save_file";
   if (bytes.starts_with("GGUF")) return "; it is a GGUF file: use the original safetensors checkpoint";
-  if (bytes.starts_with("<")) return "; it looks like a web page: download it again";
+  if (bytes.starts_with('<')) return "; it looks like a web page: download it again";
   return "";
 }
 

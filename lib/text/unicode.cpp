@@ -150,6 +150,7 @@ void normalize(std::string& text, NormalForm form) {
   if (form == NormalForm::kNFC ? surely_nfc(text) : is_ascii(text)) return;
   const bool compat = form == NormalForm::kNFKC || form == NormalForm::kNFKD;
   const bool compose = form == NormalForm::kNFC || form == NormalForm::kNFKC;
+  // A set of flags, whatever its type says. NOLINTNEXTLINE(clang-analyzer-optin.core.EnumCastOutOfRange)
   const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | (compat ? UTF8PROC_COMPAT : 0) |
                                                       (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE));
   utf8proc_uint8_t* result = nullptr;
