@@ -26,5 +26,6 @@ Verb add_tokenize(CLI::App& app);
 Verb add_eval(CLI::App& app);
 Verb add_generate(CLI::App& app);
 Verb add_merge(CLI::App& app);
+Verb add_topo(CLI::App& app);
 
 }  // namespace lorikeet::apps
