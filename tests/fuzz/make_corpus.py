@@ -94,6 +94,18 @@ def make_model_config():
          json.dumps({**llama, "attention_bias": True, "rope_parameters": {**llama3, "rope_theta": 500000.0}}))
 
 
+def make_topology():
+    fixtures = CORPUS.parents[1] / "data" / "topology"
+    for name in ("bridged_pairs_0_1", "container_empty_cells", "mig_beside_whole_cards"):
+        save("topology", name, (fixtures / f"{name}.txt").read_bytes())
+    pair = {"gpus": [{"label": "GPU0", "model": "A", "cpus": "0-3", "pcie_width": 16}, {"label": "GPU1", "mig": True}],
+            "nics": [{"label": "NIC0", "name": "mlx5_0"}],
+            "links": [["X", "NV4", "PIX"], ["NV4", "X", "?"], ["PIX", "?", "X"]], "p2p": [[None, True], [True, None]],
+            "measured": {"pairs_gb_per_second": [[None, 9.5], [9, None]],
+                         "sets": [{"gpus": [0, 1], "gb_per_second": 8}]}}
+    save("topology", "json", json.dumps(pair))
+
+
 def special(tokenizer, *names):
     tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in names])
 
@@ -152,5 +164,6 @@ if __name__ == "__main__":
     make_config()
     make_adapter_config()
     make_model_config()
+    make_topology()
     make_tokenizer_json()
     make_sentencepiece()
