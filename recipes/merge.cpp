@@ -30,6 +30,7 @@ precision::Policy merge_policy() { return precision::resolve({.preset = config::
 at::Tensor probe(const ModelSession& session) {
   PhiloxStream stream(0, "merge probe");
   std::vector<std::int32_t> ids;
+  ids.reserve(kProbeTokens);
   const auto vocabulary = static_cast<std::uint64_t>(session.model->shape().vocab_size);
   for (std::int64_t i = 0; i < kProbeTokens; ++i)
     ids.push_back(static_cast<std::int32_t>(stream.below(vocabulary)));

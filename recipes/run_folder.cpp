@@ -40,7 +40,7 @@ void require_no_others_files(const std::filesystem::path& folder) {
   if (std::filesystem::exists(folder / kRunFile, ignored)) return;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(".")) continue;  // the lock
+    if (name.starts_with('.')) continue;  // the lock
     throw Error("[checkpoint.output_dir] '" + folder.string() + "' holds '" + escape_control(name) +
                 "' but no run of this program; choose an empty or new folder");
   }

@@ -36,11 +36,9 @@ std::optional<std::int64_t> step_of(const std::filesystem::path& folder) {
 
 }  // namespace
 
-CheckpointStore::CheckpointStore(std::filesystem::path output_dir, std::string base_model,
+CheckpointStore::CheckpointStore(const std::filesystem::path& output_dir, std::string base_model,
                                  std::optional<std::int64_t> keep_last)
-    : root_(std::move(output_dir) / "checkpoints"),
-      base_model_(std::move(base_model)),
-      keep_last_(keep_last) {}
+    : root_(output_dir / "checkpoints"), base_model_(std::move(base_model)), keep_last_(keep_last) {}
 
 std::filesystem::path CheckpointStore::folder(std::int64_t step) const {
   return root_ / ("step_" + std::to_string(step));

@@ -21,7 +21,7 @@ namespace lorikeet::train {
 /// device and threads.
 class CheckpointStore {
  public:
-  CheckpointStore(std::filesystem::path output_dir, std::string base_model,
+  CheckpointStore(const std::filesystem::path& output_dir, std::string base_model,
                   std::optional<std::int64_t> keep_last);
 
   /// Saves, then removes the oldest beyond `keep_last`. Throws Error (disk full and the like); what was there

@@ -13,6 +13,7 @@ namespace lorikeet::train {
 Evaluation evaluate(const nn::CausalLM& model, const data::TokenDataset& dataset,
                     const data::MicroOptions& micro, const at::Device& device, comm::Communicator* group) {
   std::vector<std::int64_t> lengths;
+  lengths.reserve(dataset.size());
   for (std::size_t i = 0; i < dataset.size(); ++i) lengths.push_back(dataset.length(i));
   const data::Groups groups = data::group_examples(lengths, micro);
   const std::size_t size = group != nullptr ? static_cast<std::size_t>(group->size()) : 1;

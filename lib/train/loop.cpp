@@ -203,6 +203,7 @@ class Loop {
     const bool skipped = state_.scaler && !overflowed_at_one_;
     if (std::isfinite(m.loss) && (std::isfinite(m.grad_norm) || skipped)) return;
     std::vector<std::string> lines;
+    lines.reserve(step.examples.size());
     for (const std::size_t example : step.examples)
       lines.push_back(std::to_string(p_.training.source_line(example)));
     throw Error(

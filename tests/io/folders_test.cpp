@@ -1,10 +1,10 @@
 #include "io/folders.h"
 
-#include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <csignal>
 
 #include "io/atomic_file.h"
 #include "io/disk.h"

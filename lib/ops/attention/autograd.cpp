@@ -112,7 +112,7 @@ at::Tensor on_cpu(const at::Tensor& qkv, const HeadLayout& layout, const Sequenc
   cpu::attention_forward(qkv, layout, sequences, options, out, lse);
   if (graph) {
     auto node = start_node<CpuBackward>(qkv, layout, sequences, options);
-    node->lse = lse;
+    node->lse = std::move(lse);
     finish_node(node, out);
   }
   return out;

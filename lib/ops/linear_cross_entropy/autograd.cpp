@@ -12,7 +12,6 @@
 namespace lorikeet::ops {
 namespace {
 
-using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
 constexpr const char* kOp = "linear_cross_entropy";
@@ -133,7 +132,7 @@ std::int64_t default_chunk_rows(std::int64_t vocabulary, at::Device device) {
   return std::max(kLeastRowsCpu, kChunkElementsCpu / std::max<std::int64_t>(vocabulary, 1) / 64 * 64);
 }
 
-at::Tensor linear_cross_entropy(const at::Tensor& hidden, std::shared_ptr<const FrozenWeight> head,
+at::Tensor linear_cross_entropy(const at::Tensor& hidden, const std::shared_ptr<const FrozenWeight>& head,
                                 const std::vector<LoraProjection>& head_lora, const at::Tensor& label_rows,
                                 const at::Tensor& labels, double loss_scale,
                                 const CrossEntropyOptions& options, const at::Tensor& anchor) {

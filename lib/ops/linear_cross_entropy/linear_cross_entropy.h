@@ -30,7 +30,7 @@ std::int64_t default_chunk_rows(std::int64_t vocabulary, at::Device device);
 /// chunk by chunk of label rows, while the chunk's logits exist: [T, V] never does. Backward multiplies it by
 /// the incoming gradient, and adds the head adapter's to its grad_a and grad_b. anchor: as in lora_linear.
 /// Throws Error on shapes, dtypes or options that don't fit, and on labels out of range.
-at::Tensor linear_cross_entropy(const at::Tensor& hidden, std::shared_ptr<const FrozenWeight> head,
+at::Tensor linear_cross_entropy(const at::Tensor& hidden, const std::shared_ptr<const FrozenWeight>& head,
                                 const std::vector<LoraProjection>& head_lora, const at::Tensor& label_rows,
                                 const at::Tensor& labels, double loss_scale,
                                 const CrossEntropyOptions& options, const at::Tensor& anchor);

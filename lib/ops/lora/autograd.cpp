@@ -19,6 +19,7 @@ constexpr const char* kOp = "lora_linear";
 at::Tensor stacked_a(const std::vector<LoraProjection>& projections) {
   if (projections.size() == 1) return projections[0].a.detach();
   std::vector<at::Tensor> parts;
+  parts.reserve(projections.size());
   for (const auto& p : projections) parts.push_back(p.a.detach());
   return at::cat(parts);
 }
@@ -153,7 +154,7 @@ void check_projections(const char* op, const std::vector<LoraProjection>& projec
   }
 }
 
-at::Tensor frozen_linear(const at::Tensor& x, std::shared_ptr<const FrozenWeight> weight,
+at::Tensor frozen_linear(const at::Tensor& x, const std::shared_ptr<const FrozenWeight>& weight,
                          const at::Tensor& bias) {
   std::shared_ptr<FrozenBackward> node;
   if (needs_graph(x)) {
@@ -172,7 +173,7 @@ at::Tensor frozen_linear(const at::Tensor& x, std::shared_ptr<const FrozenWeight
   return out;
 }
 
-at::Tensor lora_linear(const at::Tensor& x, std::shared_ptr<const FrozenWeight> weight,
+at::Tensor lora_linear(const at::Tensor& x, const std::shared_ptr<const FrozenWeight>& weight,
                        const at::Tensor& bias, const std::vector<LoraProjection>& projections,
                        const std::optional<LoraDropout>& dropout, const at::Tensor& anchor) {
   if (projections.empty()) return frozen_linear(x, std::move(weight), bias);

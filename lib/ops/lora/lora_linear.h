@@ -27,7 +27,7 @@ struct LoraProjection {
 /// x w^T + bias with a frozen weight, which backward borrows again instead of keeping it.
 /// x: [T, in]; weight: [out, in] of x's dtype; bias: [out] frozen, or undefined. Returns [T, out] in x's
 /// dtype. Differentiable in x. Throws Error on shapes or dtypes that don't fit.
-at::Tensor frozen_linear(const at::Tensor& x, std::shared_ptr<const FrozenWeight> weight,
+at::Tensor frozen_linear(const at::Tensor& x, const std::shared_ptr<const FrozenWeight>& weight,
                          const at::Tensor& bias);
 
 /// The same plus the low-rank updates of a group of projections that share the input; each on its own
@@ -37,7 +37,7 @@ at::Tensor frozen_linear(const at::Tensor& x, std::shared_ptr<const FrozenWeight
 /// it gets no gradient itself. May be undefined: then x alone decides. Backward adds the adapters' gradients
 /// to their grad_a and grad_b, and computes x's only if x needs it. Throws Error on shapes or dtypes that
 /// don't fit.
-at::Tensor lora_linear(const at::Tensor& x, std::shared_ptr<const FrozenWeight> weight,
+at::Tensor lora_linear(const at::Tensor& x, const std::shared_ptr<const FrozenWeight>& weight,
                        const at::Tensor& bias, const std::vector<LoraProjection>& projections,
                        const std::optional<LoraDropout>& dropout, const at::Tensor& anchor);
 

@@ -45,7 +45,7 @@ at::Tensor widen(const at::Tensor& tensor) { return tensor.to(wide_type(tensor))
 
 // Rows [begin, end) of w in fp32: in `buffer` when they have to be widened.
 at::Tensor wide_rows(const at::Tensor& w, std::int64_t begin, std::int64_t end, const at::Tensor& buffer) {
-  const auto rows = w.slice(0, begin, end);
+  auto rows = w.slice(0, begin, end);
   if (!buffer.defined()) return rows;
   auto target = buffer.slice(0, 0, end - begin);
   target.copy_(rows);
@@ -72,6 +72,7 @@ void add_terms(at::Tensor& panel, std::int64_t begin, std::int64_t end, const st
 
 std::vector<LowRankTerm> widen_terms(const std::vector<LowRankTerm>& terms) {
   std::vector<LowRankTerm> wide;
+  wide.reserve(terms.size());
   for (const auto& term : terms) wide.push_back({widen(term.left), widen(term.right), term.begin});
   return wide;
 }

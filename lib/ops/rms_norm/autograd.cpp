@@ -68,8 +68,8 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps, b
   if (needs_graph(x)) {
     auto node = make_node<RmsNormBackward>(x);
     node->x = SavedVariable(x, /*is_output=*/false);
-    node->weight = w;
-    node->rstd = rstd;
+    node->weight = std::move(w);
+    node->rstd = std::move(rstd);
     torch::autograd::set_history(y, node);
   }
   return y;
@@ -95,8 +95,8 @@ std::tuple<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& residual, cons
   }
   if (needs_graph(residual, delta)) {
     auto node = make_node<RmsNormBackward>(residual, delta);
-    node->weight = w;
-    node->rstd = rstd;
+    node->weight = std::move(w);
+    node->rstd = std::move(rstd);
     torch::autograd::set_history(std::vector<at::Tensor>{sum, y}, node);
     node->x = SavedVariable(sum, /*is_output=*/true);
   }
