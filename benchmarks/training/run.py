@@ -39,21 +39,41 @@ def job():
         yield work
 
 
-def ours(program, work, number):
+def start(program, work, number, cpus=None):
+    """Starts one of the training programs on the job, on the CPUs `cpus` alone where some are given, with a thread
+    for each; returns what finish() wants."""
     model, data = work / "model", work / "rows.jsonl"
-    config = work / "config.yaml"
+    config = work / f"config{number}.yaml"
     config.write_text(
         f"model: {{ path: {model} }}\ndata: {{ train: {{ path: {data}, format: tokens }}, shuffle: false,"
         f" cache_dir: {work / 'cache'} }}\nbatch: {{ global: {ROWS}, micro_tokens: {ROWS * LENGTH} }}\n"
         f"optimizer: {{ lr: 1e-4 }}\ntraining: {{ max_steps: {STEPS} }}\ndevice: cpu\n"
     )
     output = work / f"run{number}"
-    subprocess.run([program, "--config", str(config), f"checkpoint.output_dir={output}"], check=True,
-                   stderr=subprocess.DEVNULL, env={**os.environ, "GOMP_SPINCOUNT": "1000"})
+    environment = {**os.environ, "GOMP_SPINCOUNT": "1000"}
+    if cpus:
+        environment["OMP_NUM_THREADS"] = str(len(cpus))
+    process = subprocess.Popen([program, "--config", str(config), f"checkpoint.output_dir={output}"],
+                               stderr=subprocess.DEVNULL, env=environment,
+                               preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None)
+    return process, output
+
+
+def finish(process, output):
+    """Waits for a program; returns its rate, its last loss and the CPU time that it took in all."""
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise SystemExit(f"{process.args[0]} ended with exit code {process.returncode}")
     lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
     run = json.loads((output / "run.json").read_text())
     return {"tokens_per_second": statistics.median(line["tokens_per_second"] for line in lines[1:]),
-            "first_step_seconds": sum(run["phases_seconds"].values()), "loss": lines[-1]["loss"]}
+            "first_step_seconds": sum(run["phases_seconds"].values()), "loss": lines[-1]["loss"],
+            "cpu_seconds": used.ru_utime + used.ru_stime}
+
+
+def ours(program, work, number):
+    return finish(*start(program, work, number))
 
 
 def peer(work):
