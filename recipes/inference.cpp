@@ -12,6 +12,7 @@
 #include "data/load.h"
 #include "nn/batch.h"
 #include "nn/generation.h"
+#include "recipes/devices.h"
 #include "recipes/model_session.h"
 #include "recipes/prompts.h"
 #include "recipes/settings_map.h"

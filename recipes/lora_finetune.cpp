@@ -13,11 +13,11 @@
 #include "base/version.h"
 #include "config/config.h"
 #include "data/load.h"
-#include "device/memory.h"
 #include "io/disk.h"
 #include "parallel/weight_gatherer.h"
 #include "peft/adapter_file.h"
 #include "plan/strategy.h"
+#include "recipes/devices.h"
 #include "recipes/interrupt.h"
 #include "recipes/merge.h"
 #include "recipes/model_session.h"
@@ -115,15 +115,12 @@ class Finetune {
   void load() {
     phases_.finish("start");
     group_.phase("start");
-    const comm::Placement& placement = group_.placement();
-    const device::Device device =
-        device::for_rank(choose_device(settings_.device), settings_.device, placement.local_rank,
-                         placement.local_size, device::cuda_devices());
+    const device::Device device = choose_device(settings_.device, group_);
     const precision::Policy policy = choose_policy(settings_.precision, device);
     at::globalContext().setDeterministicAlgorithms(settings_.training.deterministic, /*warn_only=*/false);
-    log_info("device: " + device::describe(device, device::cuda_devices()) + ", " +
-             std::to_string(at::get_num_threads()) + " threads" +
-             (group_.alone() ? "" : ", " + std::to_string(placement.world_size) + " ranks"));
+    devices_ = group_.collect("devices of all", device::describe(device, device::cuda_devices()));
+    log_info("device: " + devices_[0] + ", " + std::to_string(at::get_num_threads()) + " threads" +
+             (group_.alone() ? "" : ", " + std::to_string(devices_.size()) + " ranks"));
     log_info("precision (" + policy.fingerprint().substr(0, 12) + "):\n" + policy.table());
     group_.phase("open model");
     session_ = open_model(base(), policy, device, lora_config(settings_.lora),
@@ -147,8 +144,7 @@ class Finetune {
         plan::largest_micro_batch(data_.train, *sampler_, micro_options(settings_, session_.device));
     const comm::Placement& placement = group_.placement();
     if (!group_.alone()) {
-      const auto available =
-          device::available_memory(session_.device, device::cuda_devices(), placement.local_size);
+      const auto available = available_memory(session_.device, placement.local_size);
       const std::int64_t least = group_.least("available memory", available.value_or(-1));
       strategy_ = plan::choose_strategy(
           {.settings = settings_.distributed,
@@ -298,7 +294,7 @@ class Finetune {
   }
 
   Json facts() const {
-    Json json = run_facts(session_, settings_, group_.placement().world_size, strategy_);
+    Json json = run_facts(session_, settings_, devices_, strategy_);
     json.set("phases_seconds", phases_.json());
     json.set("phases_peak_memory_bytes", phases_.peak_memory_json());
     Json memory{Json::Object{}};
@@ -320,7 +316,8 @@ class Finetune {
   const config::Settings& settings_;
   RankGroup& group_;
   Phases phases_;
-  std::optional<RunFolder> folder_;  // on the first rank
+  std::optional<RunFolder> folder_;   // on the first rank
+  std::vector<std::string> devices_;  // by rank
   ModelSession session_;
   std::optional<parallel::WeightGatherer> gatherer_;  // where weights are split
   data::LoadedData data_;

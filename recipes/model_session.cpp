@@ -45,11 +45,6 @@ void add_ids(const JsonView& config, std::set<std::int32_t>* ids) {
 
 }  // namespace
 
-device::Device choose_device(const config::DeviceSetting& setting) {
-  // at::hasCUDA() says whether libtorch's CUDA half is linked in and usable.
-  return device::select(setting, at::hasCUDA(), device::cuda_devices());
-}
-
 precision::Policy choose_policy(const config::PrecisionSettings& settings, const device::Device& device) {
   const precision::Policy policy = precision::resolve(settings);
   precision::require_supported(policy, device, device::cuda_devices());
@@ -114,7 +109,7 @@ ModelSession load_model_with_adapter(const std::filesystem::path& path, const st
 
 std::optional<double> peak_flops(const ModelSession& session) {
   if (!session.device.is_cuda()) return std::nullopt;
-  const auto found = device::cuda_devices();
+  const auto& found = device::cuda_devices();
   const auto index = static_cast<std::size_t>(session.device.index);
   return index < found.size()
              ? device::peak_flops(found[index].name, session.policy.compute, session.policy.matmul)

@@ -15,9 +15,6 @@
 
 namespace lorikeet::recipes {
 
-/// The device of a setting, as this build and machine have it. Throws Error when it isn't there.
-device::Device choose_device(const config::DeviceSetting& setting);
-
 /// The precision policy of a run on this device, which libraries are told of. Throws Error where the device
 /// has no fast arithmetic of its kinds.
 precision::Policy choose_policy(const config::PrecisionSettings& settings, const device::Device& device);

@@ -86,6 +86,17 @@ std::string RankGroup::share(const std::string& name, const std::string& text) {
   return alone() ? text : comm::share_text(*store_, placement_.rank, name, text, kPatience);
 }
 
+std::string RankGroup::share_on_machine(const std::string& name, const std::string& text) {
+  if (alone()) return text;
+  return comm::share_text(*store_, placement_.local_rank, name + "/" + std::to_string(placement_.node), text,
+                          kPatience);
+}
+
+std::vector<std::string> RankGroup::collect(const std::string& name, const std::string& text) {
+  if (alone()) return {text};
+  return comm::texts_of_all(*store_, placement_.rank, placement_.world_size, name, text, kPatience);
+}
+
 void RankGroup::require_agreement(const comm::Facts& facts) {
   if (!alone()) comm::require_agreement(*store_, placement_.rank, facts, kPatience);
 }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/board.h"
 #include "comm/communicator.h"
@@ -35,6 +36,12 @@ class RankGroup {
 
   /// `text` of rank 0, on all ranks. A name is used once.
   std::string share(const std::string& name, const std::string& text);
+
+  /// `text` of the first rank of this machine, on all its ranks. A name is used once.
+  std::string share_on_machine(const std::string& name, const std::string& text);
+
+  /// Every rank's text, by rank, on all ranks. A name is used once.
+  std::vector<std::string> collect(const std::string& name, const std::string& text);
 
   /// Throws Error on the ranks whose facts differ from rank 0's.
   void require_agreement(const comm::Facts& facts);

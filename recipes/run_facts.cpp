@@ -12,15 +12,17 @@
 
 namespace lorikeet::recipes {
 
-Json run_facts(const ModelSession& session, const config::Settings& settings, int world_size,
-               const plan::Strategy& strategy) {
+Json run_facts(const ModelSession& session, const config::Settings& settings,
+               const std::vector<std::string>& devices, const plan::Strategy& strategy) {
   Json precision{Json::Object{}};
   for (const auto& [what, how] : session.policy.rows()) precision.set(what, how);
   Json json;
   json.set("lorikeet_version", kVersion);
   json.set("libtorch_version", TORCH_VERSION);
-  json.set("device", device::describe(session.device, device::cuda_devices()));
-  json.set("world_size", world_size);
+  Json::Array each;
+  for (const std::string& device : devices) each.emplace_back(device);
+  json.set("devices", Json(std::move(each)));
+  json.set("world_size", static_cast<std::int64_t>(devices.size()));
   json.set("strategy", strategy.name).set("shard_degree", strategy.degree);
   json.set("threads", at::get_num_threads());
   json.set("precision", std::move(precision));

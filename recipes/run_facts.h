@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "base/json.h"
 #include "config/settings.h"
 #include "plan/memory.h"
@@ -9,9 +12,10 @@
 
 namespace lorikeet::recipes {
 
-/// What run.json tells about where and with what a run was made: versions, device, threads, precision, seed.
-Json run_facts(const ModelSession& session, const config::Settings& settings, int world_size,
-               const plan::Strategy& strategy);
+/// What run.json tells about where and with what a run was made: versions, the device of every rank, threads,
+/// precision, seed.
+Json run_facts(const ModelSession& session, const config::Settings& settings,
+               const std::vector<std::string>& devices, const plan::Strategy& strategy);
 
 /// The memory that a training step will need at its peak, by lib/plan's formula, where `degree` ranks share
 /// one copy of the frozen weights.

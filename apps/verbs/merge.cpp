@@ -6,7 +6,7 @@
 #include "apps/verbs/model_options.h"
 #include "apps/verbs/verbs.h"
 #include "base/json.h"
-#include "recipes/model_session.h"
+#include "recipes/devices.h"
 
 namespace lorikeet::apps {
 

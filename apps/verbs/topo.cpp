@@ -5,12 +5,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/verbs/verbs.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "device/cards.h"
 #include "device/inventory_json.h"
 #include "device/nics.h"
 #include "device/selection.h"
@@ -46,15 +48,14 @@ Shown read_saved(const std::string& path) {
 
 Shown read_machine() {
   Shown shown;
-  std::string why;
-  const auto session = device::nvml::open_driver(why);
-  shown.inventory = session ? device::read_inventory(*session) : device::no_inventory(why);
+  device::Snapshot snapshot = device::take_snapshot();
+  shown.inventory = std::move(snapshot.inventory);
+  shown.saved = {std::move(snapshot.topology), std::move(snapshot.measured)};
   for (const device::LostGpu& lost : shown.inventory->lost) {
     log_warning("the GPU with NVML's number " + std::to_string(lost.nvml_index) +
                 (lost.description.empty() ? "" : ", " + lost.description + ",") +
                 " has stopped answering: " + lost.reason);
   }
-  if (session) shown.saved.topology = device::read_topology(*session, *shown.inventory);
   device::add_nics(shown.saved.topology, "/sys");
 
   const device::VisibleDevices visible = device::visible_devices(*shown.inventory);

@@ -74,17 +74,24 @@ std::string share_text(c10d::Store& store, int rank, const std::string& name, co
   return get(store, name, timeout);
 }
 
+std::vector<std::string> texts_of_all(c10d::Store& store, int rank, int world_size, const std::string& name,
+                                      const std::string& text, std::chrono::seconds timeout) {
+  const auto key = [&](int of) { return name + "/" + std::to_string(of); };
+  set(store, key(rank), text);
+  std::vector<std::string> texts;
+  texts.reserve(static_cast<std::size_t>(world_size));
+  for (int other = 0; other < world_size; ++other) texts.push_back(get(store, key(other), timeout));
+  return texts;
+}
+
 std::int64_t least_of(c10d::Store& store, int rank, int world_size, const std::string& name,
                       std::int64_t value, std::chrono::seconds timeout) {
-  set(store, name + "/" + std::to_string(rank), std::to_string(value));
   std::int64_t least = value;
-  if (rank == 0) {
-    for (int other = 1; other < world_size; ++other) {
-      least =
-          std::min<std::int64_t>(least, std::stoll(get(store, name + "/" + std::to_string(other), timeout)));
-    }
+  for (const std::string& text :
+       texts_of_all(store, rank, world_size, name, std::to_string(value), timeout)) {
+    least = std::min<std::int64_t>(least, std::stoll(text));
   }
-  return std::stoll(share_text(store, rank, name, std::to_string(least), timeout));
+  return least;
 }
 
 c10::intrusive_ptr<c10d::Store> part_of(const c10::intrusive_ptr<c10d::Store>& store,

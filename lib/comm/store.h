@@ -34,6 +34,10 @@ void require_agreement(c10d::Store& store, int rank, const Facts& facts, std::ch
 std::string share_text(c10d::Store& store, int rank, const std::string& name, const std::string& text,
                        std::chrono::seconds timeout);
 
+/// The texts of all ranks, by rank, on every rank, under a name that is used once.
+std::vector<std::string> texts_of_all(c10d::Store& store, int rank, int world_size, const std::string& name,
+                                      const std::string& text, std::chrono::seconds timeout);
+
 /// The least of all ranks' values, on every rank, under a name that is used once.
 std::int64_t least_of(c10d::Store& store, int rank, int world_size, const std::string& name,
                       std::int64_t value, std::chrono::seconds timeout);

@@ -84,22 +84,24 @@ std::string TextRule::read(const YamlNode& node) const {
 }
 
 DeviceSetting DeviceRule::read(const YamlNode& node) const {
+  using Kind = DeviceSetting::Kind;
   static constexpr std::string_view kCuda = "cuda:";
   if (!node.is_scalar()) throw unexpected(expected(), node);
   const std::string& name = node.text;
-  if (name == "auto") return {DeviceSetting::Kind::kAuto, {}};
-  if (name == "cpu") return {DeviceSetting::Kind::kCpu, {}};
-  if (name == "cuda") return {DeviceSetting::Kind::kCuda, {}};
+  if (name == "auto") return {Kind::kAuto, {}, {}};
+  if (name == "cpu") return {Kind::kCpu, {}, {}};
+  if (name == "cuda") return {Kind::kCuda, {}, {}};
   if (name.starts_with(kCuda)) {
     static constexpr std::int64_t kMostDevices = 1024;
     const auto index = parse_whole<std::int64_t>(std::string_view(name).substr(kCuda.size()));
-    if (index && *index >= 0 && *index < kMostDevices) return {DeviceSetting::Kind::kCuda, index};
+    if (index && *index >= 0 && *index < kMostDevices) return {Kind::kCuda, index, {}};
   }
-  const bool uuid = name.starts_with("GPU-");
-  const bool bus_id = !name.starts_with("cuda") && name.find(':') != std::string::npos;
-  if (uuid || bus_id) {
-    throw ValueError{"choosing a device by " + std::string(uuid ? "UUID" : "PCI bus id") +
-                     " is not built yet; use " + expected()};
+  const bool uuid = name.starts_with("GPU-") || name.starts_with("MIG-");
+  const std::string_view digits = std::string_view(name).substr(uuid ? 4 : 0);
+  const bool address = digits.find(':') != std::string_view::npos;
+  const char* alphabet = uuid ? "0123456789abcdefABCDEF-" : "0123456789abcdefABCDEF:.";
+  if ((uuid || address) && !digits.empty() && digits.find_first_not_of(alphabet) == std::string_view::npos) {
+    return {Kind::kCard, {}, name};
   }
   throw unexpected(expected(), node);
 }
@@ -109,6 +111,7 @@ std::string DeviceRule::write(const DeviceSetting& value) const {
     case DeviceSetting::Kind::kAuto: return "auto";
     case DeviceSetting::Kind::kCpu: return "cpu";
     case DeviceSetting::Kind::kCuda: break;
+    case DeviceSetting::Kind::kCard: return quote_yaml(value.card);
   }
   return value.index ? "cuda:" + std::to_string(*value.index) : "cuda";
 }

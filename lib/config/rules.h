@@ -69,12 +69,13 @@ struct TextRule {
   std::string expected() const { return what; }
 };
 
-/// auto | cpu | cuda | cuda:N.
+/// auto | cpu | cuda | cuda:N | a card's UUID or PCI address, whose exact form is checked where cards are
+/// looked for.
 struct DeviceRule {
   using Value = DeviceSetting;
   Value read(const YamlNode& node) const;
   std::string write(const Value& value) const;
-  std::string expected() const { return "auto, cpu, cuda or cuda:N"; }
+  std::string expected() const { return "auto, cpu, cuda, cuda:N, or a GPU's UUID or PCI address"; }
 };
 
 /// A known word; one without a value is known but not built yet.

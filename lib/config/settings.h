@@ -120,10 +120,12 @@ struct PrecisionSettings {
 };
 
 struct DeviceSetting {
-  enum class Kind { kAuto, kCpu, kCuda };
+  enum class Kind { kAuto, kCpu, kCuda, kCard };
   Kind kind = Kind::kAuto;
-  /// Of a CUDA device that was named by number.
+  /// Of a CUDA device that was named by number (kCuda).
   std::optional<std::int64_t> index;
+  /// The UUID or PCI address of a card (kCard), as it was written.
+  std::string card;
 
   bool operator==(const DeviceSetting&) const = default;
 };

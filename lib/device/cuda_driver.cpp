@@ -3,7 +3,9 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <cstdlib>
 
+#include "base/hash.h"
 #include "device/device.h"
 
 namespace lorikeet::device {
@@ -19,7 +21,24 @@ Function symbol(void* library, const char* name) {
   return reinterpret_cast<Function>(dlsym(library, name));
 }
 
+// CUuuid
+using Uuid = std::array<unsigned char, 16>;
+
+std::string format(const Uuid& uuid, const std::string& device_name) {
+  // The driver tells a slice of a card by its name alone.
+  std::string text = device_name.find(" MIG ") == std::string::npos ? "GPU-" : "MIG-";
+  for (std::size_t i = 0; i < uuid.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += to_hex({reinterpret_cast<const char*>(&uuid[i]), 1});
+  }
+  return text;
+}
+
+// The driver's own order (FASTEST_FIRST) puts another card first on a mixed machine than nvidia-smi does.
+void order_by_pci_address() { setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1); }
+
 std::vector<CudaDevice> ask_driver() {
+  order_by_pci_address();
   void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_GLOBAL);
   if (library == nullptr) return {};
   const auto init = symbol<int (*)(unsigned)>(library, "cuInit");
@@ -28,6 +47,9 @@ std::vector<CudaDevice> ask_driver() {
   const auto name_of = symbol<int (*)(char*, int, int)>(library, "cuDeviceGetName");
   const auto memory_of = symbol<int (*)(std::size_t*, int)>(library, "cuDeviceTotalMem_v2");
   const auto attribute_of = symbol<int (*)(int*, int, int)>(library, "cuDeviceGetAttribute");
+  // Older drivers have no second version, which knows slices; what can't be told is left empty.
+  const auto uuid_of = symbol<int (*)(Uuid*, int)>(library, "cuDeviceGetUuid_v2");
+  const auto address_of = symbol<int (*)(char*, int, int)>(library, "cuDeviceGetPCIBusId");
   if (init == nullptr || count_of == nullptr || get == nullptr || name_of == nullptr ||
       memory_of == nullptr || attribute_of == nullptr) {
     return {};
@@ -47,7 +69,15 @@ std::vector<CudaDevice> ask_driver() {
         attribute_of(&minor, kCapabilityMinor, handle) != kSuccess) {
       break;  // a device that vanished: those before it still have their numbers
     }
-    devices.push_back({name.data(), bytes, major, minor});
+    CudaDevice device{name.data(), bytes, major, minor, {}, {}};
+    Uuid uuid{};
+    if (uuid_of != nullptr && uuid_of(&uuid, handle) == kSuccess) device.uuid = format(uuid, device.name);
+    std::array<char, 32> address{};
+    if (address_of != nullptr &&
+        address_of(address.data(), static_cast<int>(address.size()), handle) == kSuccess) {
+      device.pci = parse_pci_address(address.data());
+    }
+    devices.push_back(std::move(device));
   }
   return devices;
 }

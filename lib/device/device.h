@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "config/settings.h"
+#include "device/pci_address.h"
 
 namespace lorikeet::device {
 
@@ -24,24 +26,25 @@ struct CudaDevice {
   std::string name;
   std::uint64_t memory_bytes = 0;
   int capability_major = 0, capability_minor = 0;  ///< "compute capability"
+  std::string uuid;                                ///< "GPU-...", of a slice "MIG-..."; empty where not told
+  std::optional<PciAddress> pci;
 };
 
-/// The CUDA devices that the driver offers, in its order; empty without a driver or device. The driver's
-/// library is loaded at run time: nothing of CUDA has to be installed. Asked once a process.
+/// The CUDA devices that the driver offers; empty without a driver or device. The driver's library is loaded
+/// at run time: nothing of CUDA has to be installed. Asked once a process, in the order of PCI addresses:
+/// the first call sets CUDA_DEVICE_ORDER, before which nothing of CUDA may have started.
 const std::vector<CudaDevice>& cuda_devices();
 
-/// The device that the config's `device` means; auto is the first CUDA device, else the CPU.
-/// `cuda_built` says whether this build can use CUDA devices. Throws Error when it isn't there, with what is.
-Device select(const config::DeviceSetting& setting, bool cuda_built, const std::vector<CudaDevice>& found);
+/// The devices that the config's `device` allows for `ranks` processes of this machine, one each; several
+/// processes share a CPU. `preferred` is an order of `found` in which auto and cuda take cards (device
+/// numbers, see preferred_cards); auto is the CPU where there are no cards or `cuda_built` is false.
+/// Throws Error when what is named isn't there, with what is, when it is one card for several ranks, and when
+/// there are fewer cards than ranks.
+std::vector<Device> select(const config::DeviceSetting& setting, bool cuda_built,
+                           const std::vector<CudaDevice>& found, const std::vector<int>& preferred,
+                           int ranks);
 
-/// The device of one of `local_size` ranks on this machine, where `chosen` is what select gave for the
-/// setting: on CPUs the same for all, on GPUs one for each. Throws Error when there are fewer GPUs than
-/// ranks, or the setting names a single one.
-Device for_rank(const Device& chosen, const config::DeviceSetting& setting, int local_rank, int local_size,
-                const std::vector<CudaDevice>& found);
-
-/// A line for run.json and the log: the CPU's model and the threads used, or the CUDA device's name and
-/// memory.
+/// A line for run.json and the log: the CPU's model, or the CUDA device's name, memory, UUID and PCI address.
 std::string describe(const Device& device, const std::vector<CudaDevice>& found);
 
 }  // namespace lorikeet::device

@@ -4,10 +4,12 @@
 #include <fstream>
 #include <string>
 
+#include "device/cards.h"
+
 namespace lorikeet::device {
 namespace {
 
-constexpr double kUsableShareOfCard = 0.94;
+constexpr double kLostShareOfCard = 0.06;
 
 // A file that holds one number; cgroup's "max" is none.
 std::optional<std::int64_t> number_in(const std::filesystem::path& path) {
@@ -46,14 +48,20 @@ std::optional<std::int64_t> available_main_memory(const std::filesystem::path& p
 }
 
 std::optional<std::int64_t> available_memory(const Device& device, const std::vector<CudaDevice>& found,
-                                             int sharers) {
+                                             const Inventory& inventory, int sharers) {
   if (!device.is_cuda()) {
     const auto all = available_main_memory("/proc", "/sys/fs/cgroup");
     return all ? std::optional(*all / sharers) : std::nullopt;
   }
   const auto index = static_cast<std::size_t>(device.index);
   if (index >= found.size()) return std::nullopt;
-  return static_cast<std::int64_t>(kUsableShareOfCard * static_cast<double>(found[index].memory_bytes));
+  const auto total = static_cast<double>(found[index].memory_bytes);
+  double free = total;
+  const auto gpu = gpu_of(found[index], inventory);
+  // The free memory of a card in slices says nothing of one slice's.
+  if (gpu && !inventory.gpus[*gpu].mig.value_or(false) && inventory.gpus[*gpu].memory_free_bytes)
+    free = std::min(free, static_cast<double>(*inventory.gpus[*gpu].memory_free_bytes));
+  return static_cast<std::int64_t>(std::max(free - kLostShareOfCard * total, 0.0));
 }
 
 }  // namespace lorikeet::device

@@ -6,14 +6,16 @@
 #include <vector>
 
 #include "device/device.h"
+#include "device/inventory.h"
 
 namespace lorikeet::device {
 
 /// Bytes that one of `sharers` processes on this machine may take of a device's memory. CPU: what the kernel
-/// calls available, or what is left of the container's limit, divided among the processes. GPU: 94% of the
-/// card's, for the driver's context and fragmentation take some. Empty where nothing tells.
+/// calls available, or what is left of the container's limit, divided among the processes. GPU: what
+/// `inventory` says is free, or all where it doesn't, less 6% of the card's memory: the driver's context and
+/// fragmentation take some. Empty where nothing tells.
 std::optional<std::int64_t> available_memory(const Device& device, const std::vector<CudaDevice>& found,
-                                             int sharers);
+                                             const Inventory& inventory, int sharers);
 
 /// The same of main memory, from the files of a /proc and a /sys/fs/cgroup (version 2; absent is fine).
 std::optional<std::int64_t> available_main_memory(const std::filesystem::path& proc,

@@ -38,15 +38,4 @@ VisibleDevices visible_devices(const Inventory& inventory);
 /// for a slice the slice's name and UUID before it.
 std::string describe(const Inventory& inventory, const VisibleDevice& device);
 
-/// Makes CUDA count devices by PCI address, as the inventory does: its own default (FASTEST_FIRST) puts
-/// another card first on a mixed machine. Has to be called before anything of CUDA starts and before threads
-/// do (it writes the environment). Returns the value that CUDA_DEVICE_ORDER had, if it had another one.
-std::optional<std::string> order_cuda_by_pci_address();
-
-/// The position in `visible.devices`, CUDA's number, of what `setting` names: a number, the beginning of a
-/// GPU- or MIG-UUID, or a PCI address in any usual form (parse_pci_address). Throws Error (kEnvironment) when
-/// it names nothing, several or a hidden one; the text lists what is there.
-std::size_t resolve_device(std::string_view setting, const Inventory& inventory,
-                           const VisibleDevices& visible);
-
 }  // namespace lorikeet::device

@@ -82,7 +82,8 @@ optimizer: {lr: -1}
 TEST_CASE("a key in the wrong section is pointed to the right one") {
   CHECK_THAT(error_of("training: {lr: 1}"), Contains("did you mean 'optimizer.lr'?"));
   CHECK_THAT(error_of("data: {path: x}"), Contains("did you mean 'data.train.path'?"));
-  CHECK_THAT(error_of("device: {x: 1}"), Contains("auto, cpu, cuda or cuda:N, got a mapping"));
+  CHECK_THAT(error_of("device: {x: 1}"),
+             Contains("auto, cpu, cuda, cuda:N, or a GPU's UUID or PCI address, got a mapping"));
   CHECK_THAT(error_of("lora: 3"), Contains("lora is a section"));
   CHECK_THAT(error_of("zzzzzzzz: 3"), Contains("known here: model, lora, data"));
 }
@@ -131,7 +132,7 @@ TEST_CASE("values of the wrong type or out of range are refused") {
       {"lr_scheduler: {warmup_ratio: 0.1, warmup_steps: 3}", "at most one of them, got both"},
       {"lr_scheduler: {warmup_steps: 10}\ntraining: {max_steps: 10}", "fewer than training.max_steps (10)"},
       {"lr_scheduler: {min_lr: 1}", "at most optimizer.lr"},
-      {"device: gpu", "expected auto, cpu, cuda or cuda:N"},
+      {"device: gpu", "expected auto, cpu, cuda, cuda:N, or a GPU's UUID or PCI address"},
       {"device: cuda:-1", "device"},
   }));
   INFO(text);

@@ -25,11 +25,25 @@ TEST_CASE("main memory is what the kernel calls available, or what a container's
 }
 
 TEST_CASE("processes of one machine share its memory; a card is one process's") {
-  const auto one = available_memory({}, {}, 1), four = available_memory({}, {}, 4);
+  const auto one = available_memory({}, {}, {}, 1), four = available_memory({}, {}, {}, 4);
   REQUIRE(one);
   CHECK(static_cast<double>(*four) == Approx(static_cast<double>(*one) / 4).epsilon(0.2));
   const Device card{Device::Kind::kCuda, 1};
-  const std::vector<CudaDevice> found{{"A", 10'000}, {"B", 100'000}};
-  CHECK(available_memory(card, found, 4) == 94'000);
-  CHECK_FALSE(available_memory(card, {}, 1));
+  const std::vector<CudaDevice> found{{"A", 10'000}, {"B", 100'000, 8, 0, "GPU-b"}};
+  CHECK(available_memory(card, found, {}, 4) == 94'000);
+  CHECK_FALSE(available_memory(card, {}, {}, 1));
+}
+
+TEST_CASE("what others hold of a card's memory is not available") {
+  const Device card{Device::Kind::kCuda, 0};
+  const std::vector<CudaDevice> found{{"B", 100'000, 8, 0, "GPU-b"}};
+  Inventory inventory;
+  inventory.gpus.push_back({.uuid = "GPU-b", .memory_free_bytes = 60'000});
+  CHECK(available_memory(card, found, inventory, 1) == 54'000);
+  inventory.gpus[0].memory_free_bytes = 1'000;
+  CHECK(available_memory(card, found, inventory, 1) == 0);
+  inventory.gpus[0].mig = true;  // of the whole card, not of the slice that CUDA offers
+  CHECK(available_memory(card, found, inventory, 1) == 94'000);
+  inventory.gpus[0] = {.uuid = "GPU-other", .memory_free_bytes = 60'000};
+  CHECK(available_memory(card, found, inventory, 1) == 94'000);
 }

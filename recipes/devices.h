@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "config/settings.h"
+#include "device/device.h"
+#include "recipes/rank_group.h"
+
+namespace lorikeet::recipes {
+
+/// The device that the config's `device` means for a process on its own.
+device::Device choose_device(const config::DeviceSetting& setting);
+
+/// This rank's device. The first rank of a machine chooses for all there, so that none sees cards as taken by
+/// another. On a GPU among several ranks, the process is bound to the CPU cores that are nearest to its card.
+device::Device choose_device(const config::DeviceSetting& setting, RankGroup& group);
+
+/// Bytes that this process may take of the device's memory; empty where nothing tells.
+std::optional<std::int64_t> available_memory(const device::Device& device, int sharers);
+
+}  // namespace lorikeet::recipes
