@@ -1,5 +1,6 @@
 #include "text/chat_template.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 
@@ -67,13 +68,14 @@ std::vector<ChatTemplate> make_builtins() {
 struct KnownSource {
   std::string_view sha256;
   std::string_view builtin;
+  std::string_view difference{};  // what else it writes than the built-in; said wherever it is recognised
 };
 
 // Sources whose rendering was compared with the built-in's, turn by turn, by
 // tests/text/chat_template_test.cpp.
 // The files of github.com/chujiezheng/chat_templates are meant with their layout (newlines, indents) taken
-// out. Llama-3.2's own template is not among them: it writes the day on which it is rendered.
-constexpr std::array<KnownSource, 13> kKnownSources{{
+// out.
+constexpr std::array<KnownSource, 14> kKnownSources{{
     // Llama-2-chat
     {"e8d5b5a546d3f19df16a5320c614fab05bdc4edd50e850f1afd947b503ea41cf", "llama2"},
     // Llama-3-Instruct as first released: it opens the assistant's turn even behind an answer, where nothing
@@ -96,8 +98,12 @@ constexpr std::array<KnownSource, 13> kKnownSources{{
     {"68da1281c0c8bd7dd19f04fc1e8435b63858cb511819beafc270b70c8821a9bf", "llama3"},
     // Qwen2.5-Instruct
     {"55b2f4a26ac9ee719330a61a0c39d9e538b0e9322212f048326318cff4f8674a", "qwen2.5"},
-    // Llama-3.1-Instruct
+    // Llama-3.1-Instruct, Llama-3.3-Instruct
     {"93c0e9aa3629bbd77e68dbc0f5621f6e6b23aa8d74b932595cdb8d64684526d7", "llama3.1"},
+    // Llama-3.2-Instruct: a prompt that changes every day would make no two runs alike, and the date is not
+    // what is learnt
+    {"d82792f95932f1c9cef5c4bd992f171225e3bf8c7b609b4557c9e1ec96be819f", "llama3.1",
+     "always dated 26 Jul 2024, where it writes the day on which it is rendered"},
 }};
 
 // Jinja reads CRLF as LF and drops one final newline, so neither changes what a template renders.
@@ -112,6 +118,13 @@ std::string source_hash(std::string_view source) {
   return sha256_hex(text);
 }
 
+const KnownSource* find_known(std::string_view source) {
+  const std::string hash = source_hash(source);
+  const auto* known = std::find_if(kKnownSources.begin(), kKnownSources.end(),
+                                   [&](const KnownSource& k) { return k.sha256 == hash; });
+  return known != kKnownSources.end() ? known : nullptr;
+}
+
 std::string choices() {
   std::vector<std::string> lines;
   for (const ChatTemplate& builtin : builtin_chat_templates())
@@ -123,6 +136,12 @@ const ChatTemplate* find_builtin(std::string_view name) {
   for (const ChatTemplate& builtin : builtin_chat_templates())
     if (builtin.name == name) return &builtin;
   return nullptr;
+}
+
+ChosenTemplate recognised(const KnownSource& known, const std::string& where) {
+  std::string text = std::string(known.builtin) + " (recognised " + where;
+  if (!known.difference.empty()) text += ", but " + std::string(known.difference);
+  return {find_builtin(known.builtin), text + ")"};
 }
 
 }  // namespace
@@ -141,10 +160,8 @@ const ChatTemplate& builtin_chat_template(std::string_view name) {
 }
 
 const ChatTemplate* recognise_chat_template(std::string_view source) {
-  const std::string hash = source_hash(source);
-  for (const KnownSource& known : kKnownSources)
-    if (known.sha256 == hash) return find_builtin(known.builtin);
-  return nullptr;
+  const KnownSource* known = find_known(source);
+  return known != nullptr ? find_builtin(known->builtin) : nullptr;
 }
 
 ChosenTemplate choose_chat_template(const std::string& setting,
@@ -154,14 +171,14 @@ ChosenTemplate choose_chat_template(const std::string& setting,
     if (const ChatTemplate* builtin = find_builtin(setting)) return {builtin, setting + " (as configured)"};
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(setting, ignored)) return {&builtin_chat_template(setting), ""};
-    if (const ChatTemplate* known = recognise_chat_template(read_file(setting, 1 << 20)))
-      return {known, known->name + " (recognised in '" + setting + "')"};
+    if (const KnownSource* known = find_known(read_file(setting, 1 << 20)))
+      return recognised(*known, "in '" + setting + "'");
     throw Error("[data.chat_template] expected '" + setting +
                 "' to hold a template that is known here, its text is not; " + choices());
   }
   if (checkpoint_source) {
-    if (const ChatTemplate* known = recognise_chat_template(*checkpoint_source))
-      return {known, known->name + " (recognised as the checkpoint's own)"};
+    if (const KnownSource* known = find_known(*checkpoint_source))
+      return recognised(*known, "as the checkpoint's own");
     throw Error("[data.chat_template] auto: the checkpoint has a chat template (" +
                 std::to_string(checkpoint_source->size()) +
                 " characters) that equals none of the known ones; " + choices());

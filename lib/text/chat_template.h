@@ -73,7 +73,8 @@ const ChatTemplate& builtin_chat_template(std::string_view name);
 
 /// The built-in whose rendering equals that of the Jinja source `source` for the inputs supported here, or
 /// nullptr. Known sources are recognised by the sha256 of their text (CRLF read as LF, one final newline
-/// dropped); each was rendered with jinja2 and compared.
+/// dropped); each was rendered with jinja2 and compared. Llama-3.2's is taken for Llama-3.1's, whose date
+/// stays.
 const ChatTemplate* recognise_chat_template(std::string_view source);
 
 struct ChosenTemplate {

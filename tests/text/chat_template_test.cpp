@@ -146,6 +146,48 @@ TEST_CASE("files of published templates are recognised, and render as their gold
   CHECK(compared == 88);
 }
 
+TEST_CASE("Llama-3.2's own template is Llama-3.1's with a fixed date, which is said") {
+  const auto folder = test::shared_data("chat_templates");
+  if (!folder) {
+    WARN("no ../shared/data/chat_templates: skipped");
+    return;
+  }
+  // Llama-3.1's text without its built-in tools, and with the day on which it is rendered.
+  std::string source = read_file(*folder / "lc_meta-llama-Llama-3.1-8B-Instruct.jinja");
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    const std::size_t at = source.find(from);
+    REQUIRE(at != std::string::npos);
+    source.replace(at, from.size(), to);
+  };
+  const auto erase = [&](const std::string& from, const std::string& until) {
+    const std::size_t begin = source.find(from), end = source.find(until, begin);
+    REQUIRE(end != std::string::npos);
+    source.erase(begin, end - begin);
+  };
+  const std::string date = "{%- set date_string = \"26 Jul 2024\" %}\n";
+  replace("    " + date,
+          "    {%- if strftime_now is defined %}\n        {%- set date_string = "
+          "strftime_now(\"%d %b %Y\") %}\n    {%- else %}\n        " +
+              date + "    {%- endif %}\n");
+  replace(" + builtin tools", "");
+  replace("builtin_tools is defined or ", "");
+  erase("{%- if builtin_tools is defined %}\n    {{- \"Tools: ", "{{- \"Cutting");
+  erase("        {%- if builtin_tools is defined and tool_call.name",
+        "            {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' -}}\n            {{- "
+        "'{\"name\"");
+  erase("        {%- endif %}\n        {%- if builtin_tools is defined %}",
+        "            {{- \"<|eot_id|>\" }}\n        {%- endif %}");
+  replace("            {{- \"<|eot_id|>\" }}\n        {%- endif %}\n", "        {{- \"<|eot_id|>\" }}\n");
+  const std::size_t call = source.find("            {{- '<|start_header_id|>assistant");
+  for (std::size_t line = call; source.compare(line, 12, "            ") == 0;
+       line = source.find('\n', line) + 1)
+    source.erase(line, 4);
+
+  const text::ChosenTemplate chosen = text::choose_chat_template("auto", source, false);
+  CHECK(chosen.chat_template->name == "llama3.1");
+  CHECK_THAT(chosen.description, Catch::Contains("always dated 26 Jul 2024"));
+}
+
 TEST_CASE("only answers and the tokens that end them are trained on, in every turn") {
   const auto trained = [](const char* name) {
     return trained_text(text::builtin_chat_template(name).render(kTwoTurns));
