@@ -5,9 +5,9 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
+#include "base/cache_folder.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -71,18 +71,11 @@ TokenizedFile read_entry(const std::filesystem::path& path) {
   return entry;
 }
 
-std::optional<std::filesystem::path> absolute_from_env(const char* name) {
-  const char* value = std::getenv(name);
-  if (value == nullptr || *value != '/') return std::nullopt;
-  return std::filesystem::path(value);
-}
-
 }  // namespace
 
 std::optional<std::filesystem::path> default_cache_dir() {
-  if (const auto cache = absolute_from_env("XDG_CACHE_HOME")) return *cache / "lorikeet" / "tokens";
-  if (const auto home = absolute_from_env("HOME")) return *home / ".cache" / "lorikeet" / "tokens";
-  return std::nullopt;
+  const auto folder = cache_folder();
+  return folder ? std::optional(*folder / "tokens") : std::nullopt;
 }
 
 // Tokens are the user's data in another spelling: nobody else may read them, nor put others in their place.

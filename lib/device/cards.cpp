@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 
+#include "device/measured_file.h"
 #include "device/selection.h"
 #include "device/uuid.h"
 
@@ -15,6 +16,8 @@ Snapshot take_snapshot() {
   const auto session = nvml::open_driver(why);
   snapshot.inventory = session ? read_inventory(*session) : no_inventory(why);
   if (session) snapshot.topology = read_topology(*session, snapshot.inventory);
+  if (const auto file = measurements_file(snapshot.inventory))
+    snapshot.measured = load_measurements(*file, snapshot.topology);
   return snapshot;
 }
 

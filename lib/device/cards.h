@@ -16,10 +16,10 @@ namespace lorikeet::device {
 struct Snapshot {
   Inventory inventory;    ///< without GPUs, and with the reason, where NVML tells nothing
   Topology topology;      ///< of the inventory's GPUs, in its order
-  Measurements measured;  ///< of that topology; empty where nothing was measured
+  Measurements measured;  ///< of that topology, as they were kept; empty where nothing was measured
 };
 
-/// Asks NVML now.
+/// Asks NVML now, and looks for kept measurements.
 Snapshot take_snapshot();
 
 /// The snapshot of this process's first call. Take it before CUDA starts: a context of the process's own

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -16,7 +15,7 @@ namespace lorikeet::device {
 namespace {
 
 constexpr double kEnoughOfBest = 0.9;  // free memory of cards at rest differs by a display's buffers
-constexpr double kSame = 1e-9;         // relative; figures of equal links differ by rounding alone
+constexpr double kBelieved = 0.9;      // share of an estimate that counts beside measurements
 
 std::string names(const Topology& topology, const GpuSet& gpus) {
   std::vector<std::string> labels;
@@ -88,84 +87,43 @@ std::vector<std::uint64_t> numa_bits(const Topology& topology) {
 
 struct Candidate {
   GpuSet gpus;
-  double rate = 0;
-  FigureSource source = FigureSource::kPrior;
+  Figure figure;  // of several GPUs
   int nodes = 0;
+
+  // What it counts for beside others, without the last digits, in which equal links' figures can differ.
+  float worth() const {
+    const bool measured = figure.source == FigureSource::kMeasuredSet;
+    return static_cast<float>(figure.gb_per_second * (measured ? 1 : kBelieved));
+  }
 };
 
-bool same_rate(double a, double b) { return std::abs(a - b) <= kSame * std::max(a, b); }
-
 bool better(const Candidate& a, const Candidate& b) {
-  if (!same_rate(a.rate, b.rate)) return a.rate > b.rate;
+  if (a.worth() != b.worth()) return a.worth() > b.worth();
   return a.nodes != b.nodes ? a.nodes < b.nodes : a.gpus < b.gpus;
 }
 
-class Search {
- public:
-  explicit Search(const LinkModel& model) : model_(model), numa_(numa_bits(model.topology())) {}
-
-  // Tries every subset of `group` with `count` GPUs, in lexicographic order.
-  void try_all(const GpuSet& group, std::size_t count) {
-    std::vector<std::size_t> at(count);
-    std::iota(at.begin(), at.end(), 0);
-    while (true) {
-      GpuSet gpus;
-      for (const std::size_t place : at) gpus.push_back(group[place]);
-      try_one(std::move(gpus));
-      std::size_t turn = count;
-      while (turn > 0 && at[turn - 1] == group.size() - count + turn - 1) --turn;
-      if (turn == 0) return;
-      ++at[turn - 1];
-      for (std::size_t next = turn; next < count; ++next) at[next] = at[next - 1] + 1;
-    }
+// Every subset of `group` with `count` GPUs, in lexicographic order.
+template <typename Visit>
+void for_each_subset(const GpuSet& group, std::size_t count, Visit visit) {
+  std::vector<std::size_t> at(count);
+  std::iota(at.begin(), at.end(), 0);
+  while (true) {
+    GpuSet gpus;
+    for (const std::size_t place : at) gpus.push_back(group[place]);
+    visit(std::move(gpus));
+    std::size_t turn = count;
+    while (turn > 0 && at[turn - 1] == group.size() - count + turn - 1) --turn;
+    if (turn == 0) return;
+    ++at[turn - 1];
+    for (std::size_t next = turn; next < count; ++next) at[next] = at[next - 1] + 1;
   }
-
-  const Candidate& best() const { return best_; }
-  std::size_t tried() const { return tried_; }
-  std::size_t ties() const { return ties_; }
-
- private:
-  void try_one(GpuSet gpus) {
-    Candidate candidate{std::move(gpus), 0, FigureSource::kPrior, 0};
-    std::uint64_t nodes = 0;
-    for (const std::size_t gpu : candidate.gpus) nodes |= numa_[gpu];
-    candidate.nodes = std::popcount(nodes);
-    if (candidate.gpus.size() > 1) {
-      const Figure figure = model_.all_reduce(candidate.gpus);
-      candidate.rate = figure.gb_per_second;
-      candidate.source = figure.source;
-    }
-    const bool tie = tried_ > 0 && same_rate(candidate.rate, best_.rate);
-    if (tried_ == 0 || better(candidate, best_)) {
-      if (!tie) ties_ = 0;
-      best_ = std::move(candidate);
-    }
-    ties_ += tie ? 1 : 0;
-    ++tried_;
-  }
-
-  const LinkModel& model_;
-  std::vector<std::uint64_t> numa_;
-  Candidate best_;
-  std::size_t tried_ = 0, ties_ = 0;
-};
-
-std::string reason_for(const Search& search, std::size_t count, bool mixed,
-                       const std::vector<std::string>& left_out) {
-  static constexpr const char* kHow[] = {"estimated from the links",
-                                         "by the slowest measured pair of its ring", "measured"};
-  std::string text = count == 1 ? "the first GPU that is free" : "the largest all-reduce bandwidth";
-  if (count > 1) {
-    text += std::string(" (") + kHow[static_cast<std::size_t>(search.best().source)] + ") of " +
-            std::to_string(search.tried()) + (search.tried() == 1 ? " set" : " sets");
-    if (search.ties() > 0)
-      text +=
-          ", first by NUMA nodes and bus order among " + std::to_string(search.ties() + 1) + " equal ones";
-  }
-  if (mixed) text += "; models are mixed, for no model has " + std::to_string(count) + " GPUs";
-  if (!left_out.empty()) text += "; left out: " + join(left_out, ", ");
-  return text;
 }
+// The sets that may be chosen, best first, and what the choice left aside.
+struct Ranking {
+  std::vector<Candidate> sets;
+  std::vector<std::string> left_out;
+  bool mixed = false;  // no model has enough GPUs
+};
 
 GpuSet without_mig(const Topology& topology, const GpuSet& candidates, std::size_t count,
                    std::vector<std::string>& left_out) {
@@ -174,6 +132,68 @@ GpuSet without_mig(const Topology& topology, const GpuSet& candidates, std::size
   // A slice can train alone where there is nothing larger.
   if (count == 1 && !any_whole) return candidates;
   return filtered(topology, candidates, whole, "in MIG mode", left_out);
+}
+
+Ranking rank(const LinkModel& model, const GpuSet& candidates, std::size_t count) {
+  const Topology& topology = model.topology();
+  if (candidates.size() > kMostCandidates)
+    throw Error("[topology] expected at most " + std::to_string(kMostCandidates) +
+                    " GPUs to choose from, got " + std::to_string(candidates.size()) +
+                    "; name some by CUDA_VISIBLE_DEVICES",
+                ErrorKind::kEnvironment);
+  Ranking ranking;
+  const GpuSet eligible = without_mig(topology, candidates, count, ranking.left_out);
+  if (count == 0 || eligible.size() < count) {
+    const std::string mig = ranking.left_out.empty() ? "" : "; left out: " + join(ranking.left_out, ", ");
+    const std::string range =
+        eligible.empty() ? "to choose from, there is none"
+                         : "from 1 to " + std::to_string(eligible.size()) + ", got " + std::to_string(count);
+    throw Error("[topology] expected a number of GPUs " + range + mig, ErrorKind::kEnvironment);
+  }
+  std::vector<GpuSet> groups = groups_of_model(topology, eligible, count);
+  ranking.mixed = groups.empty();
+  if (ranking.mixed) {
+    groups = {eligible};
+  } else {
+    const auto of_model = [&](std::size_t gpu) {
+      return std::any_of(groups.begin(), groups.end(), [&](const GpuSet& group) {
+        return std::find(group.begin(), group.end(), gpu) != group.end();
+      });
+    };
+    filtered(topology, eligible, of_model, "too few of its model", ranking.left_out);
+  }
+  keep_free_memory(topology, groups, count, ranking.left_out);
+
+  const std::vector<std::uint64_t> numa = numa_bits(topology);
+  for (const GpuSet& group : groups) {
+    for_each_subset(group, count, [&](GpuSet gpus) {
+      std::uint64_t nodes = 0;
+      for (const std::size_t gpu : gpus) nodes |= numa[gpu];
+      const Figure figure = count > 1 ? model.all_reduce(gpus) : Figure{};
+      ranking.sets.push_back({std::move(gpus), figure, std::popcount(nodes)});
+    });
+  }
+  std::sort(ranking.sets.begin(), ranking.sets.end(), better);
+  return ranking;
+}
+
+std::string reason_for(const Ranking& ranking, std::size_t count) {
+  static constexpr const char* kHow[] = {"estimated from the links",
+                                         "by the slowest measured pair of its ring", "measured"};
+  const Candidate& best = ranking.sets.front();
+  std::string text = count == 1 ? "the first GPU that is free" : "the largest all-reduce bandwidth";
+  if (count > 1) {
+    const std::size_t tried = ranking.sets.size();
+    const auto equal = std::count_if(ranking.sets.begin(), ranking.sets.end(),
+                                     [&](const Candidate& one) { return one.worth() == best.worth(); });
+    text += std::string(" (") + kHow[static_cast<std::size_t>(best.figure.source)] + ") of " +
+            std::to_string(tried) + (tried == 1 ? " set" : " sets");
+    if (equal > 1)
+      text += ", first by NUMA nodes and bus order among " + std::to_string(equal) + " equal ones";
+  }
+  if (ranking.mixed) text += "; models are mixed, for no model has " + std::to_string(count) + " GPUs";
+  if (!ranking.left_out.empty()) text += "; left out: " + join(ranking.left_out, ", ");
+  return text;
 }
 
 }  // namespace
@@ -185,40 +205,19 @@ GpuSet all_gpus(const Topology& topology) {
 }
 
 Selection best_set(const LinkModel& model, const GpuSet& candidates, std::size_t count) {
-  const Topology& topology = model.topology();
-  if (candidates.size() > kMostCandidates)
-    throw Error("[topology] expected at most " + std::to_string(kMostCandidates) +
-                    " GPUs to choose from, got " + std::to_string(candidates.size()) +
-                    "; name some by CUDA_VISIBLE_DEVICES",
-                ErrorKind::kEnvironment);
-  std::vector<std::string> left_out;
-  const GpuSet eligible = without_mig(topology, candidates, count, left_out);
-  if (count == 0 || eligible.size() < count) {
-    const std::string mig = left_out.empty() ? "" : "; left out: " + join(left_out, ", ");
-    const std::string range =
-        eligible.empty() ? "to choose from, there is none"
-                         : "from 1 to " + std::to_string(eligible.size()) + ", got " + std::to_string(count);
-    throw Error("[topology] expected a number of GPUs " + range + mig, ErrorKind::kEnvironment);
-  }
-  std::vector<GpuSet> groups = groups_of_model(topology, eligible, count);
-  const bool mixed = groups.empty();
-  if (mixed) {
-    groups = {eligible};
-  } else {
-    const auto of_model = [&](std::size_t gpu) {
-      return std::any_of(groups.begin(), groups.end(), [&](const GpuSet& group) {
-        return std::find(group.begin(), group.end(), gpu) != group.end();
-      });
-    };
-    filtered(topology, eligible, of_model, "too few of its model", left_out);
-  }
-  keep_free_memory(topology, groups, count, left_out);
-  Search search(model);
-  for (const GpuSet& group : groups) search.try_all(group, count);
-
-  Selection selection{search.best().gpus, {}, search.tried(), reason_for(search, count, mixed, left_out)};
-  if (count > 1) selection.figure = Figure{search.best().rate, search.best().source};
+  const Ranking ranking = rank(model, candidates, count);
+  const Candidate& best = ranking.sets.front();
+  Selection selection{best.gpus, {}, ranking.sets.size(), reason_for(ranking, count)};
+  if (count > 1) selection.figure = best.figure;
   return selection;
+}
+
+std::vector<GpuSet> ranked_sets(const LinkModel& model, const GpuSet& candidates, std::size_t count) {
+  std::vector<GpuSet> sets;
+  Ranking ranking = rank(model, candidates, count);
+  sets.reserve(ranking.sets.size());
+  for (Candidate& candidate : ranking.sets) sets.push_back(std::move(candidate.gpus));
+  return sets;
 }
 
 std::vector<Selection> best_sets(const LinkModel& model, const GpuSet& candidates) {

@@ -25,10 +25,13 @@ constexpr std::size_t kMostCandidates = 16;
 /// 3. None with less than nine tenths of the free memory that `count` of the eligible can all offer at best;
 ///    not looked at where a card's free memory isn't told.
 /// 4. Of the sets that are left, every one is tried: the largest all-reduce bandwidth, then the fewest NUMA
-///    nodes, then the lowest indexes.
+///    nodes, then the lowest indexes. Beside a measured set an estimate counts for nine tenths of itself.
 /// Throws Error (kEnvironment) when there are too few candidates, or more than kMostCandidates: C(16, 8) =
 /// 12870 sets are tried in milliseconds, and no machine of more is known.
 Selection best_set(const LinkModel& model, const GpuSet& candidates, std::size_t count);
+
+/// All sets that best_set chooses from, best first. Throws as it does.
+std::vector<GpuSet> ranked_sets(const LinkModel& model, const GpuSet& candidates, std::size_t count);
 
 /// best_set of every count from 1 up; those counts that MIG mode rules out are left away.
 std::vector<Selection> best_sets(const LinkModel& model, const GpuSet& candidates);

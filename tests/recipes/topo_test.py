@@ -67,6 +67,8 @@ class Topo(unittest.TestCase):
             (3, "from 1 to 2, got 3", "--from", FIXTURES / "phb_only.txt", "--select", "3"),
             (3, "there is none", "--from", FIXTURES / "none.json", "--select", "1"),
             (2, "--select", "--select", "two"),
+            (2, "--measure excludes --from", "--measure", "--from", FIXTURES / "phb_only.txt"),
+            (2, "--payload-mib requires --measure", "--payload-mib", "8"),
         ):
             result = self.topo(*arguments)
             self.assertEqual((result.returncode, result.stdout), (code, ""), result.stderr)
@@ -83,6 +85,13 @@ class Topo(unittest.TestCase):
             self.assertTrue(inventory["gpus"][0]["bus_id"])
         else:
             self.assertTrue(shown.startswith("There is no GPU"), shown)
+
+    def test_measuring_needs_two_gpus(self):
+        if len(json.loads(self.ok("--json"))["inventory"]["gpus"]) > 1:
+            self.skipTest("this machine has several GPUs")
+        result = self.topo("--measure")
+        self.assertEqual((result.returncode, result.stdout), (3, ""), result.stderr)
+        self.assertIn("expected at least two GPUs to measure between", result.stderr)
 
     def test_cuda_visible_devices_bounds_the_selection_on_this_machine(self):
         result = subprocess.run(

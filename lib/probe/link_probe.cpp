@@ -1,0 +1,73 @@
+#include "probe/link_probe.h"
+
+#include <algorithm>
+
+#include "base/strings.h"
+#include "device/selection.h"
+
+namespace lorikeet::probe {
+namespace {
+
+using Rates = std::vector<std::vector<std::optional<double>>>;
+
+std::string names(const device::Topology& topology, const device::GpuSet& gpus) {
+  std::vector<std::string> labels;
+  labels.reserve(gpus.size());
+  for (const std::size_t gpu : gpus) labels.push_back(topology.label(gpu));
+  return join(labels, ", ");
+}
+
+void probe_pair(LinkTimer& timer, const Copy& pair, LinkProbe& probe) {
+  const auto [from, to] = pair;
+  auto& direct = probe.with_peer_access[from][to];
+  auto& staged = probe.through_memory[from][to];
+  if (timer.has_peer_access(pair)) direct = timer.copy({pair}, true)[0];
+  staged = timer.copy({pair}, false)[0];
+  probe.measured.pairs[from][to] = std::max(direct.value_or(0), *staged);
+}
+
+SetProbe probe_set(LinkTimer& timer, const device::GpuSet& gpus, std::int64_t payload_bytes) {
+  std::vector<Copy> ring;
+  bool peer_access = true;
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    ring.emplace_back(gpus[i], gpus[(i + 1) % gpus.size()]);
+    peer_access = peer_access && timer.has_peer_access(ring.back());
+  }
+  const std::vector<double> at_once = timer.copy(ring, peer_access);
+  return {gpus, timer.all_reduce(gpus, payload_bytes), *std::min_element(at_once.begin(), at_once.end())};
+}
+
+bool timed(const LinkProbe& probe, const device::GpuSet& gpus) {
+  return std::any_of(probe.sets.begin(), probe.sets.end(),
+                     [&](const SetProbe& set) { return set.gpus == gpus; });
+}
+
+}  // namespace
+
+LinkProbe probe_links(LinkTimer& timer, const device::Topology& topology, const device::GpuSet& candidates,
+                      std::int64_t payload_bytes, const std::function<void(const std::string&)>& progress) {
+  const std::size_t size = topology.gpus.size();
+  const Rates none(size, std::vector<std::optional<double>>(size));
+  LinkProbe probe{{none, {}}, none, none, {}};
+  for (const std::size_t from : candidates) {
+    progress("copies from " + topology.label(from));
+    for (const std::size_t to : candidates) {
+      if (from != to) probe_pair(timer, {from, to}, probe);
+    }
+  }
+  for (std::size_t count = 2; count <= candidates.size(); ++count) {
+    for (std::size_t done = 0; done < kMostSets; ++done) {
+      const device::LinkModel model(topology, probe.measured);
+      const std::vector<device::GpuSet> ranked = device::ranked_sets(model, candidates, count);
+      const auto next = std::find_if(ranked.begin(), ranked.end(),
+                                     [&](const device::GpuSet& gpus) { return !timed(probe, gpus); });
+      if (next == ranked.end() || (done >= kLeastSets && next != ranked.begin())) break;
+      progress("all-reduce over " + names(topology, *next));
+      probe.sets.push_back(probe_set(timer, *next, payload_bytes));
+      probe.measured.sets.push_back({*next, probe.sets.back().all_reduce_gb_per_second});
+    }
+  }
+  return probe;
+}
+
+}  // namespace lorikeet::probe
