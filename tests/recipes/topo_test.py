@@ -67,7 +67,7 @@ class Topo(unittest.TestCase):
             (3, "from 1 to 2, got 3", "--from", FIXTURES / "phb_only.txt", "--select", "3"),
             (3, "there is none", "--from", FIXTURES / "none.json", "--select", "1"),
             (2, "--select", "--select", "two"),
-            (2, "--measure excludes --from", "--measure", "--from", FIXTURES / "phb_only.txt"),
+            (2, "excludes", "--measure", "--from", FIXTURES / "phb_only.txt"),
             (2, "--payload-mib requires --measure", "--payload-mib", "8"),
         ):
             result = self.topo(*arguments)
