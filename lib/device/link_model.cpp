@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "device/pcie_rate.h"
 
 namespace lorikeet::device {
 namespace {
@@ -15,17 +16,11 @@ namespace {
 // --- PCIe
 // -----------------------------------------------------------------------------------------------------
 
-// GB/s of one lane and direction by generation, after line coding (PCI-SIG: 2.5, 5, 8, 16, 32, 64 GT/s).
-constexpr double kLane[] = {0.25, 0.5, 0.985, 1.969, 3.938, 7.563};
-// Of that, what copies of large buffers reach: headers and flow control take the rest. Usual figures are 12
-// to 13 GB/s for generation 3 and 25 to 26 for generation 4, sixteen lanes each.
-constexpr double kPayload = 0.8;
 constexpr unsigned kUnknownGeneration = 4, kUnknownWidth = 16;
 
 double pcie_rate(const TopologyGpu& gpu) {
-  const unsigned generation = std::clamp(gpu.pcie_generation.value_or(kUnknownGeneration), 1U, 6U);
-  const unsigned width = std::clamp(gpu.pcie_width.value_or(kUnknownWidth), 1U, 32U);
-  return kLane[generation - 1] * width * kPayload;
+  return pcie_gb_per_second(gpu.pcie_generation.value_or(kUnknownGeneration),
+                            gpu.pcie_width.value_or(kUnknownWidth));
 }
 
 // Share of the payload rate that a hop reaches where cards access each other. Assumed: only their order (the
