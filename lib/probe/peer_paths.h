@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstddef>
+
+#include "probe/sources.h"
+
+namespace lorikeet::probe {
+
+/// How the GPUs of a run reach each other on this machine.
+struct PeerPaths {
+  std::size_t pairs = 0;
+  std::size_t nvlink = 0;   ///< pairs that NVLink joins
+  std::size_t pcie = 0;     ///< other pairs with peer access, as the driver says
+  std::size_t none = 0;     ///< pairs without
+  std::size_t unknown = 0;  ///< pairs of which the driver doesn't tell
+};
+
+PeerPaths peer_paths(const GpuFacts& gpus);
+
+}  // namespace lorikeet::probe

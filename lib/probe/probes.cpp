@@ -1,0 +1,18 @@
+#include "probe/probes.h"
+
+#include "base/error.h"
+
+namespace lorikeet::probe {
+
+ProbeAnswer answer(const ProbeRequest& request) {
+  switch (request.kind) {
+    case ProbeKind::kMatmul: return probe_matmul(request);
+    case ProbeKind::kTransfer: return probe_transfer(request);
+    case ProbeKind::kPeerCopy: return probe_peer_copy(request);
+    case ProbeKind::kAllReduce: return probe_all_reduce(request);
+    case ProbeKind::kWrite: return probe_write(request);
+  }
+  throw Error("[probe] unknown");
+}
+
+}  // namespace lorikeet::probe
