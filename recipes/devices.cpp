@@ -14,17 +14,22 @@
 namespace lorikeet::recipes {
 namespace {
 
-std::vector<device::Device> choose(const config::DeviceSetting& setting, int ranks) {
-  // at::hasCUDA() says whether libtorch's CUDA half is linked in and usable.
+device::CardOrder card_order(int ranks) {
   const auto& found = device::cuda_devices();
-  device::CardOrder order;
-  if (!found.empty()) order = device::preferred_cards(found, device::first_snapshot(), ranks);
-  std::vector<device::Device> devices = device::select(setting, at::hasCUDA(), found, order.numbers, ranks);
+  return found.empty() ? device::CardOrder{}
+                       : device::preferred_cards(found, device::first_snapshot(), ranks);
+}
+
+// Also tells the log why these.
+std::vector<device::Device> choose(const config::DeviceSetting& setting, int ranks) {
+  std::vector<device::Device> devices = choose_devices(setting, ranks);
+  const std::string reason = card_order(ranks).reason;
   const bool free_choice = devices[0].is_cuda() && !setting.index && setting.card.empty();
-  if (free_choice && !order.reason.empty()) {
+  if (free_choice && !reason.empty()) {
     std::vector<std::string> names;
     for (const device::Device& device : devices) names.push_back(device.name());
-    log_info("cards: " + join(names, ", ") + " of " + std::to_string(found.size()) + ": " + order.reason);
+    log_info("cards: " + join(names, ", ") + " of " + std::to_string(device::cuda_devices().size()) + ": " +
+             reason);
   }
   return devices;
 }
@@ -41,6 +46,11 @@ void bind_near(const device::Device& device) {
 }
 
 }  // namespace
+
+std::vector<device::Device> choose_devices(const config::DeviceSetting& setting, int ranks) {
+  // at::hasCUDA() says whether libtorch's CUDA half is linked in and usable.
+  return device::select(setting, at::hasCUDA(), device::cuda_devices(), card_order(ranks).numbers, ranks);
+}
 
 device::Device choose_device(const config::DeviceSetting& setting) { return choose(setting, 1)[0]; }
 

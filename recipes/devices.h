@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "config/settings.h"
 #include "device/device.h"
@@ -11,6 +12,9 @@ namespace lorikeet::recipes {
 
 /// The device that the config's `device` means for a process on its own.
 device::Device choose_device(const config::DeviceSetting& setting);
+
+/// The devices that `device` means for `ranks` processes of this machine.
+std::vector<device::Device> choose_devices(const config::DeviceSetting& setting, int ranks);
 
 /// This rank's device. The first rank of a machine chooses for all there, so that none sees cards as taken by
 /// another. On a GPU among several ranks, the process is bound to the CPU cores that are nearest to its card.

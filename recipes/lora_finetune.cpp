@@ -22,6 +22,7 @@
 #include "recipes/merge.h"
 #include "recipes/model_session.h"
 #include "recipes/phases.h"
+#include "recipes/preflight.h"
 #include "recipes/rank_group.h"
 #include "recipes/run_facts.h"
 #include "recipes/run_folder.h"
@@ -115,8 +116,10 @@ class Finetune {
   void load() {
     phases_.finish("start");
     group_.phase("start");
+    const probe::CpuFacts cpus = probe::read_cpu("/");  // before a process is bound to some of them
     const device::Device device = choose_device(settings_.device, group_);
     const precision::Policy policy = choose_policy(settings_.precision, device);
+    preflight(settings_, group_.placement(), policy, cpus);
     at::globalContext().setDeterministicAlgorithms(settings_.training.deterministic, /*warn_only=*/false);
     devices_ = group_.collect("devices of all", device::describe(device, device::cuda_devices()));
     log_info("device: " + devices_[0] + ", " + std::to_string(at::get_num_threads()) + " threads" +

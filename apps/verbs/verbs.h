@@ -27,5 +27,8 @@ Verb add_eval(CLI::App& app);
 Verb add_generate(CLI::App& app);
 Verb add_merge(CLI::App& app);
 Verb add_topo(CLI::App& app);
+Verb add_doctor(CLI::App& app);
+/// Not for people: what `doctor` starts to measure.
+Verb add_probe(CLI::App& app);
 
 }  // namespace lorikeet::apps

@@ -1,0 +1,113 @@
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/config_files.h"
+#include "apps/verbs/verbs.h"
+#include "base/error.h"
+#include "config/config.h"
+#include "probe/active.h"
+#include "probe/checks.h"
+#include "probe/probes.h"
+#include "recipes/preflight.h"
+
+namespace lorikeet::apps {
+namespace {
+
+constexpr const char* kProgram = "lorikeet";
+constexpr const char* kProbeVerb = "probe";
+
+struct Options {
+  std::vector<std::string> words;  // a config, unless the first is an override, then overrides
+  bool quick = false, json = false;
+  std::optional<std::string> output_dir;
+  std::optional<int> ranks, nodes;
+  std::optional<double> limit_seconds;
+};
+
+bool is_override(const std::string& word) {
+  return word.starts_with('~') || word.find('=') != std::string::npos;
+}
+
+config::Settings settings_of(const Options& options) {
+  const auto& words = options.words;
+  const bool has_config = !words.empty() && !is_override(words[0]);
+  std::vector<std::string> overrides(words.begin() + (has_config ? 1 : 0), words.end());
+  if (options.output_dir)
+    overrides.push_back(config::make_override("checkpoint.output_dir", *options.output_dir));
+  if (has_config) return config::load_settings(find_config(words[0]), overrides);
+  // Of a run that isn't known yet only the machine can be looked at.
+  if (!options.output_dir) overrides.push_back(config::make_override("checkpoint.output_dir", "."));
+  overrides.push_back(config::make_override("model.path", "."));
+  return config::parse_settings("", "command line", overrides);
+}
+
+probe::ActivePlan active_plan(const probe::Sources& sources, const Options& options) {
+  return {.program = executable_folder() / kProgram,
+          .arguments = {kProbeVerb},
+          .gpus = recipes::probed_gpus(sources),
+          .ranks = sources.needs.ranks,
+          .policy = sources.needs.policy,
+          .folder = sources.needs.output_dir,
+          .limit_seconds = options.limit_seconds};
+}
+
+int run(const Options& options) {
+  const config::Settings settings = settings_of(options);
+  probe::Findings findings;
+  const auto needs = recipes::needs_of(settings, options.ranks, options.nodes, findings);
+  const probe::Sources sources = probe::read_sources(needs, /*look_at_gpus=*/true);
+  for (probe::Finding& finding : probe::run_checks(sources, /*with_well=*/true))
+    findings.push_back(std::move(finding));
+  if (!options.quick) {
+    for (probe::Finding& finding : probe::run_probes(active_plan(sources, options)))
+      findings.push_back(std::move(finding));
+  }
+  std::cout << (options.json ? probe::findings_json(findings).dump(2) + "\n" : probe::format_table(findings));
+  return probe::exit_code(findings);
+}
+
+}  // namespace
+
+Verb add_doctor(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "doctor",
+      "Looks for what makes runs on this machine slow, wrong or impossible, and names the command that mends "
+      "it (docs/doctor.md). Exit codes: 0 all is well, 1 warnings, 3 a run can't be right here.");
+  command->add_option(
+      "config", o->words,
+      "the run that is meant: a config file or a name that `lorikeet ls` lists, then overrides "
+      "(a.b=value); overrides alone are fine");
+  command->add_flag("--quick", o->quick, "only what a run checks at its start: nothing is measured");
+  command->add_flag("--json", o->json, "the findings as JSON");
+  command
+      ->add_option("--output-dir", o->output_dir,
+                   "in place of the config's checkpoint.output_dir; without a config the working folder")
+      ->type_name("DIR");
+  command->add_option("--ranks", o->ranks, "processes on this machine; by default one for each visible GPU")
+      ->check(CLI::Range(1, 1024));
+  command->add_option("--nnodes", o->nodes, "machines of the run; by default it may be on one or on several")
+      ->check(CLI::Range(1, 1024));
+  command
+      ->add_option("--time-limit", o->limit_seconds,
+                   "for each probe; by default 20 for the all-reduce, 60 for others")
+      ->check(CLI::Range(1, 3600))
+      ->type_name("SECONDS");
+  return {command, [o] { return run(*o); }};
+}
+
+Verb add_probe(CLI::App& app) {
+  auto request = std::make_shared<std::string>();
+  // doctor's children; a group of no name isn't listed by --help.
+  CLI::App* command = app.add_subcommand(kProbeVerb, "one probe of `lorikeet doctor`")->group("");
+  command->add_option("request", *request)->required();
+  return {command, [request] {
+            std::cout << probe::answer(probe::ProbeRequest::parse(*request)).text() << "\n";
+            return 0;
+          }};
+}
+
+}  // namespace lorikeet::apps

@@ -1,0 +1,82 @@
+#include "recipes/preflight.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "device/cards.h"
+#include "probe/checks.h"
+#include "recipes/devices.h"
+#include "recipes/model_session.h"
+
+namespace lorikeet::recipes {
+namespace {
+
+probe::RunNeeds needs_on(const std::vector<device::Device>& devices, const config::Settings& settings) {
+  probe::RunNeeds needs{.ranks = static_cast<int>(devices.size()),
+                        .threads = at::get_num_threads(),
+                        .deterministic = settings.training.deterministic,
+                        .own_kernels = settings.lora.dropout > 0,
+                        .output_dir = settings.checkpoint.output_dir};
+  for (const device::Device& device : devices) {
+    if (device.is_cuda())
+      needs.devices.push_back(device::cuda_devices().at(static_cast<std::size_t>(device.index)));
+  }
+  return needs;
+}
+
+}  // namespace
+
+probe::RunNeeds needs_of(const config::Settings& settings, std::optional<int> ranks, std::optional<int> nodes,
+                         probe::Findings& findings) {
+  std::vector<device::Device> devices(1);
+  try {
+    devices = choose_devices(settings.device, ranks.value_or(1));
+    const bool any = devices[0].is_cuda() && !settings.device.index && settings.device.card.empty();
+    if (any && !ranks)
+      devices = choose_devices(settings.device, static_cast<int>(device::cuda_devices().size()));
+  } catch (const Error& error) {
+    findings.emplace_back("device", probe::Severity::kUnfit, error.what());
+  }
+  probe::RunNeeds needs = needs_on(devices, settings);
+  needs.nodes = nodes;
+  try {
+    needs.policy = choose_policy(settings.precision, devices[0]);
+  } catch (const Error& error) {
+    findings.emplace_back("precision", probe::Severity::kUnfit, error.what());
+  }
+  return needs;
+}
+
+std::vector<probe::ProbedGpu> probed_gpus(const probe::Sources& sources) {
+  const auto& found = device::cuda_devices();
+  std::vector<probe::ProbedGpu> gpus;
+  for (const device::CudaDevice& device : sources.needs.devices) {
+    const auto same = [&](const device::CudaDevice& one) {
+      return one.uuid == device.uuid && one.pci == device.pci;
+    };
+    const auto number = std::find_if(found.begin(), found.end(), same) - found.begin();
+    probe::ProbedGpu gpu{.number = static_cast<int>(number), .name = device.name};
+    const device::Inventory& inventory = sources.gpus.inventory;
+    if (const auto index = device::gpu_of(device, inventory)) {
+      gpu.pcie_width = inventory.gpus[*index].pcie_width_max;
+      gpu.pcie_generation = inventory.gpus[*index].pcie_generation_max;
+    }
+    gpus.push_back(gpu);
+  }
+  return gpus;
+}
+
+void preflight(const config::Settings& settings, const comm::Placement& placement,
+               const precision::Policy& policy, const probe::CpuFacts& cpus) {
+  if (placement.local_rank != 0) return;
+  probe::RunNeeds needs = needs_on(choose_devices(settings.device, placement.local_size), settings);
+  needs.policy = policy;
+  needs.nodes = placement.nodes;
+  probe::Sources sources = probe::read_sources(needs, /*look_at_gpus=*/false);
+  sources.cpu = cpus;
+  probe::heed(probe::run_checks(sources, /*with_well=*/false));
+}
+
+}  // namespace lorikeet::recipes

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "comm/placement.h"
+#include "config/settings.h"
+#include "precision/policy.h"
+#include "probe/active.h"
+#include "probe/sources.h"
+
+namespace lorikeet::recipes {
+
+/// What a run of these settings, not yet started, will use of this machine: `ranks` processes here (by
+/// default one for each visible GPU that the settings allow, one on the CPU) of `nodes` machines. Where its
+/// device isn't there, or can't do its precision, `findings` say so, and the answer is for the CPU.
+probe::RunNeeds needs_of(const config::Settings& settings, std::optional<int> ranks, std::optional<int> nodes,
+                         probe::Findings& findings);
+
+/// The GPUs that the run takes, with their links as the inventory has them.
+std::vector<probe::ProbedGpu> probed_gpus(const probe::Sources& sources);
+
+/// The quick part of `lorikeet doctor`, at a run's start: the first process of each machine makes the passive
+/// checks. Warnings go to the log, with the command that mends. Throws Error (kEnvironment) for what would
+/// surely break the run, or have it compute something else than it says. `cpus`: as they were before the
+/// process was bound to those near its card.
+void preflight(const config::Settings& settings, const comm::Placement& placement,
+               const precision::Policy& policy, const probe::CpuFacts& cpus);
+
+}  // namespace lorikeet::recipes
