@@ -27,6 +27,7 @@
 #include "recipes/run_facts.h"
 #include "recipes/run_folder.h"
 #include "recipes/settings_map.h"
+#include "recipes/source_fingerprint.h"
 #include "train/loop.h"
 
 namespace lorikeet::recipes {
@@ -95,7 +96,7 @@ class Finetune {
   // All ranks run the same thing, and begin as the first one's folder says.
   RunFolder::Begin agree(const RunFolder::Identity& identity) {
     group_.phase("agree");
-    comm::Facts facts{{"version", std::string(kVersion)}};
+    comm::Facts facts{{"version", std::string(kVersion)}, {"code", std::string(source_fingerprint())}};
     for (auto& field : config::field_values(settings_, config::FingerprintScope::kAll)) {
       // An interface is a machine's own.
       if (field.first != "distributed.interface") facts.push_back(std::move(field));

@@ -9,6 +9,7 @@
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/matmul/matmul.h"
 #include "parallel/weight_gatherer.h"
+#include "recipes/source_fingerprint.h"
 
 namespace lorikeet::recipes {
 
@@ -18,6 +19,7 @@ Json run_facts(const ModelSession& session, const config::Settings& settings,
   for (const auto& [what, how] : session.policy.rows()) precision.set(what, how);
   Json json;
   json.set("lorikeet_version", kVersion);
+  json.set("code", source_fingerprint());
   json.set("libtorch_version", TORCH_VERSION);
   Json::Array each;
   for (const std::string& device : devices) each.emplace_back(device);

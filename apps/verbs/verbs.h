@@ -30,5 +30,6 @@ Verb add_topo(CLI::App& app);
 Verb add_doctor(CLI::App& app);
 /// Not for people: what `doctor` starts to measure.
 Verb add_probe(CLI::App& app);
+Verb add_bench(CLI::App& app);
 
 }  // namespace lorikeet::apps

@@ -24,7 +24,7 @@ class Verbs(unittest.TestCase):
         return result.stdout
 
     def test_each_verb_has_a_help(self):
-        for verb in "run ls cp validate config preview tokenize eval generate merge topo".split():
+        for verb in "run ls cp validate config preview tokenize eval generate merge topo bench".split():
             self.assertIn("Usage", self.ok(verb, "--help"))
 
     def test_every_ready_made_config_is_valid_and_can_be_copied(self):

@@ -1,0 +1,116 @@
+#include "bench/verdict.h"
+
+#include <cstdio>
+
+#include "base/strings.h"
+
+namespace lorikeet::bench {
+namespace {
+
+std::string ratio_text(double ratio) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2fx", ratio);
+  return text;
+}
+
+const Row* base_row(const Evaluation& evaluation) {
+  return evaluation.base ? &evaluation.rows[*evaluation.base] : nullptr;
+}
+
+bool beats(const Row& row, const Row& other) {
+  return apart(*row.tokens_per_second, *other.tokens_per_second) &&
+         row.tokens_per_second->median > other.tokens_per_second->median;
+}
+
+// The rows that were measured beside the base.
+std::vector<const Row*> others(const Evaluation& evaluation) {
+  std::vector<const Row*> rows;
+  for (std::size_t i = 0; i < evaluation.rows.size(); ++i) {
+    if (i != *evaluation.base && evaluation.rows[i].tokens_per_second) rows.push_back(&evaluation.rows[i]);
+  }
+  return rows;
+}
+
+// Why a ratio is no more than a hint; "" where it is shown.
+std::string doubt(const Row& row, const Row& base) {
+  if (apart(*row.tokens_per_second, *base.tokens_per_second)) return "";
+  if (row.runs() < 2 || base.runs() < 2) return "single runs, no spread is known";
+  return "within the spread of the runs, which show no difference";
+}
+
+// " (2 devices: single runs, ...)"; "" where nothing is doubtful. A lone row needs no name.
+std::string doubts(const std::vector<const Row*>& rows, const Row& base) {
+  std::vector<std::string> found;
+  for (const Row* row : rows) {
+    const std::string text = doubt(*row, base);
+    if (!text.empty()) found.push_back((rows.size() > 1 ? row->name + ": " : "") + text);
+  }
+  return found.empty() ? "" : " (" + join(found, "; ") + ")";
+}
+
+}  // namespace
+
+std::string scaling_verdict(const Evaluation& evaluation, const Command& command) {
+  const Row* base = base_row(evaluation);
+  if (base == nullptr) return "No run ended well: there is nothing to compare.";
+  const auto rows = others(evaluation);
+  if (rows.empty()) return "Only " + base->name + " could be measured: there is nothing to compare it with.";
+  const Row* choice = base;
+  std::vector<std::string> ratios;
+  for (const Row* row : rows) {
+    if (beats(*row, *choice)) choice = row;
+    ratios.push_back(std::to_string(row->devices) + (ratios.empty() ? " devices are " : " devices ") +
+                     ratio_text(row->speed_up->median));
+  }
+  return join(ratios, ", ") + " of " + (base->devices == 1 ? "one" : base->name) + doubts(rows, *base) +
+         ": train on " + (choice->devices == 1 ? "one" : std::to_string(choice->devices)) +
+         "; the command is `" + command(choice->devices) + "`.";
+}
+
+std::string comparison_verdict(const Evaluation& evaluation) {
+  const Row* base = base_row(evaluation);
+  if (base == nullptr || others(evaluation).empty()) return "There is nothing to compare.";
+  const auto rows = others(evaluation);
+  return rows.front()->name + " is " + ratio_text(rows.front()->speed_up->median) + " as fast as " +
+         base->name + doubts(rows, *base) + ".";
+}
+
+std::vector<std::string> notes(const Evaluation& evaluation, std::int64_t warmup_steps) {
+  std::vector<std::string> out;
+  bool gpu_without_comm = false, threads_differ = false;
+  std::optional<int> threads;
+  for (const Row& row : evaluation.rows) {
+    for (const std::string& failure : row.failures) out.push_back(row.name + ", " + failure);
+    if (!row.tokens_per_second) {
+      if (row.failures.empty()) out.push_back(row.name + ": not run");
+      continue;
+    }
+    if (row.loss_difference.value_or(0) > kMostLossDifference) {
+      out.push_back(row.name + ": the losses differ by more than sums in another order explain (" +
+                    std::to_string(kMostLossDifference) +
+                    " relative): the runs don't compute the same, and their rates say little");
+    }
+    gpu_without_comm = gpu_without_comm || !row.comm_share;
+    threads_differ = threads_differ || (threads && *threads != *row.threads);
+    threads = row.threads;
+  }
+  if (warmup_steps > 0) {
+    out.push_back("Rates leave out the first " +
+                  (warmup_steps == 1 ? "step" : std::to_string(warmup_steps) + " steps") + " of each run.");
+  }
+  out.emplace_back("Spreads are over runs: median (least to most).");
+  if (gpu_without_comm) {
+    out.emplace_back(
+        "On GPUs the host doesn't wait for collectives, so that waiting for others isn't measured; "
+        "metrics.profile_steps shows them.");
+  }
+  if (threads && !threads_differ) {
+    out.push_back("Every process has " + std::to_string(*threads) + (*threads == 1 ? " thread" : " threads") +
+                  ", however many there are.");
+  } else if (threads_differ) {
+    out.emplace_back("Processes have different numbers of threads.");
+  }
+  return out;
+}
+
+}  // namespace lorikeet::bench
