@@ -28,6 +28,7 @@
 #include "recipes/run_folder.h"
 #include "recipes/settings_map.h"
 #include "recipes/source_fingerprint.h"
+#include "recipes/step_traces.h"
 #include "train/loop.h"
 
 namespace lorikeet::recipes {
@@ -144,6 +145,8 @@ class Finetune {
   // What every rank holds of the frozen weights; all come to the same answer.
   void choose_strategy() {
     sampler_.emplace(data_.train, sampler_options(settings_));
+    traces_.emplace(settings_.metrics.profile_steps, sampler_->total_steps(), output_dir(),
+                    group_.placement());
     const plan::MicroSize micro =
         plan::largest_micro_batch(data_.train, *sampler_, micro_options(settings_, session_.device));
     const comm::Placement& placement = group_.placement();
@@ -256,6 +259,7 @@ class Finetune {
                                        phases_.finish("first step");
                                        if (progress) progress->message(phases_.line());
                                      },
+                                 .trace_file = [&](std::int64_t step) { return traces_->file(step); },
                                  .new_best =
                                      [&](const train::RunState&) {
                                        if (folder_) save_best();
@@ -328,6 +332,7 @@ class Finetune {
   std::optional<train::CheckpointStore> checkpoints_;
   std::optional<train::AdamW> optimizer_;
   std::optional<data::Sampler> sampler_;
+  std::optional<StepTraces> traces_;
   plan::Strategy strategy_;
   plan::MemoryEstimate memory_;
   train::RunState state_;

@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "io/disk.h"
 #include "io/remove_tree.h"
+#include "recipes/step_traces.h"
 #include "train/checkpoint.h"
 
 namespace lorikeet::recipes {
@@ -115,6 +116,7 @@ void RunFolder::give_up_run() const {
   }
   for (const char* name : kOwnFiles) std::filesystem::remove(path_ / name);
   for (const char* name : kTokenizerFiles) std::filesystem::remove(path_ / name);
+  StepTraces::remove_all(path_);
 }
 
 }  // namespace lorikeet::recipes

@@ -10,6 +10,7 @@
 #include "comm/backends.h"
 #include "comm/peer_lost.h"
 #include "comm/reason.h"
+#include "trace/range.h"
 
 namespace lorikeet::comm {
 
@@ -21,6 +22,19 @@ const char* name_of(Collective collective) {
   }
   return "";
 }
+
+namespace {
+
+const char* name_of_wait(Collective collective) {
+  switch (collective) {
+    case Collective::kAllReduce: return "wait for all-reduce";
+    case Collective::kAllGather: return "wait for all-gather";
+    case Collective::kBroadcast: return "wait for broadcast";
+  }
+  return "";
+}
+
+}  // namespace
 
 double sent_bytes(Collective collective, std::int64_t payload_bytes, int world_size) {
   const double share = static_cast<double>(world_size - 1) / world_size * static_cast<double>(payload_bytes);
@@ -64,8 +78,13 @@ Pending Communicator::track(Collective collective, std::int64_t payload_bytes,
                      ")");
     }
   };
-  const Wait wait = guarded(start);
-  return Pending([this, sequence, wait, guarded] {
+  const auto number = static_cast<std::int64_t>(sequence);
+  const Wait wait = [&] {
+    const trace::Range range(name_of(collective), {{"number", number}, {"bytes", payload_bytes}});
+    return guarded(start);
+  }();
+  return Pending([this, collective, payload_bytes, number, sequence, wait, guarded] {
+    const trace::Range range(name_of_wait(collective), {{"number", number}, {"bytes", payload_bytes}});
     const auto begin = std::chrono::steady_clock::now();
     if (observer_ != nullptr) observer_->waits(sequence);
     guarded(wait);

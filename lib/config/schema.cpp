@@ -235,8 +235,8 @@ void declare_output(Schema& schema) {
       .same_numbers()
       .field("tensorboard", &MetricsSettings::tensorboard, only(false, flag()), "TensorBoard event files.")
       .same_numbers()
-      .field("profile_steps", &MetricsSettings::profile_steps, only({}, list_of(integer(1))),
-             "Steps to trace.")
+      .field("profile_steps", &MetricsSettings::profile_steps, list_of(integer(1)),
+             "Steps (from 1) of which a Chrome trace is written: trace_step_N.json.")
       .same_numbers();
 }
 

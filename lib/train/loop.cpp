@@ -13,9 +13,12 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/strings.h"
 #include "parallel/gradient_reducer.h"
 #include "parallel/step_table.h"
+#include "trace/range.h"
+#include "trace/step_trace.h"
 #include "train/device_batch.h"
 #include "train/evaluation.h"
 #include "train/flops.h"
@@ -59,7 +62,7 @@ class Loop {
     while (state_.step < total) {
       if (interrupted()) return interrupt();
       const data::Step step = p_.sampler.step(state_.step);
-      const StepMetrics metrics = train(step);
+      const StepMetrics metrics = train_and_trace(step);
       require_finite(metrics, step);
       if (!std::isfinite(metrics.grad_norm)) report_skipped(metrics);
       if (p_.metrics != nullptr) p_.metrics->write(metrics.json());
@@ -92,16 +95,37 @@ class Loop {
     return {p_.group->rank(), p_.group->size(), p_.model.store().is_split()};
   }
 
-  // Runs one optimizer step and waits for its numbers.
-  StepMetrics train(const data::Step& step) {
-    const Clock::time_point begin = Clock::now();
-    const double waited = p_.group != nullptr ? p_.group->ledger()->waited_seconds : 0;
-    const std::map<std::string, double> sent = sent_bytes();
+  StepMetrics train_and_trace(const data::Step& step) {
+    const auto file = hooks_.trace_file ? hooks_.trace_file(state_.step + 1) : std::nullopt;
+    if (!file) return train(step);
+    trace::StepTrace trace(p_.device.is_cuda());
+    const StepMetrics metrics = train(step);
+    try {
+      trace.save(*file);
+    } catch (const Error& error) {  // no reason to end a run
+      log_warning(error.what());
+    }
+    return metrics;
+  }
+
+  // This rank's part of a step.
+  std::vector<nn::Batch> load(const data::Step& step) const {
+    const trace::Range range("data", {{"examples", static_cast<std::int64_t>(step.examples.size())}});
     std::vector<nn::Batch> batches;
     for (const data::MicroBatch& micro :
          data::make_micro_batches(p_.training, step.examples, options_.micro, share())) {
       batches.push_back(to_device(micro, p_.device));
     }
+    return batches;
+  }
+
+  // Runs one optimizer step and waits for its numbers.
+  StepMetrics train(const data::Step& step) {
+    const Clock::time_point begin = Clock::now();
+    const double waited = p_.group != nullptr ? p_.group->ledger()->waited_seconds : 0;
+    const std::map<std::string, double> sent = sent_bytes();
+    const trace::Range range("step", {{"step", state_.step + 1}});
+    const std::vector<nn::Batch> batches = load(step);
     StepMetrics m;
     m.data_seconds = seconds_between(begin, Clock::now());
     m.tokens = data::step_token_count(p_.training, step);
@@ -113,6 +137,7 @@ class Loop {
         runner_.run(batches, m.label_tokens, static_cast<std::uint64_t>(state_.step), m.lr, scale);
     parallel::StepReport own{.data_seconds = m.data_seconds};
     const auto read = [&] {
+      const trace::Range waiting("wait for the device");
       own.loss_sum = result.loss_sum.item<double>();
       m.grad_norm = result.grad_norm.item<double>();
     };

@@ -53,6 +53,8 @@ struct LoopHooks {
   std::function<bool()> interrupted;
   /// After the first step of this process.
   std::function<void()> first_step;
+  /// Where to write a trace of a step (from 1); nothing: it isn't traced. On a rank of several, its own.
+  std::function<std::optional<std::filesystem::path>(std::int64_t step)> trace_file;
   /// A validation loss that is the lowest so far.
   std::function<void(const RunState&)> new_best;
 };

@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "nn/batch.h"
 #include "ops/dtype.h"
+#include "trace/range.h"
 
 namespace lorikeet::train {
 namespace {
@@ -21,6 +22,16 @@ bool all_zero(const at::Tensor& tensor) { return tensor.count_nonzero().item<std
                   std::to_string(names.size()) + " have none: " + join(some, ", ") +
                   (names.size() > some.size() ? ", ..." : ""),
               ErrorKind::kRunFailed);
+}
+
+at::Tensor forward(const nn::CausalLM& model, double loss_scale, const nn::ForwardContext& context) {
+  const trace::Range range("forward");
+  return model.loss_sum(loss_scale, context);
+}
+
+void backward(const at::Tensor& loss) {
+  const trace::Range range("backward");
+  loss.backward();
 }
 
 }  // namespace
@@ -38,12 +49,18 @@ StepRunner::Result StepRunner::run(const std::vector<nn::Batch>& micro_batches, 
   for (const nn::Batch* batch : passes) {
     nn::ForwardContext context{.batch = *batch, .training = true, .step = step};
     if (reducer_ != nullptr && batch == passes.back()) context.layer_done = &reducer_->layer_done();
-    const at::Tensor loss = model_.loss_sum(loss_scale, context);
-    loss.backward();
+    const trace::Range range("micro-batch",
+                             {{"tokens", batch->real_tokens}, {"label_tokens", batch->label_count}});
+    const at::Tensor loss = forward(model_, loss_scale, context);
+    backward(loss);
     loss_sum.add_(loss.detach());
   }
-  if (reducer_ != nullptr) reducer_->finish();
+  if (reducer_ != nullptr) {
+    const trace::Range range("reduce gradients");
+    reducer_->finish();
+  }
   check_gradients(step);
+  const trace::Range range("optimizer", {{"parameters", store.numel()}});
   return {loss_sum, optimizer_.step(lr, gradient_scale)};
 }
 

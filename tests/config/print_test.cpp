@@ -34,6 +34,7 @@ std::string other_value(const Field& field, const std::string& current) {
       {"device", "cuda:1"},
       {"distributed.strategy", "replicate"},
       {"checkpoint.resume", "never"},
+      {"metrics.profile_steps", "[3, 4]"},
   };
   if (const auto it = kByName.find(field.name); it != kByName.end()) return it->second;
   if (current == "true" || current == "false") return current == "true" ? "false" : "true";
