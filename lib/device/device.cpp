@@ -98,6 +98,7 @@ std::vector<Device> select(const config::DeviceSetting& setting, bool cuda_built
                 "; start at most one for each, or use device=cpu");
   }
   std::vector<Device> devices;
+  devices.reserve(count);
   for (std::size_t i = 0; i < count; ++i) devices.push_back(cuda_device(preferred.at(i)));
   return devices;
 }

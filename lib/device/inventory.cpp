@@ -31,11 +31,11 @@ constexpr ThrottleBit kThrottleBits[] = {{0x4, "power cap"},
 std::optional<double> link_rate(unsigned version) {
   switch (version) {
     case 1: return 20;       // 1.0: P100
-    case 2: return 25;       // 2.0: V100
-    case 3: return 25;       // 2.2: Turing, Xavier
-    case 4: return 25;       // 3.0: A100
-    case 5: return 14.0625;  // 3.1: RTX 3090, RTX A6000
+    case 2:                  // 2.0: V100
+    case 3:                  // 2.2: Turing, Xavier
+    case 4:                  // 3.0: A100
     case 6: return 25;       // 4.0: H100
+    case 5: return 14.0625;  // 3.1: RTX 3090, RTX A6000
     case 7: return 50;       // 5.0: B200
     default: return std::nullopt;
   }

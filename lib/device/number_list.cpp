@@ -13,10 +13,11 @@ constexpr int kMostNumber = 65535;
 
 std::optional<int> parse_decimal(std::string_view text, int most) {
   int value = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value);
-  if (text.empty() || text[0] == '-' || error != std::errc{} || rest != end || value > most)
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || text[0] == '-' || error != std::errc{} || rest != text.data() + text.size() ||
+      value > most) {
     return std::nullopt;
+  }
   return value;
 }
 
@@ -41,7 +42,7 @@ std::string format_number_list(const std::vector<int>& numbers) {
   for (std::size_t i = 0; i < numbers.size();) {
     std::size_t last = i;
     while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
-    if (!text.empty()) text += ",";
+    if (!text.empty()) text += ',';
     text += std::to_string(numbers[i]);
     if (last > i) text += "-" + std::to_string(numbers[last]);
     i = last + 1;

@@ -11,10 +11,11 @@ namespace {
 
 std::optional<unsigned> hexadecimal(std::string_view digits, std::size_t most_digits, unsigned most) {
   unsigned value = 0;
-  const char* end = digits.data() + digits.size();
-  const auto [rest, error] = std::from_chars(digits.data(), end, value, 16);
-  if (digits.empty() || digits.size() > most_digits || error != std::errc{} || rest != end || value > most)
+  const auto [rest, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+  if (digits.empty() || digits.size() > most_digits || error != std::errc{} ||
+      rest != digits.data() + digits.size() || value > most) {
     return std::nullopt;
+  }
   return value;
 }
 

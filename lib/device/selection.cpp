@@ -80,6 +80,7 @@ void keep_free_memory(const Topology& topology, std::vector<GpuSet>& groups, std
 std::vector<std::uint64_t> numa_bits(const Topology& topology) {
   std::map<std::vector<int>, std::uint64_t> known;
   std::vector<std::uint64_t> bits;
+  bits.reserve(topology.gpus.size());
   for (const TopologyGpu& gpu : topology.gpus)
     bits.push_back(known.emplace(gpu.numa_nodes, std::uint64_t{1} << known.size()).first->second);
   return bits;

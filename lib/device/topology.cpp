@@ -102,7 +102,10 @@ Link link_between(const Session& session, const GpuInfo& a, const GpuInfo& b, st
   const int code = Session::status(session.calls().common_ancestor, first, second, &level);
   if (code != nvml::kSuccess) {
     trouble = session.reason(code);
-  } else if ((link.kind = kind_of_level(level)) == LinkKind::kUnknown) {
+    return link;
+  }
+  link.kind = kind_of_level(level);
+  if (link.kind == LinkKind::kUnknown) {
     trouble = "NVML's level " + std::to_string(level) + " is not a known one";
   }
   return link;

@@ -58,7 +58,7 @@ Json measured_json(const Measurements& measured) {
     pairs.emplace_back(std::move(cells));
   }
   for (const MeasuredSet& set : measured.sets)
-    sets.push_back(Json::Object{{"gpus", set_json(set.gpus)}, {"gb_per_second", set.gb_per_second}});
+    sets.emplace_back(Json::Object{{"gpus", set_json(set.gpus)}, {"gb_per_second", set.gb_per_second}});
   return Json::Object{{"pairs_gb_per_second", std::move(pairs)}, {"sets", std::move(sets)}};
 }
 
@@ -216,7 +216,7 @@ Json topology_json(const Topology& topology, const Measurements& measured,
   Json::Array gpus, nics, links, p2p, notes, sets;
   for (const TopologyGpu& gpu : topology.gpus) gpus.push_back(gpu_json(gpu));
   for (const TopologyNic& nic : topology.nics)
-    nics.push_back(Json::Object{{"label", nic.label}, {"name", nic.name}});
+    nics.emplace_back(Json::Object{{"label", nic.label}, {"name", nic.name}});
   for (const auto& row : topology.links) {
     Json::Array labels;
     for (const Link& link : row) labels.emplace_back(link.label());

@@ -183,6 +183,7 @@ std::string ChildResult::trouble(double limit_seconds) const {
 std::vector<ChildResult> run_children(const std::vector<ChildCommand>& commands, double limit_seconds) {
   const auto deadline = Clock::now() + Seconds(limit_seconds);
   std::vector<std::unique_ptr<Child>> children;
+  children.reserve(commands.size());
   for (const ChildCommand& command : commands) children.push_back(std::make_unique<Child>(command));
   const auto any = [&](bool (Child::*what)() const) {
     return std::any_of(children.begin(), children.end(),
@@ -200,6 +201,7 @@ std::vector<ChildResult> run_children(const std::vector<ChildCommand>& commands,
     break;
   }
   std::vector<ChildResult> results;
+  results.reserve(children.size());
   for (const auto& child : children) {
     child->attend();
     results.push_back(child->result());

@@ -40,9 +40,10 @@ double gb_per_second(std::int64_t bytes, const Copy& copy) {
 ProbeAnswer probe_transfer(const ProbeRequest& request) {
   constexpr std::int64_t kBytes = std::int64_t{256} << 20;
   const at::Tensor expected = pattern(kBytes / 8, 0);
-  const auto pinned = at::TensorOptions().dtype(at::kLong).pinned_memory(true);
-  at::Tensor host = at::empty_like(expected, pinned).copy_(expected);
+  // The card first: CUDA starts with it, which pinning memory needs.
   at::Tensor card = at::empty_like(expected, at::TensorOptions().device(cuda(request.device)));
+  const auto pinned = at::TensorOptions().dtype(at::kLong).pinned_memory(true);
+  at::Tensor host = at::empty(expected.sizes(), pinned).copy_(expected);
 
   ProbeAnswer answer;
   answer.figures.emplace_back("host_to_device_gb_per_second", gb_per_second(kBytes, [&](int times) {

@@ -11,6 +11,7 @@ using device::GpuInfo;
 
 std::vector<const GpuInfo*> used(const Sources& sources) {
   std::vector<const GpuInfo*> gpus;
+  gpus.reserve(sources.gpus.used.size());
   for (const std::size_t index : sources.gpus.used) gpus.push_back(&sources.gpus.inventory.gpus.at(index));
   return gpus;
 }
@@ -177,6 +178,7 @@ Findings check_gpu_sharing(const Sources& sources) {
   for (const GpuInfo* gpu : used(sources)) {
     if (gpu->memory_used_bytes.value_or(0) < kMuch || gpu->mig == true) continue;
     std::vector<std::string> who;
+    who.reserve(gpu->processes.size());
     for (const device::GpuProcess& process : gpu->processes)
       who.push_back(process.name.value_or("process") + " " + std::to_string(process.pid));
     found.emplace_back(kName, Severity::kWarning,

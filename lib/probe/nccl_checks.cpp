@@ -16,7 +16,7 @@ std::string upper(std::string text) {
 
 // The names of a list such as "Ring,Tree"; of one with "^" in front, which excludes them, none.
 std::vector<std::string> allowed_names(const std::string& value) {
-  if (value.starts_with("^")) return {};
+  if (value.starts_with('^')) return {};
   std::vector<std::string> names;
   for (const std::string& part : split(upper(value), ',')) names.push_back(trim(part));
   return names;

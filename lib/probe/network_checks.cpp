@@ -19,8 +19,8 @@ struct NameList {
 
 NameList parse_names(std::string text) {
   NameList list;
-  if (text.starts_with("^")) list.exclude = true, text.erase(0, 1);
-  if (text.starts_with("=")) list.whole = true, text.erase(0, 1);
+  if (text.starts_with('^')) list.exclude = true, text.erase(0, 1);
+  if (text.starts_with('=')) list.whole = true, text.erase(0, 1);
   for (const std::string& part : split(text, ',')) {
     if (!trim(part).empty()) list.names.push_back(trim(part));
   }
@@ -54,6 +54,7 @@ std::string list_of(const std::vector<std::string>& names) {
 
 std::vector<std::string> port_names(const NetworkFacts& network) {
   std::vector<std::string> names;
+  names.reserve(network.fabric.size());
   for (const FabricPort& port : network.fabric) names.push_back(port.adapter + ":" + port.port);
   return names;
 }

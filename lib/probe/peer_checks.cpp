@@ -26,13 +26,14 @@ PeerPaths peer_paths(const GpuFacts& gpus) {
 
 Findings check_p2p_disable(const Sources& sources) {
   constexpr const char* kName = "NCCL_P2P_DISABLE";
-  const Variable* disable = find_variable(sources, kName);
-  const Variable* level = find_variable(sources, "NCCL_P2P_LEVEL");
-  const bool local_only = level != nullptr && (level->value == "LOC" || level->value == "0");
-  if (!switched_on(disable) && !local_only) return {};
-  const bool by_level = !switched_on(disable);
-  const std::string name = by_level ? "NCCL_P2P_LEVEL" : kName;
-  const Variable& variable = by_level ? *level : *disable;
+  // The other name of the same choice.
+  constexpr const char* kLevel = "NCCL_P2P_LEVEL";
+  const Variable* found = find_variable(sources, kName);
+  const bool by_level = !switched_on(found);
+  if (by_level) found = find_variable(sources, kLevel);
+  if (found == nullptr || (by_level && found->value != "LOC" && found->value != "0")) return {};
+  const std::string name = by_level ? kLevel : kName;
+  const Variable& variable = *found;
   const PeerPaths paths = peer_paths(sources.gpus);
   const std::string set = shown(name, variable);
   if (paths.nvlink > 0) {

@@ -53,6 +53,7 @@ PciFacts facts_of(const fs::path& devices, const std::string& name) {
 
 std::vector<PciFacts> read_pci(const fs::path& root, const device::Inventory& inventory) {
   std::vector<PciFacts> all;
+  all.reserve(inventory.gpus.size());
   for (const device::GpuInfo& gpu : inventory.gpus)
     all.push_back(gpu.pci ? facts_of(root / "sys/bus/pci/devices", gpu.pci->kernel_name()) : PciFacts{});
   return all;
