@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <random>
 #include <thread>
 
 #include "apps/child.h"
@@ -14,6 +13,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/philox.h"
 #include "base/strings.h"
 #include "bench/comparable.h"
 #include "config/config.h"
@@ -53,12 +53,12 @@ void write_synthetic(const std::filesystem::path& path, const SyntheticSize& siz
   const JsonView field = JsonView(config, file.string()).at("vocab_size");
   const std::int64_t vocabulary = field.as_int();
   if (vocabulary < 1) field.fail("a positive integer");
-  std::mt19937_64 random(0);
+  PhiloxStream random(0, "benchmark rows");
   std::string text;
   for (std::int64_t row = 0; row < size.rows; ++row) {
     Json::Array ids;
     for (std::int64_t i = 0; i < size.length; ++i)
-      ids.emplace_back(static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(vocabulary)));
+      ids.emplace_back(static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(vocabulary))));
     text += Json().set("input_ids", ids).set("labels", ids).dump() + "\n";
   }
   write_file_atomic(path, text);

@@ -94,6 +94,7 @@ std::string own_command(const Options& o) {
   std::string out = "lorikeet bench scaling " + quoted(o.config);
   for (const std::string& text : o.overrides) out += " " + quoted(text);
   std::vector<std::string> devices;
+  devices.reserve(o.scaling.devices.size());
   for (const int n : o.scaling.devices) devices.push_back(std::to_string(n));
   out += " --devices " + join(devices, ",") + " --repeats " + std::to_string(o.scaling.repeats) +
          " --steps " + std::to_string(o.scaling.steps) + " --warmup " +

@@ -46,17 +46,19 @@ std::string devices_text(const Row& row) {
   return join(told, ", ");
 }
 
-const std::vector<std::string> kHeader = {"",
-                                          "runs",
-                                          "tokens/s in all",
-                                          "a device",
-                                          "speed-up",
-                                          "efficiency",
-                                          "waiting for others",
-                                          "for data",
-                                          "peak memory",
-                                          "loss difference",
-                                          "threads each (in all)"};
+std::vector<std::string> header() {
+  return {"",
+          "runs",
+          "tokens/s in all",
+          "a device",
+          "speed-up",
+          "efficiency",
+          "waiting for others",
+          "for data",
+          "peak memory",
+          "loss difference",
+          "threads each (in all)"};
+}
 
 std::vector<std::string> cells(const Row& row) {
   return {row.name,
@@ -135,9 +137,9 @@ Json row_json(const Row& row, const Group& group, std::int64_t warmup_steps) {
 }  // namespace
 
 std::string report_text(const Report& report) {
-  std::vector<std::vector<std::string>> table{kHeader};
+  std::vector<std::vector<std::string>> table{header()};
   for (const Row& row : report.evaluation.rows) table.push_back(cells(row));
-  std::vector<std::size_t> widths(kHeader.size(), 0);
+  std::vector<std::size_t> widths(table[0].size(), 0);
   for (const auto& line : table) {
     for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
   }
@@ -147,9 +149,9 @@ std::string report_text(const Report& report) {
       out += line[i];
       if (i + 1 < line.size()) out.append(widths[i] - line[i].size() + 2, ' ');
     }
-    out += "\n";
+    out += '\n';
   }
-  out += "\n";
+  out += '\n';
   for (const std::string& line : device_lines(report)) out += line + "\n";
   for (const std::string& note : notes(report.evaluation, report.warmup_steps)) out += note + "\n";
   return out + "\n" + report.verdict + "\n";
@@ -158,14 +160,10 @@ std::string report_text(const Report& report) {
 std::string report_markdown(const Report& report) {
   std::string out = "# " + report.title + "\n\nCommand: `" + report.command + "`.\n";
   for (const std::string& fact : report.facts) out += fact + "\n";
-  out += "\n";
+  out += '\n';
   const auto add = [&out](const std::vector<std::string>& line) { out += "| " + join(line, " | ") + " |\n"; };
-  add(kHeader);
-  out += "|" + [] {
-    std::string rule;
-    for (std::size_t i = 0; i < kHeader.size(); ++i) rule += "---|";
-    return rule;
-  }() + "\n";
+  add(header());
+  add(std::vector<std::string>(header().size(), "---"));
   for (const Row& row : report.evaluation.rows) add(cells(row));
   out += "\n**" + report.verdict + "**\n\n";
   for (const std::string& line : device_lines(report)) out += "- " + line + "\n";
@@ -180,6 +178,7 @@ Json report_json(const Report& report) {
   const auto& base = report.evaluation.base;
   return Json()
       .set("command", report.command)
+      .set("facts", texts(report.facts))
       .set("warmup_steps", report.warmup_steps)
       .set("base", base ? Json(report.evaluation.rows[*base].name) : Json())
       .set("rows", Json(std::move(rows)))

@@ -45,7 +45,7 @@ TEST_CASE("the Markdown is a table of the same cells, with command and facts") {
   CHECK_THAT(text, Contains("| 2 devices | 3 | 180 (170 to 190) | 90 (85 to 95) | 1.80x"));
   CHECK_THAT(text, Contains("**Train on two.**"));
   for (const std::string& line : split(text, '\n')) {
-    if (line.starts_with("|")) CHECK(split(line, '|').size() == 13);
+    if (line.starts_with('|')) CHECK(split(line, '|').size() == 13);
   }
 }
 
@@ -53,6 +53,7 @@ TEST_CASE("the JSON reads back, with every run's rate and null for what isn't kn
   const Json json = Json::parse(report_json(report()).dump(2), "report");
   const JsonView view(json, "report");
   CHECK(view.at("base").as_string() == "1 device");
+  CHECK(view.at("facts").items()[0].as_string() == "Date: today.");
   const auto rows = view.at("rows").items();
   REQUIRE(rows.size() == 3);
   CHECK(rows[1].at("tokens_per_second").at("median").as_number() == Approx(180));

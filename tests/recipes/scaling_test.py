@@ -47,7 +47,7 @@ class Scaling(unittest.TestCase):
         # bf16 rounds gradients of other micro-batches otherwise; a mean over hundreds of labels moves far less.
         self.assertLess(two["loss_difference"], 1e-2)
         self.assertAlmostEqual(two["efficiency"], two["speed_up"]["median"] / 2)
-        self.assertRegex(report["verdict"], r"^2 devices are \d\.\d\dx .*of one: train on (one|2); the command is "
+        self.assertRegex(report["verdict"], r"^2 devices are \d\.\d\dx of one( \(.+\))?: train on (one|2); the command is "
                                             r"`lorikeet run .*config\.yaml lora\.rank=4`\.$")
         self.assertIn("| 2 devices | 2 |", (output / "scaling.md").read_text())
         kept = sorted(p.name for p in output.iterdir())
