@@ -145,8 +145,10 @@ void evaluate(const EvalRequest& request, std::ostream& out) {
   options.use_cache = false;
   const data::LoadedFile file = data::load_file(request.data, options, *session.tokenizer);
   if (request.per_token) write_token_nll(*session.model, file.dataset, session.torch_device(), out);
-  const train::Evaluation result = train::evaluate(
-      *session.model, file.dataset, micro_options(request.settings, session.device), session.torch_device());
+  const train::Evaluation result =
+      train::evaluate(*session.model, file.dataset,
+                      micro_options(request.settings, usual_micro_tokens(request.settings, session.device)),
+                      session.torch_device());
   Json json;
   json.set("loss", result.loss()).set("perplexity", std::exp(result.loss()));
   json.set("examples", static_cast<std::int64_t>(file.dataset.size()))

@@ -2,8 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 
 #include <filesystem>
+#include <new>
 #include <optional>
 
 #include "base/error.h"
@@ -28,8 +30,11 @@
 #include "recipes/run_folder.h"
 #include "recipes/settings_map.h"
 #include "recipes/source_fingerprint.h"
+#include "recipes/step_plan.h"
 #include "recipes/step_traces.h"
+#include "recipes/trial_step.h"
 #include "train/loop.h"
+#include "train/memory.h"
 
 namespace lorikeet::recipes {
 namespace {
@@ -55,6 +60,17 @@ class Finetune {
   }
 
   void run() {
+    try {
+      run_phases();
+    } catch (const std::bad_alloc&) {
+      fail_out_of_memory();
+    } catch (const c10::OutOfMemoryError&) {
+      fail_out_of_memory();
+    }
+  }
+
+ private:
+  void run_phases() {
     load();
     const RunFolder::Identity identity{config::to_yaml(settings_), data_.train.fingerprint(),
                                        session_.checkpoint_fingerprint, session_.policy.fingerprint()};
@@ -90,7 +106,6 @@ class Finetune {
     report();
   }
 
- private:
   std::filesystem::path base() const { return settings_.model.path; }
   std::filesystem::path output_dir() const { return settings_.checkpoint.output_dir; }
 
@@ -147,12 +162,13 @@ class Finetune {
     sampler_.emplace(data_.train, sampler_options(settings_));
     traces_.emplace(settings_.metrics.profile_steps, sampler_->total_steps(), output_dir(),
                     group_.placement());
-    const plan::MicroSize micro =
-        plan::largest_micro_batch(data_.train, *sampler_, micro_options(settings_, session_.device));
+    step_plan_.emplace(session_, settings_, data_.train, *sampler_);
+    process_bytes_ = train::resident_bytes();
     const comm::Placement& placement = group_.placement();
+    const auto own = available_memory(session_.device, placement.local_size);
+    const std::int64_t least = group_.least("available memory", own.value_or(-1));
+    const auto available = least >= 0 ? std::optional(least) : std::nullopt;
     if (!group_.alone()) {
-      const auto available = available_memory(session_.device, placement.local_size);
-      const std::int64_t least = group_.least("available memory", available.value_or(-1));
       strategy_ = plan::choose_strategy(
           {.settings = settings_.distributed,
            .world_size = placement.world_size,
@@ -161,21 +177,24 @@ class Finetune {
            .most_local_size = static_cast<int>(-group_.least("most ranks of a node", -placement.local_size)),
            .need =
                [&](int degree) {
-                 const plan::MemoryEstimate m = expected_memory(session_, settings_, micro, degree);
-                 return plan::Need{m.weights + m.adapter, m.total()};
+                 const auto m = step_plan_->memory(step_plan_->least_micro_tokens(), degree);
+                 return plan::Need{m.held(), m.total()};
                },
-           .available = least >= 0 ? std::optional(least) : std::nullopt});
+           .available = available});
       log_info("strategy: " + strategy_.name + ", " + strategy_.reason +
                (strategy_.name == "hybrid"
                     ? "; " + std::to_string(strategy_.degree) + " ranks share a copy of the weights"
                     : ""));
     }
-    memory_ = expected_memory(session_, settings_, micro, strategy_.degree);
+    micro_tokens_ = step_plan_->micro_tokens(available, strategy_.degree);
+    memory_ = step_plan_->memory(micro_tokens_, strategy_.degree);
     log_info("memory of a step: " + format_bytes(static_cast<std::uint64_t>(memory_.total())) +
-             " expected at most");
-    if (strategy_.tight) {
-      log_warning("that is more than a device has free; lower batch.micro_tokens, or set " +
-                  std::string("training.activation_checkpointing=full, should it run out"));
+             " expected, with micro-batches of at most " + std::to_string(micro_tokens_) + " tokens");
+    if (available && memory_.total() > *available) {
+      log_warning("that is more than a device has free (" +
+                  format_bytes(static_cast<std::uint64_t>(*available)) +
+                  "); lower batch.micro_tokens, or set training.activation_checkpointing=full, should it run "
+                  "out; `lorikeet plan` shows what fits");
     }
   }
 
@@ -200,8 +219,33 @@ class Finetune {
       if (resume) log_info("no checkpoint of the run is there: it begins at its first step");
       initialize();
     }
+    confirm_micro_tokens();
     const std::uint64_t copies = static_cast<std::uint64_t>(settings_.checkpoint.keep_last.value_or(1)) + 2;
     if (folder_) io::require_free_space(output_dir(), copies * checkpoint_bytes(adapters.store()));
+  }
+
+  // On a GPU the formula has the last word only after a real pass; all ranks take the same number.
+  void confirm_micro_tokens() {
+    if (!session_.device.is_cuda() || strategy_.degree > 1) return;
+    const std::int64_t expected = micro_tokens_;
+    micro_tokens_ = step_plan_->confirmed(expected, [&](const data::MicroOptions& micro) {
+      const bool own = trial_step(session_, data_.train, micro);
+      return group_.least("trial of " + std::to_string(micro.micro_tokens), own ? 1 : 0) == 1;
+    });
+    if (micro_tokens_ != expected)
+      log_info("micro-batches of at most " + std::to_string(micro_tokens_) +
+               " tokens, since larger ones ran out of memory");
+  }
+
+  [[noreturn]] void fail_out_of_memory() {
+    if (!step_plan_) throw Error("out of memory before the base was read", ErrorKind::kRunFailed);
+    const at::Device device = session_.torch_device();
+    const auto peak = static_cast<std::int64_t>(train::peak_memory_bytes(device));
+    const std::int64_t got = device.is_cuda() ? peak : peak - static_cast<std::int64_t>(process_bytes_);
+    throw Error(
+        step_plan_->out_of_memory(got, micro_tokens_, strategy_.degree, group_.placement().world_size) +
+            "\ncheckpoints that were saved stay, and the same command goes on from them",
+        ErrorKind::kRunFailed);
   }
 
   // Goes on from the latest checkpoint, which the first rank reads; false when there is none.
@@ -246,7 +290,7 @@ class Finetune {
     }
     const train::LoopOptions options{
         .schedule = train::make_schedule(settings_.lr_scheduler, settings_.optimizer.lr, total),
-        .micro = micro_options(settings_, session_.device),
+        .micro = micro_options(settings_, micro_tokens_),
         .save_every_steps = settings_.checkpoint.save_every_steps,
         .save_every_epochs = settings_.checkpoint.save_every_epochs,
         .validate_every_steps = settings_.data.validation.every_steps,
@@ -308,6 +352,7 @@ class Finetune {
     Json memory{Json::Object{}};
     for (const auto& [part, bytes] : memory_.rows()) memory.set(part, bytes);
     json.set("expected_memory_bytes", std::move(memory));
+    json.set("micro_tokens", micro_tokens_);
     json.set("steps", state_.step);
     json.set("training_seconds", state_.elapsed_seconds);
     if (state_.best) json.set("best_step", state_.best->step).set("best_val_loss", state_.best->val_loss);
@@ -334,6 +379,9 @@ class Finetune {
   std::optional<data::Sampler> sampler_;
   std::optional<StepTraces> traces_;
   plan::Strategy strategy_;
+  std::optional<StepPlan> step_plan_;
+  std::int64_t micro_tokens_ = 0;
+  std::uint64_t process_bytes_ = 0;  // before anything of the model was allocated
   plan::MemoryEstimate memory_;
   train::RunState state_;
 };

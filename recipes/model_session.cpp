@@ -60,6 +60,16 @@ at::Device torch_device(const device::Device& device) {
 ModelSession open_model(const std::filesystem::path& path, const precision::Policy& policy,
                         const device::Device& device, const std::optional<peft::LoraConfig>& lora,
                         std::uint64_t seed) {
+  ModelSession session = open_shapes(path, policy, device, lora, seed);
+  session.checkpoint = io::Checkpoint::open(path);
+  models::require_complete(models::compare_weights(*session.model, *session.checkpoint), *session.checkpoint);
+  session.checkpoint_fingerprint = session.checkpoint->fingerprint();
+  return session;
+}
+
+ModelSession open_shapes(const std::filesystem::path& path, const precision::Policy& policy,
+                         const device::Device& device, const std::optional<peft::LoraConfig>& lora,
+                         std::uint64_t seed) {
   io::require_model_folder(path);
   ModelSession session{.policy = policy, .device = device};
   session.config = models::read_config_json(path);
@@ -67,7 +77,6 @@ ModelSession open_model(const std::filesystem::path& path, const precision::Poli
   session.tokenizer = text::load_tokenizer(path);
   require_tokenizer_fits(*session.tokenizer, spec.shape, path.string());
 
-  session.checkpoint = io::Checkpoint::open(path);
   if (lora) {
     session.adapters = std::make_unique<peft::LoraAdapters>(*lora, policy, seed);
     peft::LoraFactory factory(policy, *session.adapters);
@@ -77,8 +86,6 @@ ModelSession open_model(const std::filesystem::path& path, const precision::Poli
     nn::FrozenFactory factory(policy);
     session.model = std::make_unique<nn::CausalLM>(spec, factory);
   }
-  models::require_complete(models::compare_weights(*session.model, *session.checkpoint), *session.checkpoint);
-  session.checkpoint_fingerprint = session.checkpoint->fingerprint();
   return session;
 }
 

@@ -44,6 +44,12 @@ ModelSession open_model(const std::filesystem::path& path, const precision::Poli
                         const device::Device& device, const std::optional<peft::LoraConfig>& lora,
                         std::uint64_t seed);
 
+/// The same from config.json and tokenizer alone: the folder needs no weights, and none of what there are is
+/// looked at.
+ModelSession open_shapes(const std::filesystem::path& path, const precision::Policy& policy,
+                         const device::Device& device, const std::optional<peft::LoraConfig>& lora,
+                         std::uint64_t seed);
+
 /// Reads the weights, or this process's part of them, to the session's device, and allocates the adapters,
 /// which are not initialised. Lets the mapped checkpoint go.
 void load_weights(ModelSession& session, const nn::WeightShard& shard = {});

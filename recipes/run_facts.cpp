@@ -5,10 +5,6 @@
 #include <torch/version.h>
 
 #include "base/version.h"
-#include "ops/dtype.h"
-#include "ops/linear_cross_entropy/linear_cross_entropy.h"
-#include "ops/matmul/matmul.h"
-#include "parallel/weight_gatherer.h"
 #include "recipes/source_fingerprint.h"
 
 namespace lorikeet::recipes {
@@ -33,30 +29,6 @@ Json run_facts(const ModelSession& session, const config::Settings& settings,
   json.set("adapter_parameters", session.adapters ? session.adapters->store().numel() : std::int64_t{0});
   json.set("frozen_bytes", session.model->store().bytes());
   return json;
-}
-
-plan::MemoryEstimate expected_memory(const ModelSession& session, const config::Settings& settings,
-                                     const plan::MicroSize& micro, int degree) {
-  const peft::LoraAdapters& adapters = *session.adapters;
-  const at::Device device = session.torch_device();
-  const nn::ModelShape& shape = session.model->shape();
-  std::int64_t frozen_bytes = session.model->store().held_bytes(degree);
-  if (degree > 1) {
-    const parallel::GatherCost cost = parallel::gather_cost(*session.model, degree);
-    // Gloo gathers into a buffer of its own first.
-    frozen_bytes += cost.buffer_bytes + (device.is_cuda() ? 0 : cost.largest_unit_bytes);
-  }
-  return plan::step_memory(
-      {.shape = shape,
-       .policy = session.policy,
-       .frozen_bytes = frozen_bytes,
-       .adapter_parameters = adapters.store().numel(),
-       .adapter_columns = adapters.config().rank * std::ssize(adapters.modules()),
-       .tokens = micro.tokens,
-       .label_tokens = micro.label_tokens,
-       .checkpointing = settings.training.activation_checkpointing == config::ActivationCheckpointing::kFull,
-       .native_products = ops::multiplies_natively(ops::to_torch(session.policy.compute), device),
-       .head_chunk_rows = ops::default_chunk_rows(shape.vocab_size, device)});
 }
 
 }  // namespace lorikeet::recipes

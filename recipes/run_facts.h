@@ -5,8 +5,6 @@
 
 #include "base/json.h"
 #include "config/settings.h"
-#include "plan/memory.h"
-#include "plan/micro_size.h"
 #include "plan/strategy.h"
 #include "recipes/model_session.h"
 
@@ -16,10 +14,5 @@ namespace lorikeet::recipes {
 /// precision, seed.
 Json run_facts(const ModelSession& session, const config::Settings& settings,
                const std::vector<std::string>& devices, const plan::Strategy& strategy);
-
-/// The memory that a training step will need at its peak, by lib/plan's formula, where `degree` ranks share
-/// one copy of the frozen weights.
-plan::MemoryEstimate expected_memory(const ModelSession& session, const config::Settings& settings,
-                                     const plan::MicroSize& micro, int degree);
 
 }  // namespace lorikeet::recipes

@@ -1,13 +1,10 @@
 #include "recipes/settings_map.h"
 
 #include "base/error.h"
+#include "plan/micro_auto.h"
 
 namespace lorikeet::recipes {
 namespace {
-
-// Until a planner measures: enough rows to keep the device's matrix units busy.
-constexpr std::int64_t kMicroTokensGpu = 8192;
-constexpr std::int64_t kMicroTokensCpu = 2048;
 
 const char* format_name(config::DataFormat format) {
   switch (format) {
@@ -57,11 +54,13 @@ data::DataOptions data_options(const config::Settings& settings) {
   return options;
 }
 
-data::MicroOptions micro_options(const config::Settings& settings, const device::Device& device) {
-  const std::int64_t automatic = device.is_cuda() ? kMicroTokensGpu : kMicroTokensCpu;
-  return {.micro_tokens = settings.batch.micro_tokens.value_or(automatic),
-          .micro_rows = settings.batch.micro,
-          .packing = settings.data.packing};
+std::int64_t usual_micro_tokens(const config::Settings& settings, const device::Device& device) {
+  return settings.batch.micro_tokens.value_or(device.is_cuda() ? plan::kUsualMicroTokensCuda
+                                                               : plan::kUsualMicroTokensCpu);
+}
+
+data::MicroOptions micro_options(const config::Settings& settings, std::int64_t micro_tokens) {
+  return {.micro_tokens = micro_tokens, .micro_rows = settings.batch.micro, .packing = settings.data.packing};
 }
 
 data::SamplerOptions sampler_options(const config::Settings& settings) {

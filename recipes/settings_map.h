@@ -17,7 +17,10 @@ namespace lorikeet::recipes {
 
 peft::LoraConfig lora_config(const config::LoraSettings& settings);
 data::DataOptions data_options(const config::Settings& settings);
-data::MicroOptions micro_options(const config::Settings& settings, const device::Device& device);
+/// batch.micro_tokens; for auto what is usual on the device, whether it fits or not.
+std::int64_t usual_micro_tokens(const config::Settings& settings, const device::Device& device);
+/// With batch.micro_tokens as it was settled.
+data::MicroOptions micro_options(const config::Settings& settings, std::int64_t micro_tokens);
 data::SamplerOptions sampler_options(const config::Settings& settings);
 train::AdamWOptions adamw_options(const config::Settings& settings);
 

@@ -31,5 +31,6 @@ Verb add_doctor(CLI::App& app);
 /// Not for people: what `doctor` starts to measure.
 Verb add_probe(CLI::App& app);
 Verb add_bench(CLI::App& app);
+Verb add_plan(CLI::App& app);
 
 }  // namespace lorikeet::apps

@@ -30,7 +30,7 @@ plan::StepTime predict(const JsonView& job) {
                           .device_flops = number("device_flops"),
                           .world_size = static_cast<int>(integer("world_size")),
                           .degree = static_cast<int>(integer("degree")),
-                          .turns = static_cast<int>(integer("turns")),
+                          .turns = static_cast<double>(integer("turns")),
                           .gradient_bytes = 4.0 * static_cast<double>(integer("adapter_parameters")),
                           .uses = plan::unit_uses(shape, number("storage_bytes"), head / flops),
                           .reduce_link = {number("reduce_bytes_per_second"), number("latency_seconds")},

@@ -16,9 +16,11 @@
 namespace lorikeet::ops {
 namespace {
 
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kHugePage = kCpuAllocatorRules.block_bytes;
 constexpr std::size_t kSmallAlignment = 64;
-constexpr std::size_t kAlwaysKept = std::size_t{64} << 20;
+constexpr std::size_t kAlwaysKept = kCpuAllocatorRules.always_kept_bytes;
+constexpr std::size_t kKeptPart = kCpuAllocatorRules.kept_part;
+constexpr std::size_t kSlackPart = kCpuAllocatorRules.slack_part;
 
 std::size_t round_up(std::size_t bytes) { return (bytes + kHugePage - 1) / kHugePage * kHugePage; }
 
@@ -80,7 +82,7 @@ class Allocator final : public c10::Allocator {
     // The smallest kept block that holds it; one much larger waits for a tensor of its own size.
     const auto found = by_size_.lower_bound(bytes);
     Block block{nullptr, bytes};
-    if (found != by_size_.end() && found->first <= bytes + bytes / 8) {
+    if (found != by_size_.end() && found->first <= bytes + bytes / kSlackPart) {
       block = *found->second;
       kept_bytes_ -= block.bytes;
       kept_.erase(found->second);
@@ -111,7 +113,7 @@ class Allocator final : public c10::Allocator {
     used_bytes_ -= bytes;
     kept_bytes_ += bytes;
     by_size_.emplace(bytes, kept_.insert(kept_.end(), {data, bytes}));
-    while (kept_bytes_ > std::max(kAlwaysKept, used_bytes_ / 8)) drop_oldest();
+    while (kept_bytes_ > std::max(kAlwaysKept, used_bytes_ / kKeptPart)) drop_oldest();
     return true;
   }
 

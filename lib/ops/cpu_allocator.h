@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace lorikeet::ops {
 
@@ -10,6 +11,15 @@ namespace lorikeet::ops {
 /// activation to the kernel, which zeroes it again, or keep holes: up to 40% more than was in use here.
 /// Before the first tensor is made; once for a process (again does nothing).
 void install_cpu_allocator();
+
+/// How it treats large blocks, for who wants to foretell what a program holds (lib/plan/tape.h).
+struct CpuAllocatorRules {
+  std::int64_t block_bytes = std::int64_t{2} << 20;         ///< from here on large; sizes are multiples of it
+  std::int64_t always_kept_bytes = std::int64_t{64} << 20;  ///< free blocks that wait, at most,
+  std::int64_t kept_part = 8;                               ///< or this part of what is in use
+  std::int64_t slack_part = 8;  ///< a block serves a tensor that it exceeds by this part at most
+};
+inline constexpr CpuAllocatorRules kCpuAllocatorRules;
 
 /// Bytes of large blocks in use, and free but kept.
 struct CpuMemory {

@@ -1,45 +1,28 @@
 #include "plan/memory.h"
 
-#include <algorithm>
+#include "plan/step_tensors.h"
+#include "plan/tape.h"
 
 namespace lorikeet::plan {
 namespace {
 
 using Bytes = std::int64_t;
 
+// Buffers of the math library's threads and code that a first step touches: measured on steps too small for
+// anything else to count.
+constexpr Bytes kRuntimeCpu = Bytes{32} << 20;
+// cuBLAS's workspaces, by libtorch's default for Hopper; others take less.
+constexpr Bytes kRuntimeCuda = Bytes{64} << 20;
+// On a GPU blocks are cut out of larger ones, and remainders stay unused: assumed, not measured.
+constexpr double kFragmentationCuda = 1.0 / 16;
+
 Bytes size_of(DType dtype) { return static_cast<Bytes>(dtype_size(dtype)); }
 
-// What one decoder layer keeps of a token for its backward.
-Bytes kept_by_layer(const MemoryInput& in, double columns_per_layer) {
-  const nn::ModelShape& s = in.shape;
-  const Bytes q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
-  const Bytes compute = size_of(in.policy.compute);
-  const Bytes low_rank = in.native_products ? compute : size_of(DType::kF32);
-  return compute * (4 * s.hidden_size             // the stream and its norm, before attention and before MLP
-                    + (q + 2 * kv) + q            // q, k, v; attention's result
-                    + 3 * s.intermediate_size) +  // gate, up; their product
-         static_cast<Bytes>(columns_per_layer * static_cast<double>(low_rank)) +  // x A^T of each adapter
-         size_of(in.policy.statistics) * (s.heads + 2);                           // softmax; two norms
-}
-
-// The widest moment of one layer's backward, for a token: the gradients of gate and up arrive, and the one of
-// their input is made, beside the stream's gradient.
-Bytes used_by_layer_backward(const MemoryInput& in) {
-  const nn::ModelShape& s = in.shape;
-  const Bytes compute = size_of(in.policy.compute);
-  Bytes bytes = compute * (2 * s.intermediate_size + 2 * s.hidden_size);
-  if (in.native_products) return bytes;
-  const Bytes wide = size_of(DType::kF32);
-  return bytes + wide * (2 * s.intermediate_size + s.hidden_size);
-}
-
-// The loss: hidden states, their gradient, and one chunk of logits with its rows of both.
-Bytes used_by_loss(const MemoryInput& in) {
-  const nn::ModelShape& s = in.shape;
-  const Bytes compute = size_of(in.policy.compute);
-  const Bytes rows = std::min(in.label_tokens, in.head_chunk_rows);
-  const Bytes wide = in.native_products ? compute : size_of(DType::kF32);
-  return compute * 2 * in.tokens * s.hidden_size + wide * rows * (s.vocab_size + 2 * s.hidden_size);
+// Of values, gradients and the copy that computes, which exists only where it differs.
+Bytes adapter_bytes(const MemoryInput& in) {
+  const precision::Policy& policy = in.policy;
+  const Bytes copy = policy.compute == policy.adapter ? 0 : size_of(policy.compute);
+  return in.adapter_parameters * (size_of(policy.adapter) + size_of(policy.gradient) + copy);
 }
 
 }  // namespace
@@ -47,35 +30,39 @@ Bytes used_by_loss(const MemoryInput& in) {
 std::vector<std::pair<std::string, std::int64_t>> MemoryEstimate::rows() const {
   return {{"weights", weights},
           {"adapter", adapter},
+          {"optimizer", optimizer},
           {"activations", activations},
-          {"working", working},
+          {"logits", logits},
+          {"workspace", workspace},
+          {"fragmentation", fragmentation},
           {"runtime", runtime}};
 }
 
 MemoryEstimate step_memory(const MemoryInput& in) {
-  const nn::ModelShape& s = in.shape;
-  const precision::Policy& policy = in.policy;
-  const Bytes compute = size_of(policy.compute);
-  MemoryEstimate out;
-  out.weights = in.frozen_bytes;
-  // The compute copy exists only where it differs.
-  const Bytes copy = policy.compute == policy.adapter ? 0 : compute;
-  out.adapter = in.adapter_parameters * (size_of(policy.adapter) + size_of(policy.gradient) +
-                                         2 * size_of(policy.optimizer_state) + copy);
+  const bool cuda = in.kernels == Kernels::kCuda;
+  Tape tape(cuda ? Tape::Allocator::kExactly : Tape::Allocator::kCpu);
+  const auto weights = tape.take(Part::kWeights, in.frozen_bytes);
+  const auto adapter = tape.take(Part::kAdapter, adapter_bytes(in));
+  const auto optimizer =
+      tape.take(Part::kOptimizer, 2 * in.adapter_parameters * size_of(in.policy.optimizer_state));
+  // The second step finds the free blocks that the first one left.
+  const Bytes per_layer = run_step(in, tape);
+  if (!cuda) run_step(in, tape);
 
-  const double columns =
-      static_cast<double>(in.adapter_columns) / static_cast<double>(std::max<Bytes>(s.layers, 1));
-  const Bytes layer = kept_by_layer(in, columns);
-  const Bytes stream = 2 * compute * s.hidden_size;  // a layer's input: the stream and what is to be added
-  const Bytes per_token = in.checkpointing ? s.layers * stream + layer : s.layers * layer + stream;
-  out.activations = in.tokens * per_token;
-
-  // With checkpointing no layer's activations exist yet while the loss is computed; they come with its
-  // backward.
-  const Bytes backward = in.tokens * used_by_layer_backward(in);
-  const Bytes loss = used_by_loss(in) - (in.checkpointing ? in.tokens * layer : 0);
-  out.working = std::max(backward, loss);
-  out.runtime = Bytes{64} << 20;
+  const MemoryMoment& peak = tape.peak();
+  MemoryEstimate out{.weights = peak.of(Part::kWeights),
+                     .adapter = peak.of(Part::kAdapter),
+                     .optimizer = peak.of(Part::kOptimizer),
+                     .activations = peak.of(Part::kActivations),
+                     .logits = peak.of(Part::kLogits),
+                     .workspace = peak.of(Part::kWorkspace),
+                     .fragmentation = peak.kept,
+                     .runtime = cuda ? kRuntimeCuda : kRuntimeCpu,
+                     .activations_per_layer = per_layer};
+  if (cuda) {
+    const auto moving = static_cast<double>(out.activations + out.logits + out.workspace);
+    out.fragmentation = static_cast<Bytes>(kFragmentationCuda * moving);
+  }
   return out;
 }
 

@@ -1,6 +1,7 @@
 #include "plan/micro_size.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace lorikeet::plan {
 
@@ -15,6 +16,7 @@ MicroSize largest_micro_batch(const data::TokenDataset& dataset, const data::Sam
       labels += dataset.label_count(example);
       longest = std::max(longest, dataset.length(example));
     }
+    largest.longest = std::max(largest.longest, longest);
     // An example longer than the limit goes alone.
     tokens = std::min(tokens, std::max(longest, options.micro_tokens));
     if (options.micro_rows) tokens = std::min(tokens, longest * *options.micro_rows);
@@ -22,6 +24,24 @@ MicroSize largest_micro_batch(const data::TokenDataset& dataset, const data::Sam
     largest.label_tokens = std::max(largest.label_tokens, std::min(labels, tokens));
   }
   return largest;
+}
+
+std::vector<std::size_t> fullest_micro_batch(const data::TokenDataset& dataset,
+                                             const data::MicroOptions& options) {
+  std::vector<std::size_t> order(dataset.size()), chosen;
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return dataset.length(a) > dataset.length(b); });
+  std::int64_t tokens = 0;
+  for (const std::size_t example : order) {
+    const std::int64_t length = dataset.length(example);
+    const bool rows_left = !options.micro_rows || std::ssize(chosen) < *options.micro_rows;
+    if (!rows_left) break;
+    if (!chosen.empty() && tokens + length > options.micro_tokens) continue;
+    chosen.push_back(example);
+    tokens += length;
+  }
+  return chosen;
 }
 
 }  // namespace lorikeet::plan

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "data/packing.h"
 #include "data/sampler.h"
@@ -11,11 +13,16 @@ namespace lorikeet::plan {
 struct MicroSize {
   std::int64_t tokens = 0;
   std::int64_t label_tokens = 0;
+  std::int64_t longest = 0;  ///< tokens of the longest row
 };
 
 /// The most tokens, and labels among them, that a micro-batch of the first epoch can hold: a bound from the
 /// examples' lengths and `options`, without grouping any step. Other epochs draw from the same examples.
 MicroSize largest_micro_batch(const data::TokenDataset& dataset, const data::Sampler& sampler,
                               const data::MicroOptions& options);
+
+/// The examples of a micro-batch that holds as much as any can: the longest ones, while they fit.
+std::vector<std::size_t> fullest_micro_batch(const data::TokenDataset& dataset,
+                                             const data::MicroOptions& options);
 
 }  // namespace lorikeet::plan

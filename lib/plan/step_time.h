@@ -27,12 +27,14 @@ struct StepTimeInput {
   double flops = 0;         ///< of the whole step, over all ranks (train::step_flops)
   double device_flops = 0;  ///< operations a second that one device sustains in this job
   int world_size = 1;
-  int degree = 1;             ///< ranks that share one copy of the weights; 1: replicate
-  int turns = 1;              ///< micro-batches a rank
-  double gradient_bytes = 0;  ///< of the adapter, in the reduce dtype
-  std::vector<UnitUse> uses;  ///< for a degree above 1
-  Link reduce_link;           ///< the slowest on a ring over all ranks
-  Link gather_link;           ///< the slowest on a ring over those that share a copy
+  int degree = 1;                 ///< ranks that share one copy of the weights; 1: replicate
+  double turns = 1;               ///< micro-batches a rank, on average
+  double busiest_share = 0;       ///< of the work, what the rank with most of it does; 0: all the same
+  double least_turn_seconds = 0;  ///< of a micro-batch, however small: what reading the weights takes
+  double gradient_bytes = 0;      ///< of the adapter, in the reduce dtype
+  std::vector<UnitUse> uses;      ///< for a degree above 1
+  Link reduce_link;               ///< the slowest on a ring over all ranks
+  Link gather_link;               ///< the slowest on a ring over those that share a copy
   /// Of the device's own time, for each byte that it sends or receives: a CPU copies them itself. 0 for GPUs.
   double seconds_per_byte = 0;
 };

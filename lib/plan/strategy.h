@@ -11,7 +11,7 @@ namespace lorikeet::plan {
 
 /// What one rank needs of its device's memory.
 struct Need {
-  std::int64_t held = 0;   ///< weights and adapter: for certain
+  std::int64_t held = 0;   ///< weights, adapter and optimizer: for certain
   std::int64_t total = 0;  ///< with all that the largest step needs, at most
 };
 

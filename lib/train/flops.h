@@ -24,4 +24,7 @@ struct StepSize {
 
 double step_flops(const nn::ModelShape& shape, std::int64_t adapter_parameters, const StepSize& size);
 
+/// What activation checkpointing adds: the layers' forward once more.
+double recomputed_flops(const nn::ModelShape& shape, std::int64_t adapter_parameters, const StepSize& size);
+
 }  // namespace lorikeet::train

@@ -15,6 +15,7 @@ plan::MicroSize counted(const data::TokenDataset& dataset, const data::Sampler& 
     for (const auto& micro : data::make_micro_batches(dataset, sampler.step(index).examples, options)) {
       most.tokens = std::max(most.tokens, micro.real_tokens);
       most.label_tokens = std::max(most.label_tokens, micro.label_count());
+      most.longest = std::max(most.longest, micro.max_seqlen);
     }
   }
   return most;
@@ -34,8 +35,20 @@ TEST_CASE("no micro-batch is larger than the bound, and the bound is near") {
     CHECK(most.tokens <= bound.tokens);
     CHECK(most.label_tokens <= bound.label_tokens);
     CHECK(bound.tokens <= most.tokens * 12 / 10);
+    CHECK(bound.longest == most.longest);
   }
   const data::MicroOptions rows{.micro_tokens = 1000, .micro_rows = 2};
   CHECK(counted(dataset, sampler, rows).tokens <= plan::largest_micro_batch(dataset, sampler, rows).tokens);
   CHECK(plan::largest_micro_batch(dataset, sampler, rows).tokens <= 2 * 52);
+}
+
+TEST_CASE("the fullest micro-batch holds the longest rows that fit") {
+  const auto dataset = test::counting_dataset({5, 30, 8, 20, 9});
+  const auto of = [&](const data::MicroOptions& options) {
+    return plan::fullest_micro_batch(dataset, options);
+  };
+  CHECK(of({.micro_tokens = 60}) == std::vector<std::size_t>{1, 3, 4});
+  CHECK(of({.micro_tokens = 40}) == std::vector<std::size_t>{1, 4});
+  CHECK(of({.micro_tokens = 10}) == std::vector<std::size_t>{1});
+  CHECK(of({.micro_tokens = 60, .micro_rows = 2}) == std::vector<std::size_t>{1, 3});
 }

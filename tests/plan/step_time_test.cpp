@@ -53,6 +53,22 @@ TEST_CASE("full buckets travel beside half of the last micro-batch") {
   CHECK(step_time(in).reduce == 0);
 }
 
+TEST_CASE("the step waits for the device that has most to do") {
+  StepTimeInput in = input();
+  in.world_size = 4;
+  in.busiest_share = 0.4;
+  CHECK(step_time(in).compute == Approx(4));
+}
+
+TEST_CASE("a micro-batch takes at least what reading the weights takes") {
+  StepTimeInput in = input();
+  in.turns = 4;
+  in.least_turn_seconds = 2;
+  CHECK(step_time(in).compute == Approx(10));
+  in.least_turn_seconds = 3;
+  CHECK(step_time(in).compute == Approx(12));
+}
+
 TEST_CASE("bytes that the device copies itself are its own time") {
   StepTimeInput in = input();
   in.world_size = 2;

@@ -10,7 +10,7 @@ import harness
 sys.path.insert(0, str(harness.ROOT / "benchmarks" / "memory"))
 import run as measure  # noqa: E402
 
-# Large enough that 15% is more than what the process itself may need or not.
+# Large enough that a tenth is more than what the process itself may need or not.
 SIZES = dict(hidden_size=512, intermediate_size=1536, num_hidden_layers=6, num_attention_heads=8, num_key_value_heads=4,
              vocab_size=16000)
 TOKENS = 3072
@@ -29,8 +29,8 @@ class Memory(unittest.TestCase):
 
     def test_the_formula_gives_a_steps_peak(self):
         for found in (self.plain, self.checkpointed):
-            self.assertLess(found["step"], 1.15 * found["expected"], found)
-            self.assertGreater(found["step"], found["expected"] / 1.15, found)
+            self.assertLess(found["step"], 1.1 * found["expected"], found)
+            self.assertGreater(found["step"], found["expected"] / 1.1, found)
         # The comparison can tell the two apart.
         self.assertGreater(self.plain["step"], 1.3 * self.checkpointed["expected"])
 

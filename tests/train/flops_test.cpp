@@ -51,6 +51,20 @@ TEST_CASE("the formula equals the sum over a model's matrix products") {
   CHECK(step_flops(shape, static_cast<std::int64_t>(adapter), size) == Approx(expected).epsilon(1e-12));
 }
 
+TEST_CASE("what checkpointing adds is the layers' forward: half of the linear part, a third of the others") {
+  const nn::ModelShape shape{.layers = 2,
+                             .hidden_size = 16,
+                             .heads = 4,
+                             .head_dim = 8,
+                             .vocab_size = 50,
+                             .layer_linear_parameters = 5000};
+  const StepSize size{.tokens = 8, .label_tokens = 6, .squared_lengths = 34};
+  const double linear = step_flops(shape, 0, {.tokens = 8});
+  const double adapter = step_flops(shape, 300, {.tokens = 8}) - linear;
+  const double attention = step_flops(shape, 0, {.squared_lengths = 34});
+  CHECK(recomputed_flops(shape, 300, size) == Approx(linear / 2 + adapter / 3 + attention / 3));
+}
+
 TEST_CASE("counts beyond 32 bits don't overflow") {
   const nn::ModelShape shape{.layers = 80,
                              .hidden_size = 8192,

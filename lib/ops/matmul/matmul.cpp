@@ -7,15 +7,11 @@
 #include <atomic>
 #include <string>
 
+#include "ops/matmul/panels.h"
 #include "ops/wide.h"
 
 namespace lorikeet::ops {
 namespace {
-
-// Elements of a widened panel of weights: 1 MB in fp32, so that it stays in a core's cache while it is used.
-constexpr std::int64_t kPanelElements = std::int64_t{1} << 18;
-constexpr std::int64_t kLeastPanelRows = 128;
-constexpr std::int64_t kPanelStep = 64;  // panels of whole tiles of the product's kernels
 
 std::atomic<HalfProducts> half_products{HalfProducts::kByFeature};
 
@@ -35,10 +31,9 @@ bool native_product(const at::Tensor& left, const at::Tensor& right) {
   return left.scalar_type() == right.scalar_type() && multiplies_natively(left.scalar_type(), left.device());
 }
 
-std::int64_t panel_rows(const at::Tensor& w) {
+std::int64_t panel_step(const at::Tensor& w) {
   if (!at::isReducedFloatingType(w.scalar_type())) return std::max<std::int64_t>(w.size(0), 1);
-  const auto rows = kPanelElements / std::max<std::int64_t>(w.size(1), 1);
-  return std::max(kLeastPanelRows, (rows + kPanelStep - 1) / kPanelStep * kPanelStep);
+  return panel_rows(w.size(1));
 }
 
 at::Tensor widen(const at::Tensor& tensor) { return tensor.to(wide_type(tensor)); }
@@ -134,7 +129,7 @@ void matmul_nt_out(at::Tensor& out, const at::Tensor& x, const at::Tensor& w,
   const auto input = widen(x);
   const auto wide_terms = widen_terms(terms);
   const auto wide_bias = bias.defined() ? widen(bias) : bias;
-  const auto step = panel_rows(w);
+  const auto step = panel_step(w);
   const auto weights = panel_buffer(w, step);
   const bool direct = out.scalar_type() == input.scalar_type();
   const auto sums =
@@ -163,7 +158,7 @@ void matmul_nn_out(at::Tensor& out, const at::Tensor& y, const at::Tensor& w,
     return;
   }
   const auto wide = wide_type(y);
-  const auto step = panel_rows(w);
+  const auto step = panel_step(w);
   const auto weights = panel_buffer(w, step);
   const bool direct = out.scalar_type() == wide;
   auto sums = direct ? out : at::empty(out.sizes(), out.options().dtype(wide));

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/memory.h"
+#include "plan/spread.h"
+#include "plan/step_time.h"
+
+namespace lorikeet::plan {
+
+/// The devices that are planned for, all alike, in one machine.
+struct Machine {
+  std::string device;                     ///< "NVIDIA GeForce RTX 3090"
+  std::int64_t memory_bytes = 0;          ///< that a run may take on each of n devices; see share_memory
+  double flops_per_second = 0;            ///< that a device sustains in training
+  double memory_bytes_per_second = 0;     ///< of the device's own memory; 0: not looked at
+  double seconds_per_layer = 0;           ///< of a forward or a backward, however few tokens: kernel launches
+  std::function<Link(int devices)> link;  ///< on a ring over so many
+  double seconds_per_byte = 0;            ///< see StepTimeInput
+  bool shared = false;                    ///< the devices are processes that share memory and rate of one
+  std::optional<double> price_per_hour;   ///< of one device
+};
+
+/// A way to run the job.
+struct Choice {
+  int devices = 1;
+  int degree = 1;  ///< devices that share one copy of the base
+  bool checkpointing = false;
+  std::int64_t micro_tokens = 0;
+
+  std::string strategy() const;
+};
+
+/// What a mean optimizer step has to do, whoever does it.
+struct Work {
+  double tokens = 0;
+  double layers = 0;
+  double flops = 0;             ///< train::step_flops
+  double recomputed_flops = 0;  ///< more, with activation checkpointing
+  double gradient_bytes = 0;    ///< of the adapter, in the reduce dtype
+  double frozen_bytes = 0;      ///< of the whole base
+  std::vector<UnitUse> uses;
+};
+
+struct Job {
+  Work work;
+  std::function<MemoryEstimate(const Choice&)> memory;
+  std::function<Spread(int devices, std::int64_t micro_tokens)> spread;
+};
+
+/// A choice and what it comes to.
+struct Option {
+  Choice choice;
+  MemoryEstimate memory;
+  std::int64_t available = 0;  ///< on each device
+  StepTime time;
+  double turns = 0;
+  double tokens_per_second = 0;            ///< of all devices
+  std::optional<double> cost_per_million;  ///< tokens
+
+  bool fits() const { return memory.total() <= available; }
+};
+
+struct Range {
+  std::vector<int> devices;                ///< ascending, from 1
+  std::vector<std::int64_t> micro_tokens;  ///< ascending
+  std::vector<bool> checkpointing;
+};
+
+/// Every choice of the range: replicate and shard for each number of devices, and hybrid with the smallest
+/// degree between that fits, where there is one.
+std::vector<Option> all_options(const Job& job, const Machine& machine, const Range& range);
+
+/// The fastest of those that fit and satisfy `accept`; of equally fast ones (within 1%) that with the fewest
+/// devices, without checkpointing, then with the largest micro-batch up to `usual_micro_tokens`. nullptr
+/// where none fits.
+const Option* fastest(const std::vector<Option>& options, std::int64_t usual_micro_tokens,
+                      const std::function<bool(const Option&)>& accept);
+
+}  // namespace lorikeet::plan

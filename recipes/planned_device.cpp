@@ -1,0 +1,209 @@
+#include "recipes/planned_device.h"
+
+#include <array>
+#include <cstdio>
+#include <memory>
+
+#include "base/error.h"
+#include "base/strings.h"
+#include "device/cards.h"
+#include "device/data_sheet.h"
+#include "device/link_model.h"
+#include "device/memory.h"
+#include "device/peak_rate.h"
+#include "device/selection.h"
+#include "recipes/cpu_rate.h"
+#include "recipes/devices.h"
+#include "recipes/model_session.h"
+
+namespace lorikeet::recipes {
+namespace {
+
+constexpr double kGiB = 1073741824.0;
+constexpr double kMiB = 1048576.0;
+constexpr double kGB = 1e9;
+constexpr double kTera = 1e12;
+
+// Of a card's data-sheet rate in training. Assumed: what large runs publish (38 to 43% for Llama 3 on H100,
+// arXiv:2407.21783, table 4); not measured with this program.
+constexpr double kShareOfPeak = 0.4;
+// Of a CPU's rate in matrix products alone (docs/plan.md).
+constexpr double kShareOfProducts = 0.6;
+// NCCL's, from one GPU to the next. Assumed.
+constexpr double kLatencyCuda = 10e-6;
+// About 75 kernels a layer and pass at 5 us each, which the host needs to start them. Counted and assumed.
+constexpr double kSecondsPerLayerCuda = 75 * 5e-6;
+// Gloo between processes of one machine: what copying costs the cores (benchmarks/results/links_cpu.md).
+constexpr double kLatencyCpu = 50e-6;
+constexpr double kSecondsPerByteCpu = 2.4e-9;
+constexpr double kLoopbackBytesPerSecond = 2e9;
+
+std::string figure(const char* pattern, double value) {
+  std::array<char, 64> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), pattern, value);
+  return buffer.data();
+}
+
+device::CudaDevice as_cuda_device(const device::DataSheet& sheet) {
+  return {.name = std::string(sheet.name),
+          .memory_bytes = static_cast<std::uint64_t>(sheet.memory_mib * kMiB),
+          .capability_major = sheet.capability_major,
+          .capability_minor = sheet.capability_minor};
+}
+
+// So many of a card in one machine: behind a switch where the board has one, else on PCIe, how isn't told.
+device::Topology imagined(const device::DataSheet& sheet, int count) {
+  device::Topology topology;
+  const auto size = static_cast<std::size_t>(count);
+  const bool consumer =
+      sheet.name.find("RTX") != std::string_view::npos && sheet.name.find("RTX A") == std::string_view::npos;
+  for (int i = 0; i < count; ++i) {
+    topology.gpus.push_back({.label = "GPU" + std::to_string(i),
+                             .model = (consumer ? "GeForce " : "") + std::string(sheet.name),
+                             .pcie_width = 16,
+                             .pcie_generation = sheet.pcie_generation,
+                             .nvswitch = sheet.nvswitch});
+  }
+  const device::Link between = sheet.nvlinks > 0
+                                   ? device::Link{device::LinkKind::kNvLink, sheet.nvlinks, std::nullopt}
+                                   : device::Link{device::LinkKind::kSys, 0, std::nullopt};
+  topology.links.assign(size, std::vector<device::Link>(size, between));
+  for (std::size_t i = 0; i < size; ++i) topology.links[i][i] = {device::LinkKind::kSelf, 0, std::nullopt};
+  return topology;
+}
+
+// Notes where a figure comes from, in place of what was said of it before.
+void say(PlannedDevice& out, const std::string& name, const std::string& text) {
+  std::erase_if(out.sources, [&](const std::string& source) { return source.starts_with(name + ": "); });
+  out.sources.push_back(name + ": " + text);
+}
+
+plan::Link link_of(double gb_per_second, double latency) { return {gb_per_second * kGB, latency}; }
+
+void take_data_sheet_rate(PlannedDevice& out, const std::string& name) {
+  const auto peak = device::peak_flops(name, out.policy.compute, out.policy.matmul);
+  if (!peak) {
+    throw Error("[plan] no rate is known of '" + escape_control(name) +
+                "' for this precision; choose another precision.preset, or give --flops-per-second");
+  }
+  out.machine.flops_per_second = kShareOfPeak * *peak;
+  say(out, "rate",
+      figure("%.1f TFLOP/s, ", out.machine.flops_per_second / kTera) +
+          figure("%.0f%% of the data sheet's ", 100 * kShareOfPeak) + figure("%.1f", *peak / kTera) +
+          ": the share is assumed, not measured by us");
+}
+
+void take_memory(PlannedDevice& out, std::int64_t bytes, const std::string& source) {
+  out.machine.memory_bytes = bytes;
+  say(out, "memory", format_bytes(static_cast<std::uint64_t>(bytes)) + " a device, " + source);
+}
+
+PlannedDevice named_card(const std::string& name, const config::Settings& settings) {
+  const device::DataSheet& sheet = device::require_data_sheet(name);
+  const device::CudaDevice card = as_cuda_device(sheet);
+  const device::Device first{device::Device::Kind::kCuda, 0};
+  PlannedDevice out{.policy = precision::resolve(settings.precision)};
+  precision::require_supported(out.policy, first, {card});
+  out.target = memory_target(out.policy, at::kCUDA);
+  out.machine.device = card.name;
+  take_data_sheet_rate(out, card.name);
+  out.machine.memory_bytes_per_second = sheet.memory_gb_per_second * kGB;
+  take_memory(out, *device::available_memory(first, {card}, {}, 1),
+              "94% of " + figure("%.1f GiB", sheet.memory_mib / 1024));
+  out.machine.link = [&sheet](int devices) {
+    const device::Topology topology = imagined(sheet, devices);
+    return link_of(device::LinkModel(topology).prior(device::all_gpus(topology)), kLatencyCuda);
+  };
+  say(out, "link",
+      figure("%.3g GB/s between two, estimated from ", out.machine.link(2).bytes_per_second / kGB) +
+          (sheet.nvlinks > 0 ? std::to_string(sheet.nvlinks) + " NVLinks"
+                             : "PCIe " + std::to_string(sheet.pcie_generation) + ".0 x16") +
+          " (docs/topology.md)");
+  return out;
+}
+
+PlannedDevice told_by_figures(const config::Settings& settings) {
+  PlannedDevice out{.policy = precision::resolve(settings.precision)};
+  out.target = memory_target(out.policy, at::kCUDA);
+  out.machine.device = "a GPU as told";
+  return out;
+}
+
+void take_links_here(PlannedDevice& out) {
+  const device::Snapshot& snapshot = device::first_snapshot();
+  const auto model = std::make_shared<device::LinkModel>(snapshot.topology, snapshot.measured);
+  const device::GpuSet all = device::all_gpus(snapshot.topology);
+  const bool known = all.size() >= 2 && all.size() <= device::kMostCandidates;
+  out.machine.link = [model, all, known](int devices) {
+    constexpr double kUntold = 10;  // GB/s, of PCIe 4.0 x16 through main memory
+    const auto count = static_cast<std::size_t>(devices);
+    if (!known || count > all.size()) return link_of(kUntold, kLatencyCuda);
+    return link_of(device::best_set(*model, all, count).figure->gb_per_second, kLatencyCuda);
+  };
+  say(out, "link",
+      known ? "the best set of this machine's cards, as `lorikeet topo` has it"
+            : "assumed, NVML doesn't tell how the cards are joined");
+}
+
+PlannedDevice of_this_machine(const config::Settings& settings) {
+  const device::Device device = choose_device(settings.device);
+  const auto& found = device::cuda_devices();
+  PlannedDevice out{.policy = choose_policy(settings.precision, device)};
+  out.target = memory_target(out.policy, torch_device(device).type());
+  out.machine.device = device::describe(device, found);
+  if (const auto memory = available_memory(device, 1)) take_memory(out, *memory, "free now");
+  if (device.is_cuda()) {
+    const std::string name = found.at(static_cast<std::size_t>(device.index)).name;
+    out.here = static_cast<int>(found.size());
+    take_data_sheet_rate(out, name);
+    if (const device::DataSheet* sheet = device::find_data_sheet(name))
+      out.machine.memory_bytes_per_second = sheet->memory_gb_per_second * kGB;
+    take_links_here(out);
+    return out;
+  }
+  out.here = 1;
+  out.machine.shared = true;
+  out.machine.seconds_per_byte = kSecondsPerByteCpu;
+  out.machine.link = [](int) { return plan::Link{kLoopbackBytesPerSecond, kLatencyCpu}; };
+  return out;
+}
+
+}  // namespace
+
+PlannedDevice planned_device(const DeviceRequest& request, const config::Settings& settings) {
+  PlannedDevice out = request.gpu            ? named_card(*request.gpu, settings)
+                      : request.by_figures() ? told_by_figures(settings)
+                                             : of_this_machine(settings);
+  const std::string told = "as told";
+  if (request.memory_gib) take_memory(out, static_cast<std::int64_t>(*request.memory_gib * kGiB), told);
+  if (request.flops_per_second) {
+    out.machine.flops_per_second = *request.flops_per_second;
+    say(out, "rate", figure("%.1f TFLOP/s, ", *request.flops_per_second / kTera) + told);
+  }
+  if (request.bandwidth_gb) {
+    const double gb = *request.bandwidth_gb;
+    out.machine.link = [gb](int) { return link_of(gb, kLatencyCuda); };
+    say(out, "link", figure("%.3g GB/s, ", gb) + told);
+  }
+  if (out.target.device == at::kCUDA) out.machine.seconds_per_layer = kSecondsPerLayerCuda;
+  if (!out.machine.link)
+    throw Error("[plan] expected --bandwidth beside --device-memory and --flops-per-second");
+  if (out.machine.memory_bytes == 0)
+    throw Error("[plan] this machine doesn't tell its free memory; give --device-memory",
+                ErrorKind::kEnvironment);
+  out.machine.price_per_hour = request.price_per_hour;
+  return out;
+}
+
+void measure_rate(PlannedDevice& device, const nn::ModelShape& shape) {
+  if (device.machine.flops_per_second > 0) return;
+  const double products = product_rate(shape, device.policy);
+  device.machine.flops_per_second = kShareOfProducts * products;
+  say(device, "rate",
+      figure("%.3f TFLOP/s, ", device.machine.flops_per_second / kTera) +
+          figure("%.0f%%", 100 * kShareOfProducts) +
+          " of what products of this model's widths were just measured at" +
+          figure(" (%.3f)", products / kTera));
+}
+
+}  // namespace lorikeet::recipes

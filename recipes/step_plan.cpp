@@ -1,0 +1,95 @@
+#include "recipes/step_plan.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/strings.h"
+#include "plan/micro_auto.h"
+#include "plan/rescue.h"
+#include "recipes/memory_input.h"
+#include "recipes/settings_map.h"
+
+namespace lorikeet::recipes {
+namespace {
+
+std::string bytes(std::int64_t count) {
+  return format_bytes(static_cast<std::uint64_t>(std::max<std::int64_t>(count, 0)));
+}
+
+bool checkpointing(const config::Settings& settings) {
+  return settings.training.activation_checkpointing == config::ActivationCheckpointing::kFull;
+}
+
+// The run with its knobs turned.
+plan::MemoryInput turned(plan::MemoryInput input, const plan::Knobs& now, const plan::Knobs& knobs) {
+  input.checkpointing = knobs.checkpointing;
+  input.longest = std::min(input.longest, knobs.longest);
+  input.tokens = std::min(input.tokens, std::max(knobs.micro_tokens, input.longest));
+  input.label_tokens = std::min(input.label_tokens, input.tokens);
+  input.adapter_parameters = input.adapter_parameters / now.rank * knobs.rank;
+  for (std::int64_t& columns : input.group_columns) columns = columns / now.rank * knobs.rank;
+  input.head_columns = input.head_columns / now.rank * knobs.rank;
+  return input;
+}
+
+}  // namespace
+
+plan::MicroSize StepPlan::largest(std::int64_t micro_tokens) const {
+  return plan::largest_micro_batch(dataset_, sampler_, micro_options(settings_, micro_tokens));
+}
+
+plan::MemoryEstimate StepPlan::memory(std::int64_t micro_tokens, int degree) const {
+  const MemoryTarget target = memory_target(session_.policy, session_.torch_device().type());
+  return plan::step_memory(memory_input(session_, settings_, largest(micro_tokens), degree, target));
+}
+
+std::int64_t StepPlan::micro_tokens(std::optional<std::int64_t> available, int degree) const {
+  const std::int64_t usual = usual_micro_tokens(settings_, session_.device);
+  if (settings_.batch.micro_tokens || !available) return usual;
+  return plan::automatic_micro_tokens(usual, dataset_.longest(), [&](std::int64_t tokens) {
+    return memory(tokens, degree).total() <= *available;
+  });
+}
+
+std::int64_t StepPlan::least_micro_tokens() const {
+  const std::int64_t usual = usual_micro_tokens(settings_, session_.device);
+  if (settings_.batch.micro_tokens) return usual;
+  return plan::automatic_micro_tokens(usual, dataset_.longest(), [](std::int64_t) { return false; });
+}
+
+std::int64_t StepPlan::confirmed(std::int64_t micro_tokens,
+                                 const std::function<bool(const data::MicroOptions&)>& try_step) const {
+  if (settings_.batch.micro_tokens) return micro_tokens;
+  return plan::automatic_micro_tokens(micro_tokens, dataset_.longest(), [&](std::int64_t tokens) {
+    return try_step(micro_options(settings_, tokens));
+  });
+}
+
+std::string StepPlan::out_of_memory(std::int64_t got, std::int64_t micro_tokens, int degree,
+                                    int world_size) const {
+  const MemoryTarget target = memory_target(session_.policy, session_.torch_device().type());
+  const plan::MicroSize largest_now = largest(micro_tokens);
+  const plan::Knobs now{.micro_tokens = largest_now.tokens,
+                        .longest = largest_now.longest,
+                        .rank = settings_.lora.rank,
+                        .checkpointing = checkpointing(settings_),
+                        .degree = degree};
+  const auto need = [&](const plan::Knobs& knobs) {
+    const plan::MemoryInput input = memory_input(session_, settings_, largest_now, knobs.degree, target);
+    return plan::step_memory(turned(input, now, knobs)).total();
+  };
+  const auto changes = plan::changes_that_fit(now, world_size, need, got);
+  std::string text = "out of memory: a step needs about " + bytes(need(now)) + " and this process got " +
+                     bytes(got) + " before it was refused more; ";
+  if (changes.empty())
+    return text + "nothing that can be set would fit: more devices (distributed.strategy=shard), one with " +
+           "more memory, or a smaller base";
+  text += "these would fit, by the formula of docs/memory.md:";
+  for (const plan::Rescue& change : changes) {
+    text += "\n  " + change.overrides + "  (" + bytes(change.bytes) + ", " +
+            (change.same_result ? "computes the same)" : "computes something else)");
+  }
+  return text;
+}
+
+}  // namespace lorikeet::recipes

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "config/settings.h"
+#include "data/packing.h"
+#include "data/sampler.h"
+#include "data/token_dataset.h"
+#include "plan/memory.h"
+#include "plan/micro_size.h"
+#include "recipes/model_session.h"
+
+namespace lorikeet::recipes {
+
+/// What a run's steps need of memory, by lib/plan's formula, and the micro-batches that follow from it. All
+/// arguments must outlive it.
+class StepPlan {
+ public:
+  StepPlan(const ModelSession& session, const config::Settings& settings, const data::TokenDataset& dataset,
+           const data::Sampler& sampler)
+      : session_(session), settings_(settings), dataset_(dataset), sampler_(sampler) {}
+
+  /// Where `degree` ranks share one copy of the frozen weights.
+  plan::MemoryEstimate memory(std::int64_t micro_tokens, int degree) const;
+
+  /// batch.micro_tokens; for auto the usual number on this device, or the smaller one at which a step fits
+  /// into `available` bytes. A function of its arguments and the data: ranks that give the same get the same.
+  std::int64_t micro_tokens(std::optional<std::int64_t> available, int degree) const;
+  /// The smallest number that auto would choose: what tells whether a strategy can fit.
+  std::int64_t least_micro_tokens() const;
+
+  /// The same number, or for auto the first of its halves for which `try_step` says that the fullest
+  /// micro-batch went through. Every rank has to get the same answers.
+  std::int64_t confirmed(std::int64_t micro_tokens,
+                         const std::function<bool(const data::MicroOptions&)>& try_step) const;
+
+  /// What to tell when memory has run out although `got` bytes were had: what a step needs, and changes that
+  /// the formula finds to need no more than these. `degree` of `world_size` ranks share the weights.
+  std::string out_of_memory(std::int64_t got, std::int64_t micro_tokens, int degree, int world_size) const;
+
+ private:
+  plan::MicroSize largest(std::int64_t micro_tokens) const;
+
+  const ModelSession& session_;
+  const config::Settings& settings_;
+  const data::TokenDataset& dataset_;
+  const data::Sampler& sampler_;
+};
+
+}  // namespace lorikeet::recipes

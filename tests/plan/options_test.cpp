@@ -1,0 +1,169 @@
+#include "plan/options.h"
+
+#include "plan/decision.h"
+#include "support/catch.h"
+
+using namespace lorikeet;
+using namespace lorikeet::plan;
+using Catch::Contains;
+
+namespace {
+
+constexpr std::int64_t kGB = 1'000'000'000;
+
+// A base of 16 GB and 1 GB for the adapter, a GB for 1,000 tokens, a quarter of that with checkpointing.
+Job job() {
+  Work work{
+      .tokens = 8000, .flops = 8e14, .recomputed_flops = 3e14, .gradient_bytes = 1e8, .frozen_bytes = 16e9};
+  work.uses = {{4e9, 0}, {0, 0.2}, {4e9, 0.2}, {4e9, 0.2}, {0, 0.2}, {4e9, 0.2}};
+  return {.work = work,
+          .memory =
+              [](const Choice& choice) {
+                MemoryEstimate memory{.weights = 16 * kGB / choice.degree, .adapter = kGB};
+                memory.activations = choice.micro_tokens * (kGB / 1000) / (choice.checkpointing ? 4 : 1);
+                return memory;
+              },
+          .spread =
+              [](int devices, std::int64_t micro) {
+                return Spread{std::max(1.0, 8000.0 / static_cast<double>(micro) / devices), 1.0 / devices};
+              }};
+}
+
+Machine machine(std::int64_t memory_gb, double bandwidth) {
+  return {.device = "a card",
+          .memory_bytes = memory_gb * kGB,
+          .flops_per_second = 1e14,
+          .link = [bandwidth](int) { return Link{bandwidth, 0}; }};
+}
+
+const Range kRange{.devices = {1, 2, 4}, .micro_tokens = {1000, 2000, 4000}, .checkpointing = {false, true}};
+
+bool any(const Option&) { return true; }
+
+const Option& find(const std::vector<Option>& options, const Choice& wanted) {
+  for (const Option& option : options) {
+    const Choice& c = option.choice;
+    if (c.devices == wanted.devices && c.degree == wanted.degree && c.checkpointing == wanted.checkpointing &&
+        c.micro_tokens == wanted.micro_tokens)
+      return option;
+  }
+  FAIL("no such option");
+  throw;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "every number of devices is tried with whole weights and in parts, and in between where that helps") {
+  const auto roomy = all_options(job(), machine(80, 1e11), kRange);
+  CHECK(roomy.size() == (1 + 2 + 2) * 3 * 2);
+  for (const Option& option : roomy) CHECK(option.fits());
+  // 24 GB: 8 GB are left for tokens beside whole weights; half of them leave room, so that a quarter isn't
+  // needed.
+  const auto tight = all_options(job(), machine(16, 1e11), kRange);
+  const Option& hybrid = find(tight, {4, 2, false, 4000});
+  CHECK(hybrid.choice.strategy() == "hybrid");
+  CHECK(hybrid.fits());
+  CHECK_FALSE(find(tight, {4, 1, false, 4000}).fits());
+}
+
+TEST_CASE("speed and price follow from the step's time") {
+  Machine priced = machine(80, 1e11);
+  priced.price_per_hour = 2;
+  const auto options = all_options(job(), priced, kRange);
+  const Option& one = find(options, {1, 1, false, 4000});
+  CHECK(one.time.total() == Approx(8));
+  CHECK(one.tokens_per_second == Approx(1000));
+  CHECK(*one.cost_per_million == Approx(2.0 / 3.6));
+  const Option& four = find(options, {4, 1, false, 4000});
+  CHECK(four.tokens_per_second == Approx(4000).epsilon(0.01));
+  CHECK(*four.cost_per_million == Approx(2.0 / 3.6).epsilon(0.01));
+  CHECK(find(options, {1, 1, true, 4000}).time.total() == Approx(11));
+}
+
+TEST_CASE("reading the weights bounds how fast a small micro-batch can be") {
+  Machine slow_memory = machine(80, 1e11);
+  slow_memory.memory_bytes_per_second = 16e9;
+  const auto options = all_options(job(), slow_memory, kRange);
+  CHECK(find(options, {1, 1, false, 1000}).time.total() == Approx(8 * 2));
+  CHECK(find(options, {1, 1, true, 1000}).time.total() == Approx(8 * 3));
+}
+
+TEST_CASE("so does starting a layer's kernels") {
+  Machine slow_host = machine(80, 1e11);
+  slow_host.seconds_per_layer = 0.1;
+  Job deep = job();
+  deep.work.layers = 10;
+  const auto options = all_options(deep, slow_host, kRange);
+  CHECK(find(options, {1, 1, false, 1000}).time.total() == Approx(8 * 2));
+  CHECK(find(options, {1, 1, false, 4000}).time.total() == Approx(8));
+}
+
+TEST_CASE("processes of one machine share its memory and its rate") {
+  Machine shared = machine(80, 1e11);
+  shared.shared = true;
+  const auto options = all_options(job(), shared, kRange);
+  CHECK(find(options, {4, 1, false, 1000}).available == 20 * kGB);
+  CHECK(find(options, {4, 1, false, 1000}).time.compute == Approx(8));
+}
+
+TEST_CASE(
+    "of equally fast options that with fewer devices is best, without checkpointing, near the usual size") {
+  const auto options = all_options(job(), machine(80, 1e11), {{1}, {1000, 2000, 4000}, {false, true}});
+  const Option* best = fastest(options, 2000, any);
+  CHECK(best->choice.micro_tokens == 2000);
+  CHECK_FALSE(best->choice.checkpointing);
+  CHECK(fastest(options, 500, any)->choice.micro_tokens == 1000);
+  CHECK(fastest(all_options(job(), machine(10, 1e11), {{1}, {1000}, {false}}), 2000, any) == nullptr);
+}
+
+TEST_CASE("the decision answers in figures: what fits, what the link carries, whether several beat one") {
+  const Machine fast = machine(24, 1e11);
+  const auto options = all_options(job(), fast, kRange);
+  const Decision decision = decide(options, fast, job().work, 4000);
+  REQUIRE(decision.questions.size() == 4);
+  for (const Question& asked : decision.questions) CHECK(asked.answer);
+  CHECK_THAT(decision.questions[0].because, Contains("of 22.4 GiB with micro-batches of 4000 tokens"));
+  CHECK(decision.best->choice.devices == 4);
+  CHECK(decision.best->choice.strategy() == "replicate");
+  CHECK_THAT(decision.verdict, Contains("train on 4 devices with replicate") && Contains("3.99x of one"));
+}
+
+TEST_CASE("a slow link carries the adapter but not the base") {
+  const Machine slow = machine(24, 1e9);
+  const auto options = all_options(job(), slow, kRange);
+  const Decision decision = decide(options, slow, job().work, 4000);
+  CHECK(decision.questions[1].answer);
+  CHECK_FALSE(decision.questions[2].answer);
+  CHECK(decision.best->choice.strategy() == "replicate");
+}
+
+TEST_CASE("a base that one device can't hold is shared by several, however slow that is") {
+  const Machine small = machine(12, 1e9);
+  const auto options = all_options(job(), small, kRange);
+  const Decision decision = decide(options, small, job().work, 4000);
+  CHECK(decision.on_one == nullptr);
+  CHECK_FALSE(decision.questions[0].answer);
+  CHECK_THAT(decision.questions[0].because, Contains("15.8 GiB of them for weights"));
+  CHECK(decision.questions[3].answer);
+  CHECK(decision.best->choice.degree > 1);
+}
+
+TEST_CASE("on a link so slow that even the adapter waits, one device is best") {
+  const Machine slow = machine(80, 1e7);
+  const auto options = all_options(job(), slow, kRange);
+  const Decision decision = decide(options, slow, job().work, 4000);
+  CHECK_FALSE(decision.questions[1].answer);
+  CHECK_FALSE(decision.questions[3].answer);
+  CHECK(decision.best->choice.devices == 1);
+  CHECK_THAT(decision.verdict, Contains("train on one device"));
+}
+
+TEST_CASE("where nothing fits the decision says so") {
+  const Machine tiny = machine(3, 1e11);
+  const auto options = all_options(job(), tiny, kRange);
+  const Decision decision = decide(options, tiny, job().work, 4000);
+  CHECK(decision.best == nullptr);
+  CHECK_THAT(decision.verdict, Contains("none of these fits"));
+  CHECK_THAT(decision.questions[3].because, Contains("they can't hold it either"));
+}

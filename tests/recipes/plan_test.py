@@ -1,0 +1,263 @@
+"""`lorikeet plan` says what fits, how fast, and what to start; and what a run that runs out of memory is told."""
+
+import importlib.util
+import json
+import pathlib
+import resource
+import shutil
+import subprocess
+import sys
+import unittest
+
+import harness
+
+
+
+def benchmark(name):
+    """The module benchmarks/NAME/run.py: all of them are called run."""
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", harness.ROOT / "benchmarks" / name / "run.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+memory, plan_benchmark = benchmark("memory"), benchmark("plan")
+
+TOKENIZER = pathlib.Path("shared/data/tokenizers/llama2")
+LLAMA_3_1_8B = dict(model_type="llama", architectures=["LlamaForCausalLM"], hidden_size=4096, intermediate_size=14336,
+                    num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8, vocab_size=128256,
+                    max_position_embeddings=131072, rms_norm_eps=1e-5, rope_theta=500000.0, tie_word_embeddings=False,
+                    hidden_act="silu", attention_bias=False, mlp_bias=False)
+# Large enough that activations are most of what a run takes.
+SIZES = dict(hidden_size=512, intermediate_size=1536, num_hidden_layers=6, num_attention_heads=8, num_key_value_heads=4,
+             vocab_size=4000)
+
+
+class Plan(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.programs = harness.Programs(sys.argv[1])
+        cls.config = cls.programs.work / "config.yaml"
+
+    def plan(self, config, *arguments):
+        return self.programs.verb("plan", config, *arguments)
+
+    def planned(self, config, *arguments):
+        result = self.plan(config, *arguments, "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def refused(self, code, *arguments):
+        result = self.plan(self.config, *arguments)
+        self.assertEqual(result.returncode, code, result.stderr)
+        self.assertEqual(result.stdout, "")
+        return result.stderr
+
+    def test_the_example_is_planned_for_this_machine_and_the_command_runs(self):
+        result = self.plan(self.config)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for line in ("Ways to run it", "Memory of a device at a step's peak", "1. Does it fit on one device? Yes",
+                     "So: train on one device", "lorikeet run lora_finetune_single_device --config"):
+            self.assertIn(line, result.stdout)
+        plan = self.planned(self.config)
+        self.assertEqual(plan["best"]["devices"], 1)
+        self.assertEqual({o["devices"] for o in plan["options"]}, {1})
+        self.assertEqual(sum(plan["best"]["memory_bytes_by_part"].values()), plan["best"]["memory_bytes"])
+        self.assertGreater(plan["best"]["tokens_per_second"], 0)
+        words = [str(self.programs.folder / plan["command"][0]), *plan["command"][1:]]
+        words += ["training.max_steps=1", "lr_scheduler.warmup_steps=0",
+                  f"checkpoint.output_dir={self.programs.work / 'planned'}"]
+        self.assertEqual(harness.run(words, 120).returncode, 0)
+        facts = json.loads((self.programs.work / "planned" / "run.json").read_text())
+        self.assertEqual(facts["micro_tokens"], plan["best"]["micro_tokens"])
+        self.assertEqual(facts["expected_memory_bytes"], plan["best"]["memory_bytes_by_part"])
+
+    def test_processes_of_one_cpu_share_it_so_that_several_dont_beat_one(self):
+        plan = self.planned(self.config, "--devices", "2")
+        self.assertEqual({o["devices"] for o in plan["options"]}, {1, 2})
+        self.assertFalse(plan["questions"][3]["answer"])
+        self.assertIn("they share the cores", plan["questions"][3]["because"])
+
+    def test_a_micro_batch_of_the_config_is_among_the_options_and_overrides_reach_the_command(self):
+        plan = self.planned(self.config, "batch.micro_tokens=777", "lora.rank=4", "--gpu", "RTX 3090", "--devices", "2")
+        self.assertIn(777, {o["micro_tokens"] for o in plan["options"]})
+        self.assertIn("lora.rank=4", plan["command"])
+        listed = self.plan(self.config, "lora.target_modules=[q_proj, v_proj]")
+        self.assertIn("'lora.target_modules=[q_proj, v_proj]'", listed.stdout)
+
+    def test_a_price_becomes_the_cost_of_tokens(self):
+        plan = self.planned(self.config, "--gpu", "h100", "--devices", "1", "--price", "3.6")
+        best = plan["best"]
+        self.assertAlmostEqual(best["cost_per_million_tokens"], 1e-3 * 1e6 / best["tokens_per_second"], places=9)
+        self.assertIsNone(self.planned(self.config, "--gpu", "h100", "--devices", "1")["best"]["cost_per_million_tokens"])
+
+    def test_figures_describe_a_gpu_that_has_no_data_sheet(self):
+        figures = ["--device-memory", "8", "--flops-per-second", "1e13", "--bandwidth", "4"]
+        plan = self.planned(self.config, *figures, "--max-devices", "3")
+        self.assertEqual(plan["device"]["memory_bytes"], 8 << 30)
+        self.assertEqual(plan["device"]["link_bytes_per_second"], 4e9)
+        self.assertEqual({o["devices"] for o in plan["options"]}, {1, 2, 3})
+        self.assertTrue(all("as told" in source for source in plan["device"]["sources"]))
+
+    def test_what_cant_be_planned_is_refused_in_words(self):
+        self.assertIn("did you mean 'RTX 3090'", self.refused(2, "--gpu", "RTX 3091"))
+        self.assertIn("bf16", self.refused(3, "--gpu", "T4"))
+        self.assertIn("no rate is known", self.refused(2, "--gpu", "L4", "precision.preset=fp32"))
+        self.assertIn("got both", self.refused(2, "--devices", "2", "--max-devices", "2"))
+        self.assertIn("--bandwidth", self.refused(2, "--device-memory", "8", "--flops-per-second", "1e13"))
+        self.assertIn("from 1 to 64", self.refused(2, "--devices", "0"))
+        self.assertIn("lora.rnk", self.refused(2, "lora.rnk=4"))
+
+    def test_a_folder_without_weights_is_planned_as_one_with_them(self):
+        bare = self.programs.work / "bare"
+        bare.mkdir()
+        for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
+            shutil.copy(harness.EXAMPLE / "base" / name, bare)
+        whole, shapes = (self.planned(self.config, "--gpu", "L4", "--devices", "2", *more)
+                         for more in ([], [f"model.path={bare}"]))
+        self.assertIn("by config.json alone", shapes["model"])
+        self.assertEqual(whole["options"], shapes["options"])
+        self.assertEqual(whole["data"], shapes["data"])
+
+
+class Llama8B(unittest.TestCase):
+    """Verdicts of a folder that holds config.json and a tokenizer alone."""
+
+    @classmethod
+    def setUpClass(cls):
+        tokenizer = harness.ROOT / TOKENIZER
+        if not tokenizer.is_dir():
+            tokenizer = harness.ROOT.parent / TOKENIZER
+        if not tokenizer.is_dir():
+            raise unittest.SkipTest(f"no tokenizer of a real model in {TOKENIZER}")
+        cls.programs = harness.Programs(sys.argv[1])
+        model = cls.programs.work / "llama"
+        shutil.copytree(tokenizer, model)
+        for path in [model, *model.iterdir()]:
+            path.chmod(0o755)
+        (model / "config.json").write_text(json.dumps(LLAMA_3_1_8B))
+        data = cls.programs.work / "rows.jsonl"
+        with data.open("w") as out:
+            for i in range(256):
+                out.write(json.dumps({"prompt": f"Question {i}: what comes next?", "completion": "word " * (500 + i)}) + "\n")
+        cls.config = cls.programs.work / "llama.yaml"
+        cls.config.write_text(
+            f"model: {{ path: {model} }}\n"
+            f"data: {{ train: {{ path: {data}, format: instruct }}, chat_template: alpaca, cache_dir: {cls.programs.work / 'cache'},"
+            " max_seq_len: 1024 }\nbatch: { global: 32 }\n")
+        cls.cards = cls.planned("--gpu", "RTX 3090", "--max-devices", "4", "--price", "0.25")
+        cls.h100 = cls.planned("--gpu", "H100", "--max-devices", "8")
+
+    @classmethod
+    def planned(cls, *arguments):
+        result = cls.programs.verb("plan", cls.config, *arguments, "--json")
+        if result.returncode != 0:
+            raise AssertionError(result.stderr)
+        return json.loads(result.stdout)
+
+    def options(self, plan, **wanted):
+        return [o for o in plan["options"] if all(o[k] == v for k, v in wanted.items())]
+
+    def test_8b_in_bf16_fits_on_24_gb_with_checkpointing_alone(self):
+        plain = self.options(self.cards, devices=1, activation_checkpointing="none", micro_tokens=2048)
+        full = self.options(self.cards, devices=1, activation_checkpointing="full", micro_tokens=2048)
+        self.assertEqual([o["fits"] for o in plain + full], [False, True])
+        self.assertEqual(full[0]["memory_bytes_by_part"]["weights"], 2 * 8_030_261_248)
+        self.assertTrue(self.cards["questions"][0]["answer"])
+        self.assertIn("without it at least", self.cards["questions"][0]["because"])
+
+    def test_over_pcie_replicating_wins_and_small_micro_batches_of_a_shared_base_wait_for_the_link(self):
+        self.assertEqual((self.cards["best"]["devices"], self.cards["best"]["strategy"]), (4, "replicate"))
+        self.assertTrue(self.cards["questions"][1]["answer"], "the adapter")
+        best_shard = max(o["tokens_per_second"] for o in self.options(self.cards, devices=4, strategy="shard", fits=True))
+        self.assertGreater(self.cards["best"]["tokens_per_second"], best_shard)
+        # Small micro-batches and whole gathers of the base: slower than one card.
+        shard = self.options(self.cards, devices=4, strategy="shard", activation_checkpointing="full")
+        smallest = min(shard, key=lambda o: o["micro_tokens"])
+        self.assertGreater(smallest["gather_seconds"], smallest["compute_seconds"])
+
+    def test_8_h100_hold_it_without_checkpointing_and_are_nearly_8_times_as_fast(self):
+        best, one = self.h100["best"], self.h100["best_on_one"]
+        self.assertEqual((best["devices"], best["strategy"], best["activation_checkpointing"]), (8, "replicate", "none"))
+        ratio = best["tokens_per_second"] / one["tokens_per_second"]
+        self.assertGreater(ratio, 6.5)
+        self.assertLess(ratio, 8.05)
+        self.assertTrue(all(q["answer"] for q in self.h100["questions"]))
+        self.assertIn("--nproc", self.h100["command"])
+
+    def test_fp32_doesnt_fit_on_one_card_and_is_shared_by_several(self):
+        plan = self.planned("--gpu", "RTX 3090", "--max-devices", "4", "precision.preset=tf32")
+        self.assertIsNone(plan["best_on_one"])
+        self.assertFalse(plan["questions"][0]["answer"])
+        self.assertIn(plan["best"]["strategy"], ("shard", "hybrid"))
+        self.assertIn("distributed.strategy=" + plan["best"]["strategy"], plan["command"])
+
+
+class Accuracy(unittest.TestCase):
+    # Two of the benchmark's five configs, the quick ones. A tenth is what docs/plan.md promises; a wrong dtype, a
+    # tensor forgotten in each layer, or the setting that a config changes not being looked at is more.
+    TOLERANCE = 0.1
+
+    def test_the_planned_peak_is_a_runs_peak(self):
+        for name in ("mid, rows apart, recomputed", "wide vocabulary, rank 8"):
+            programs = harness.Programs(sys.argv[1])
+            self.addCleanup(programs.temporary.cleanup)
+            found = plan_benchmark.plan_and_run(programs.folder, programs.work / "job", *plan_benchmark.CONFIGS[name], steps=2)
+            planned, measured = found["planned"]["memory_bytes"], found["step_bytes"]
+            self.assertLess(abs(measured / planned - 1), self.TOLERANCE, f"{name}: {planned} planned, {measured} measured")
+            # The run itself expects what was planned.
+            expected = sum(found["run"]["expected_memory_bytes"].values())
+            self.assertEqual(planned, expected)
+
+
+class OutOfMemory(unittest.TestCase):
+    STEP_BYTES = 420 << 20  # less than a step needs, more than what the changes do
+
+    @classmethod
+    def setUpClass(cls):
+        cls.programs = harness.Programs(sys.argv[1])
+        work = cls.programs.work
+        memory.make_model(work / "model", SIZES)
+        with (work / "rows.jsonl").open("w") as out:
+            for i in range(32):
+                ids = [(i * 31 + k * 7) % 1000 for k in range(256)]
+                out.write(json.dumps({"input_ids": ids, "labels": ids}) + "\n")
+        cls.config = work / "run.yaml"
+        cls.config.write_text(
+            f"model: {{ path: {work / 'model'} }}\n"
+            f"data: {{ train: {{ path: {work / 'rows.jsonl'}, format: tokens }}, cache_dir: {work / 'cache'} }}\n"
+            "batch: { global: 16, micro_tokens: 4096 }\ndevice: cpu\ntraining: { max_steps: 1 }\n"
+            f"lr_scheduler: {{ warmup_ratio: null }}\ncheckpoint: {{ output_dir: {work / 'run'}, overwrite: true }}\n")
+
+        # What the program's libraries take before its first line: the least under which it starts.
+        least, most = 0, 4096
+        while most - least > 16:
+            middle = (least + most) // 2
+            starts = cls.run_within(middle << 20, "--version").returncode == 0
+            least, most = (least, middle) if starts else (middle, most)
+        cls.limit = (most << 20) + cls.STEP_BYTES
+
+    @classmethod
+    def run_within(cls, limit, *arguments):
+        """With at most so many bytes of memory that is the process's own."""
+        return subprocess.run([str(cls.programs.folder / "lora_finetune_single_device"), *arguments],
+                              env=harness.ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
+
+    def train(self, *overrides):
+        return self.run_within(self.limit, "--config", str(self.config), *overrides)
+
+    def test_three_changes_are_named_and_each_of_them_fits(self):
+        refused = self.train()
+        self.assertEqual(refused.returncode, 1, refused.stderr)
+        self.assertIn("out of memory: a step needs about", refused.stderr)
+        changes = [line.split("  (")[0].split() for line in refused.stderr.splitlines() if line.endswith("computes the same)")]
+        self.assertEqual(len(changes), 3, refused.stderr)
+        for change in changes:
+            self.assertTrue(all("=" in override for override in change), change)
+            done = self.train(*change)
+            self.assertEqual(done.returncode, 0, f"{change}: {done.stderr}")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
