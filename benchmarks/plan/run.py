@@ -28,7 +28,7 @@ DEEP = dict(hidden_size=384, intermediate_size=1536, num_hidden_layers=12, num_a
 CONFIGS = {
     "mid, packed": (MID, (64, 512), 4096, []),
     "mid, rows apart, recomputed": (MID, (64, 512), 4096,
-                                    ["data.packing=false", "batch.micro=12", "training.activation_checkpointing=full"]),
+                                    ["data.packing=false", "batch.micro=32", "training.activation_checkpointing=full"]),
     "mid, fp32, rank 64 on q and v": (MID, (64, 512), 2048,
                                       ["precision.preset=fp32", "lora.rank=64", "lora.target_modules=[q_proj,v_proj]"]),
     "wide vocabulary, rank 8": (WIDE, (32, 256), 2048, ["lora.rank=8"]),
@@ -49,7 +49,7 @@ def plan_and_run(programs, work, model, lengths, micro_tokens, overrides, steps=
     """{"planned": option, "run": facts, "step_bytes", "tokens_per_second"} of one config."""
     work.mkdir()
     memory.make_model(work / "model", model)
-    rows = max(2 * micro_tokens // sum(lengths) * 2, 2)
+    rows = max(round(1.2 * micro_tokens / (sum(lengths) / 2)), 2)  # a full micro-batch and a smaller one
     make_data(work / "rows.jsonl", steps * rows, *lengths)
     config = work / "config.yaml"
     config.write_text(

@@ -74,11 +74,9 @@ class Step {
       LayerKept layer = std::move(layers.back());
       layers.pop_back();
       Stream recomputed;
-      if (in_.checkpointing) {
-        recomputed = forward(inputs.back(), layer);
-        inputs.pop_back();
-      }
+      if (in_.checkpointing) recomputed = forward(inputs.back(), layer);
       gradient = backward(layer, std::move(gradient));
+      if (in_.checkpointing) inputs.pop_back();
     }
     return per_layer;
   }

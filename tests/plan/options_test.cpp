@@ -126,7 +126,7 @@ TEST_CASE("the decision answers in figures: what fits, what the link carries, wh
   CHECK_THAT(decision.questions[0].because, Contains("of 22.4 GiB with micro-batches of 4000 tokens"));
   CHECK(decision.best->choice.devices == 4);
   CHECK(decision.best->choice.strategy() == "replicate");
-  CHECK_THAT(decision.verdict, Contains("train on 4 devices with replicate") && Contains("3.99x of one"));
+  CHECK_THAT(decision.verdict, Contains("train on 4 devices with replicate") && Contains("4.00x of one"));
 }
 
 TEST_CASE("a slow link carries the adapter but not the base") {
