@@ -28,7 +28,7 @@ DEEP = dict(hidden_size=384, intermediate_size=1536, num_hidden_layers=12, num_a
 CONFIGS = {
     "mid, packed": (MID, (64, 512), 4096, []),
     "mid, rows apart, recomputed": (MID, (64, 512), 4096,
-                                    ["data.packing=false", "batch.micro=32", "training.activation_checkpointing=full"]),
+                                    ["data.packing=false", "training.activation_checkpointing=full"]),
     "mid, fp32, rank 64 on q and v": (MID, (64, 512), 2048,
                                       ["precision.preset=fp32", "lora.rank=64", "lora.target_modules=[q_proj,v_proj]"]),
     "wide vocabulary, rank 8": (WIDE, (32, 256), 2048, ["lora.rank=8"]),

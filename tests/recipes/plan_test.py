@@ -65,8 +65,7 @@ class Plan(unittest.TestCase):
         self.assertEqual(sum(plan["best"]["memory_bytes_by_part"].values()), plan["best"]["memory_bytes"])
         self.assertGreater(plan["best"]["tokens_per_second"], 0)
         words = [str(self.programs.folder / plan["command"][0]), *plan["command"][1:]]
-        words += ["training.max_steps=1", "lr_scheduler.warmup_steps=0",
-                  f"checkpoint.output_dir={self.programs.work / 'planned'}"]
+        words.append(f"checkpoint.output_dir={self.programs.work / 'planned'}")
         self.assertEqual(harness.run(words, 120).returncode, 0)
         facts = json.loads((self.programs.work / "planned" / "run.json").read_text())
         self.assertEqual(facts["micro_tokens"], plan["best"]["micro_tokens"])
@@ -101,7 +100,7 @@ class Plan(unittest.TestCase):
 
     def test_what_cant_be_planned_is_refused_in_words(self):
         self.assertIn("did you mean 'RTX 3090'", self.refused(2, "--gpu", "RTX 3091"))
-        self.assertIn("bf16", self.refused(3, "--gpu", "T4"))
+        self.assertIn("bf16", self.refused(2, "--gpu", "T4"))
         self.assertIn("no rate is known", self.refused(2, "--gpu", "L4", "precision.preset=fp32"))
         self.assertIn("got both", self.refused(2, "--devices", "2", "--max-devices", "2"))
         self.assertIn("--bandwidth", self.refused(2, "--device-memory", "8", "--flops-per-second", "1e13"))
@@ -198,7 +197,7 @@ class Accuracy(unittest.TestCase):
     # config changes is more: between the three below the peak differs by more than half.
     TOLERANCE = 0.1
     CASES = {
-        "rows apart": ["data.packing=false", "batch.micro=32"],
+        "rows apart": ["data.packing=false"],
         "recomputed": ["training.activation_checkpointing=full", "lora.rank=64"],
         "fp32, q and v alone": ["precision.preset=fp32", "lora.target_modules=[q_proj,v_proj]"],
     }
