@@ -27,6 +27,7 @@ std::vector<device::Device> choose(const config::DeviceSetting& setting, int ran
   const bool free_choice = devices[0].is_cuda() && !setting.index && setting.card.empty();
   if (free_choice && !reason.empty()) {
     std::vector<std::string> names;
+    names.reserve(devices.size());
     for (const device::Device& device : devices) names.push_back(device.name());
     log_info("cards: " + join(names, ", ") + " of " + std::to_string(device::cuda_devices().size()) + ": " +
              reason);
@@ -62,6 +63,7 @@ device::Device choose_device(const config::DeviceSetting& setting, RankGroup& gr
     const std::vector<device::Device> devices = choose(setting, placement.local_size);
     if (devices[0].is_cuda()) {
       std::vector<std::string> texts;
+      texts.reserve(devices.size());
       for (const device::Device& device : devices) texts.push_back(std::to_string(device.index));
       numbers = join(texts, ",");
     }
