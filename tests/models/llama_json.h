@@ -14,11 +14,11 @@ inline Json llama_json(const std::string& changes = "{}") {
       "rms_norm_eps": 1e-5, "rope_theta": 500000.0})",
                   "base");
   const Json changed = Json::parse(changes, "changes");
-  for (const auto& [key, value] : changed.object()) {
-    if (value.is_null()) {
-      std::erase_if(json.object(), [&](const Json::Member& m) { return m.first == key; });
+  for (const Json::Member& change : changed.object()) {
+    if (change.second.is_null()) {
+      std::erase_if(json.object(), [&](const Json::Member& m) { return m.first == change.first; });
     } else {
-      json.set(key, value);
+      json.set(change.first, change.second);
     }
   }
   return json;
