@@ -78,6 +78,7 @@ std::vector<const plan::Option*> shown(const recipes::RunPlan& plan) {
     chosen[key] = best != nullptr ? best : &option;
   }
   std::vector<const plan::Option*> options;
+  options.reserve(chosen.size());
   for (const auto& [key, option] : chosen) options.push_back(option);
   return options;
 }
@@ -126,6 +127,7 @@ void print_decision(const recipes::RunPlan& plan) {
               << asked.because << ".\n";
   }
   std::vector<std::string> words;
+  words.reserve(plan.command.size());
   for (const std::string& word : plan.command) words.push_back(shell_word(word));
   std::cout << "\nSo: " << plan.decision.verdict << ".\n";
   if (!plan.command.empty()) std::cout << "\n  " << escape_control(join(words, " ")) << "\n";

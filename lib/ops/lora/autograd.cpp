@@ -176,7 +176,7 @@ at::Tensor frozen_linear(const at::Tensor& x, const std::shared_ptr<const Frozen
 at::Tensor lora_linear(const at::Tensor& x, const std::shared_ptr<const FrozenWeight>& weight,
                        const at::Tensor& bias, const std::vector<LoraProjection>& projections,
                        const std::optional<LoraDropout>& dropout, const at::Tensor& anchor) {
-  if (projections.empty()) return frozen_linear(x, std::move(weight), bias);
+  if (projections.empty()) return frozen_linear(x, weight, bias);
   std::shared_ptr<LoraBackward> node;
   if (needs_graph(x, anchor)) {
     node = make_node<LoraBackward>(x, anchor);
