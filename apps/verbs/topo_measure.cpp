@@ -81,7 +81,7 @@ probe::LinkProbe measure_links(const device::Inventory& inventory, const device:
                     std::to_string(measurable.size()) + " that CUDA offers and that are not in MIG mode",
                 ErrorKind::kEnvironment);
   }
-  const auto timer = probe::make_cuda_link_timer(std::move(numbers));
+  const auto timer = probe::make_cuda_link_timer(numbers);
   probe::LinkProbe probe = probe::probe_links(*timer, topology, measurable, payload_bytes,
                                               [](const std::string& what) { log_info("measuring " + what); });
   keep(inventory, topology, probe.measured);

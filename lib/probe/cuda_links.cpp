@@ -199,8 +199,8 @@ class CudaLinkTimer : public LinkTimer {
 
 }  // namespace
 
-std::unique_ptr<LinkTimer> make_cuda_link_timer(std::vector<int> numbers) {
-  return std::make_unique<CudaLinkTimer>(std::move(numbers));
+std::unique_ptr<LinkTimer> make_cuda_link_timer(const std::vector<int>& numbers) {
+  return std::make_unique<CudaLinkTimer>(numbers);
 }
 
 }  // namespace lorikeet::probe

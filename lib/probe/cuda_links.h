@@ -10,6 +10,6 @@ namespace lorikeet::probe {
 /// Times transfers between CUDA devices: `numbers[gpu]` is CUDA's number of the topology's GPU, -1 for one
 /// that isn't to be touched. Copies are made by the cards' copy engines between buffers of up to 256 MiB.
 /// Throws Error (kEnvironment) in a build without CUDA; its calls do when CUDA fails.
-std::unique_ptr<LinkTimer> make_cuda_link_timer(std::vector<int> numbers);
+std::unique_ptr<LinkTimer> make_cuda_link_timer(const std::vector<int>& numbers);
 
 }  // namespace lorikeet::probe
