@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -14,25 +15,32 @@
 namespace lorikeet::recipes {
 namespace {
 
-device::CardOrder card_order(int ranks) {
+struct Choice {
+  std::vector<device::Device> devices;
+  std::string reason;  // why these cards; empty where there was nothing to choose
+};
+
+Choice choose(const config::DeviceSetting& setting, int ranks) {
   const auto& found = device::cuda_devices();
-  return found.empty() ? device::CardOrder{}
-                       : device::preferred_cards(found, device::first_snapshot(), ranks);
+  device::CardOrder order;
+  if (!found.empty()) order = device::preferred_cards(found, device::first_snapshot(), ranks);
+  // at::hasCUDA() says whether libtorch's CUDA half is linked in and usable.
+  Choice choice{device::select(setting, at::hasCUDA(), found, order.numbers, ranks), {}};
+  const bool free_choice = choice.devices[0].is_cuda() && !setting.index && setting.card.empty();
+  if (free_choice) choice.reason = order.reason;
+  return choice;
 }
 
-// Also tells the log why these.
-std::vector<device::Device> choose(const config::DeviceSetting& setting, int ranks) {
-  std::vector<device::Device> devices = choose_devices(setting, ranks);
-  const std::string reason = card_order(ranks).reason;
-  const bool free_choice = devices[0].is_cuda() && !setting.index && setting.card.empty();
-  if (free_choice && !reason.empty()) {
+std::vector<device::Device> choose_and_tell(const config::DeviceSetting& setting, int ranks) {
+  Choice choice = choose(setting, ranks);
+  if (!choice.reason.empty()) {
     std::vector<std::string> names;
-    names.reserve(devices.size());
-    for (const device::Device& device : devices) names.push_back(device.name());
+    names.reserve(choice.devices.size());
+    for (const device::Device& device : choice.devices) names.push_back(device.name());
     log_info("cards: " + join(names, ", ") + " of " + std::to_string(device::cuda_devices().size()) + ": " +
-             reason);
+             choice.reason);
   }
-  return devices;
+  return std::move(choice.devices);
 }
 
 // Memory that a process of the card's own NUMA node has is the nearest for copies to and from it.
@@ -49,31 +57,31 @@ void bind_near(const device::Device& device) {
 }  // namespace
 
 std::vector<device::Device> choose_devices(const config::DeviceSetting& setting, int ranks) {
-  // at::hasCUDA() says whether libtorch's CUDA half is linked in and usable.
-  return device::select(setting, at::hasCUDA(), device::cuda_devices(), card_order(ranks).numbers, ranks);
+  return choose(setting, ranks).devices;
 }
 
-device::Device choose_device(const config::DeviceSetting& setting) { return choose(setting, 1)[0]; }
+device::Device choose_device(const config::DeviceSetting& setting) { return choose_and_tell(setting, 1)[0]; }
 
-device::Device choose_device(const config::DeviceSetting& setting, RankGroup& group) {
-  if (group.alone()) return choose_device(setting);
+std::vector<device::Device> choose_devices(const config::DeviceSetting& setting, RankGroup& group) {
   const comm::Placement& placement = group.placement();
-  std::string numbers;
+  if (group.alone()) return choose_and_tell(setting, 1);
+  const auto ranks = static_cast<std::size_t>(placement.local_size);
+  std::string numbers;  // of cards; none on CPUs
   if (placement.local_rank == 0) {
-    const std::vector<device::Device> devices = choose(setting, placement.local_size);
-    if (devices[0].is_cuda()) {
-      std::vector<std::string> texts;
-      texts.reserve(devices.size());
-      for (const device::Device& device : devices) texts.push_back(std::to_string(device.index));
-      numbers = join(texts, ",");
+    std::vector<std::string> texts;
+    for (const device::Device& device : choose_and_tell(setting, placement.local_size)) {
+      if (device.is_cuda()) texts.push_back(std::to_string(device.index));
     }
+    numbers = join(texts, ",");
   }
   numbers = group.share_on_machine("devices", numbers);
-  if (numbers.empty()) return {};
-  const std::string mine = split(numbers, ',').at(static_cast<std::size_t>(placement.local_rank));
-  const device::Device device{device::Device::Kind::kCuda, std::stoi(mine)};
-  bind_near(device);
-  return device;
+  if (numbers.empty()) return std::vector<device::Device>(ranks);
+  std::vector<device::Device> devices;
+  devices.reserve(ranks);
+  for (const std::string& number : split(numbers, ','))
+    devices.push_back({device::Device::Kind::kCuda, std::stoi(number)});
+  bind_near(devices.at(static_cast<std::size_t>(placement.local_rank)));
+  return devices;
 }
 
 std::optional<std::int64_t> available_memory(const device::Device& device, int sharers) {

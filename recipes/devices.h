@@ -16,9 +16,10 @@ device::Device choose_device(const config::DeviceSetting& setting);
 /// The devices that `device` means for `ranks` processes of this machine.
 std::vector<device::Device> choose_devices(const config::DeviceSetting& setting, int ranks);
 
-/// This rank's device. The first rank of a machine chooses for all there, so that none sees cards as taken by
-/// another. On a GPU among several ranks, the process is bound to the CPU cores that are nearest to its card.
-device::Device choose_device(const config::DeviceSetting& setting, RankGroup& group);
+/// The devices of all ranks of this machine, by local rank. The first of them chooses, so that none sees
+/// cards as taken by another. On a GPU among several ranks, the process is bound to the CPU cores that are
+/// nearest to its card.
+std::vector<device::Device> choose_devices(const config::DeviceSetting& setting, RankGroup& group);
 
 /// Bytes that this process may take of the device's memory; empty where nothing tells.
 std::optional<std::int64_t> available_memory(const device::Device& device, int sharers);

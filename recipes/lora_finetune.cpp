@@ -134,9 +134,11 @@ class Finetune {
     phases_.finish("start");
     group_.phase("start");
     const probe::CpuFacts cpus = probe::read_cpu("/");  // before a process is bound to some of them
-    const device::Device device = choose_device(settings_.device, group_);
+    const comm::Placement& placement = group_.placement();
+    const std::vector<device::Device> here = choose_devices(settings_.device, group_);
+    const device::Device device = here.at(static_cast<std::size_t>(placement.local_rank));
     const precision::Policy policy = choose_policy(settings_.precision, device);
-    preflight(settings_, group_.placement(), policy, cpus);
+    preflight(settings_, placement, here, policy, cpus);
     at::globalContext().setDeterministicAlgorithms(settings_.training.deterministic, /*warn_only=*/false);
     devices_ = group_.collect("devices of all", device::describe(device, device::cuda_devices()));
     log_info("device: " + devices_[0] + ", " + std::to_string(at::get_num_threads()) + " threads" +

@@ -69,9 +69,10 @@ std::vector<probe::ProbedGpu> probed_gpus(const probe::Sources& sources) {
 }
 
 void preflight(const config::Settings& settings, const comm::Placement& placement,
-               const precision::Policy& policy, const probe::CpuFacts& cpus) {
+               const std::vector<device::Device>& devices, const precision::Policy& policy,
+               const probe::CpuFacts& cpus) {
   if (placement.local_rank != 0) return;
-  probe::RunNeeds needs = needs_on(choose_devices(settings.device, placement.local_size), settings);
+  probe::RunNeeds needs = needs_on(devices, settings);
   needs.policy = policy;
   needs.nodes = placement.nodes;
   probe::Sources sources = probe::read_sources(needs, /*look_at_gpus=*/false);

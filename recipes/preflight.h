@@ -23,8 +23,9 @@ std::vector<probe::ProbedGpu> probed_gpus(const probe::Sources& sources);
 /// The quick part of `lorikeet doctor`, at a run's start: the first process of each machine makes the passive
 /// checks. Warnings go to the log, with the command that mends. Throws Error (kEnvironment) for what would
 /// surely break the run, or have it compute something else than it says. `cpus`: as they were before the
-/// process was bound to those near its card.
+/// process was bound to those near its card. `devices`: of all ranks of this machine.
 void preflight(const config::Settings& settings, const comm::Placement& placement,
-               const precision::Policy& policy, const probe::CpuFacts& cpus);
+               const std::vector<device::Device>& devices, const precision::Policy& policy,
+               const probe::CpuFacts& cpus);
 
 }  // namespace lorikeet::recipes
