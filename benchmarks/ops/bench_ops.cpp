@@ -3,7 +3,8 @@
 // Every fused operator, forward and backward, beside its reference() and beside what one writes with ATen, at
 // the shapes of the 57M Llama of benchmarks/training: hidden 512, 8 heads, 4 key heads, intermediate 1408,
 // vocabulary 32,000; 2,048 tokens in rows of 1,024. Without --dtype in both. Prints Markdown.
-#include <torch/torch.h>
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cstdio>

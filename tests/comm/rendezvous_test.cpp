@@ -161,7 +161,9 @@ TEST_CASE("strangers that stall, send rubbish, or come by hundreds delay nobody"
   std::vector<UniqueFd> strangers;
   strangers.push_back(stranger(port, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
   strangers.push_back(stranger(port, std::string(100'000, 'x')));
-  strangers.push_back(stranger(port, std::string(20'000, '[') + "\n"));
+  std::string endless(20'000, '[');
+  endless += '\n';
+  strangers.push_back(stranger(port, endless));
   strangers.push_back(stranger(port, "{\"nonce\":\"\",\"node\":1}\n"));
   for (int i = 0; i < 300; ++i) strangers.push_back(stranger(port));
   // 256 may wait at a time.

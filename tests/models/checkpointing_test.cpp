@@ -1,6 +1,6 @@
 #include "nn/checkpointing.h"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include "models/toy_lora.h"
 #include "support/catch.h"

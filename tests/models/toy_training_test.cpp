@@ -1,6 +1,6 @@
 // Training the toy family with LoRA against autograd of its plain composition, in which an adapter is a
 // change of the weight: W + scale B A.
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include "models/toy_lora.h"
 #include "support/catch.h"

@@ -1,6 +1,7 @@
 #include "ops/attention/attention.h"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
 

@@ -1,4 +1,5 @@
-#include <torch/torch.h>
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "base/error.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"

@@ -1,6 +1,6 @@
 #include "ops/lora/dropout.h"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include "base/error.h"
 #include "base/philox.h"

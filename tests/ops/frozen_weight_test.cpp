@@ -1,6 +1,6 @@
 #include "ops/frozen_weight.h"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include <utility>
 

@@ -1,6 +1,8 @@
 #include "ops/lora/lora_linear.h"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "base/error.h"
 #include "ops/matmul/matmul.h"

@@ -1,6 +1,6 @@
 #include "ops/matmul/matmul.h"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include "support/catch.h"
 #include "support/tolerance.h"

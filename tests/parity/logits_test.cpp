@@ -1,6 +1,7 @@
 // fp32 logits against those that transformers gave (tests/parity/make_model_goldens.py), and proof that the
 // tolerance would see a wrong model.
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <cmath>
 

@@ -1,6 +1,7 @@
 // What the policy's table says is what the tensors of a run are: on one rank and on two.
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 

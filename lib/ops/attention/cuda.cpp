@@ -1,6 +1,6 @@
 #include "ops/attention/cuda.h"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include <tuple>
 

@@ -1,6 +1,7 @@
 #include "ops/embedding/embedding.h"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "ops/check.h"
 #include "ops/dtype.h"

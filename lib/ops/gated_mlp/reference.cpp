@@ -1,4 +1,4 @@
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include "ops/gated_mlp/gated_mlp.h"
 #include "ops/wide.h"

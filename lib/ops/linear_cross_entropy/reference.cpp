@@ -1,4 +1,4 @@
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/wide.h"

@@ -1,6 +1,6 @@
 #include "ops/linear_cross_entropy/softmax.h"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include "ops/linear_cross_entropy/cpu.h"
 #include "ops/vector.h"

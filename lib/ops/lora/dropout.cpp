@@ -1,8 +1,8 @@
 #include "ops/lora/dropout.h"
 
+#include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
-#include <torch/torch.h>
 
 #include "ops/check.h"
 #include "ops/lora/dropout_mask.h"

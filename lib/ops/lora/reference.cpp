@@ -1,4 +1,4 @@
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include "ops/lora/lora_linear.h"
 #include "ops/wide.h"

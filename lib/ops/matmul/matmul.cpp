@@ -1,7 +1,7 @@
 #include "ops/matmul/matmul.h"
 
+#include <ATen/ATen.h>
 #include <ATen/cpu/Utils.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <atomic>

@@ -1,4 +1,4 @@
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/wide.h"
