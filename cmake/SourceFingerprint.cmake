@@ -1,11 +1,7 @@
 # A script that the build runs: writes OUTPUT, a C++ source that says which sources of SOURCE_DIR the programs were
 # built from, as the sha256 over their names and contents. The same commit gives the same one everywhere.
-set(_patterns)
-foreach(folder lib models recipes apps)
-  foreach(suffix cpp h cu cuh)
-    list(APPEND _patterns "${SOURCE_DIR}/${folder}/*.${suffix}")
-  endforeach()
-endforeach()
+include("${CMAKE_CURRENT_LIST_DIR}/ProgramSources.cmake")
+program_source_patterns(_patterns "${SOURCE_DIR}")
 file(GLOB_RECURSE _names RELATIVE "${SOURCE_DIR}" ${_patterns})
 list(SORT _names)
 set(_all "")
