@@ -2,12 +2,11 @@
 
 #include <unistd.h>
 
-#include <array>
-#include <cstdio>
 #include <ctime>
 #include <fstream>
 #include <sstream>
 
+#include "base/strings.h"
 #include "train/memory.h"
 
 namespace lorikeet::recipes {
@@ -62,9 +61,7 @@ Json Phases::peak_memory_json() const {
 std::string Phases::line() const {
   std::string out;
   for (const Phase& phase : phases_) {
-    std::array<char, 32> buffer{};
-    std::snprintf(buffer.data(), buffer.size(), " %.2f s", phase.seconds);
-    out += (out.empty() ? "" : ", ") + phase.name + buffer.data();
+    out += (out.empty() ? "" : ", ") + phase.name + format_number(" %.2f s", phase.seconds);
   }
   return out;
 }

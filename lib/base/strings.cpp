@@ -106,6 +106,12 @@ std::size_t find_invalid_utf8(std::string_view text) {
 
 bool is_utf8(std::string_view text) { return find_invalid_utf8(text) == std::string_view::npos; }
 
+std::string format_number(const char* pattern, double value) {
+  std::array<char, 64> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), pattern, value);
+  return buffer.data();
+}
+
 std::string format_bytes(std::uint64_t bytes) {
   static constexpr std::array<const char*, 5> kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(bytes);
@@ -157,6 +163,12 @@ std::string trim(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(kBlank);
   if (begin == std::string_view::npos) return "";
   return std::string(text.substr(begin, text.find_last_not_of(kBlank) - begin + 1));
+}
+
+std::string ascii_lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return lower;
 }
 
 }  // namespace lorikeet

@@ -29,6 +29,9 @@ bool is_utf8(std::string_view text);
 /// Offset of the first byte that is not well-formed UTF-8, or npos.
 std::size_t find_invalid_utf8(std::string_view text);
 
+/// `value` by a pattern of printf with one conversion of a double, "%.1f ms".
+[[gnu::format(printf, 1, 0)]] std::string format_number(const char* pattern, double value);
+
 /// "1.4 GiB", "512 B".
 std::string format_bytes(std::uint64_t bytes);
 
@@ -38,5 +41,8 @@ std::string format_seconds(double seconds);
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 std::string trim(std::string_view text);
+
+/// Letters A to Z as a to z, all else as it is.
+std::string ascii_lower(std::string_view text);
 
 }  // namespace lorikeet

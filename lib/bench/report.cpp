@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "base/strings.h"
 #include "bench/verdict.h"
@@ -12,21 +11,15 @@ namespace {
 
 constexpr const char* kUnknown = "-";
 
-std::string format(const char* pattern, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, pattern, value);
-  return text;
-}
-
 std::string format_spread(const char* pattern, const std::optional<Spread>& spread, double divisor = 1) {
   if (!spread) return kUnknown;
-  const auto number = [&](double value) { return format(pattern, value / divisor); };
+  const auto number = [&](double value) { return format_number(pattern, value / divisor); };
   if (spread->count < 2) return number(spread->median);
   return number(spread->median) + " (" + number(spread->least) + " to " + number(spread->most) + ")";
 }
 
 std::string percent(const std::optional<double>& share) {
-  return share ? format("%.1f%%", 100 * *share) : kUnknown;
+  return share ? format_number("%.1f%%", 100 * *share) : kUnknown;
 }
 
 std::string threads_text(const Row& row) {
@@ -70,7 +63,7 @@ std::vector<std::string> cells(const Row& row) {
           percent(row.comm_share),
           percent(row.data_share),
           row.memory_peak_bytes ? format_bytes(*row.memory_peak_bytes) : kUnknown,
-          row.loss_difference ? format("%.1e", *row.loss_difference) : kUnknown,
+          row.loss_difference ? format_number("%.1e", *row.loss_difference) : kUnknown,
           threads_text(row)};
 }
 

@@ -146,8 +146,7 @@ void check_characters(std::string_view text, const std::string& name) {
 bool looks_typed(std::string_view text) {
   static constexpr std::array<std::string_view, 8> kWords{"null", "true", "false", "yes",
                                                           "no",   "on",   "off",   "nan"};
-  std::string lower(text);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string lower = ascii_lower(text);
   if (std::find(kWords.begin(), kWords.end(), lower) != kWords.end()) return true;
   const char first = text.front();
   return (first >= '0' && first <= '9') || first == '.' || first == '+' || first == '-';

@@ -30,11 +30,7 @@ std::string format(const PciAddress& address, int domain_digits) {
 
 std::string PciAddress::text() const { return format(*this, 8); }
 
-std::string PciAddress::kernel_name() const {
-  std::string name = format(*this, 4);
-  for (char& c : name) c = c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
-  return name;
-}
+std::string PciAddress::kernel_name() const { return ascii_lower(format(*this, 4)); }
 
 std::optional<PciAddress> parse_pci_address(std::string_view text) {
   std::vector<std::string> parts = split(text, ':');

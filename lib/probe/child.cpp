@@ -164,8 +164,7 @@ std::string ChildResult::trouble(double limit_seconds) const {
   if (succeeded()) return "";
   std::string words = last_line(errors);
   if (words.starts_with("error: ")) words.erase(0, std::strlen("error: "));
-  std::array<char, 32> limit{};
-  std::snprintf(limit.data(), limit.size(), "%g", limit_seconds);
+  const std::string limit = format_number("%g", limit_seconds);
   switch (end) {
     case End::kExited:
       return "ended with exit code " + std::to_string(code) + (words.empty() ? "" : ": " + words);
@@ -173,7 +172,7 @@ std::string ChildResult::trouble(double limit_seconds) const {
       return "was killed by signal " + std::to_string(code) + " (" + ::strsignal(code) + ")" +
              (words.empty() ? "" : "; its last words: " + words);
     case End::kTimedOut:
-      return std::string("did not end within ") + limit.data() + " s" +
+      return std::string("did not end within ") + limit + " s" +
              (words.empty() ? "" : "; its last words: " + words);
     case End::kStopped: return "was stopped because another one had failed";
   }

@@ -12,11 +12,7 @@ namespace {
 
 constexpr double kShareOfPeak = 0.4, kShareOfLink = 0.5, kSlowDisk = 20;
 
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, value < 10 ? "%.2g" : "%.0f", value);
-  return text;
-}
+std::string number(double value) { return format_number(value < 10 ? "%.2g" : "%.0f", value); }
 
 Finding found(ProbeKind kind, Severity severity, const std::string& sentence, const std::string& command,
               const ProbeAnswer& answer) {

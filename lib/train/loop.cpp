@@ -3,10 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <map>
 #include <optional>
@@ -34,11 +32,7 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
-std::string format_loss(double loss) {
-  std::array<char, 32> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), "%.4f", loss);
-  return buffer.data();
-}
+std::string format_loss(double loss) { return format_number("%.4f", loss); }
 
 /// One run's loop: its parts and where it stands.
 class Loop {

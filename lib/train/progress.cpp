@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
 
@@ -15,12 +14,6 @@ namespace lorikeet::train {
 namespace {
 
 constexpr std::size_t kWindow = 31;
-
-std::string format(const char* pattern, double value) {
-  std::array<char, 48> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), pattern, value);
-  return buffer.data();
-}
 
 std::size_t terminal_width() {
   winsize size{};
@@ -68,11 +61,12 @@ void Progress::step(const StepMetrics& m) {
   const bool last = m.step == total_steps_;
   if (!terminal_ && !last && m.step != 1 && m.step % log_every_steps_ != 0) return;
   const double rate = m.step_seconds > 0 ? static_cast<double>(m.tokens) / m.step_seconds : 0;
-  const std::string numbers =
-      "step " + std::to_string(m.step) + "/" + std::to_string(total_steps_) + format("  loss %.4f", m.loss) +
-      (std::isfinite(m.grad_norm) ? format("  grad norm %.3f", m.grad_norm) : "  gradients overflowed") +
-      format("  lr %.2e", m.lr) + format("  %.0f tokens/s", rate) +
-      (last ? "" : "  " + format_seconds(left) + " left");
+  const std::string numbers = "step " + std::to_string(m.step) + "/" + std::to_string(total_steps_) +
+                              format_number("  loss %.4f", m.loss) +
+                              (std::isfinite(m.grad_norm) ? format_number("  grad norm %.3f", m.grad_norm)
+                                                          : "  gradients overflowed") +
+                              format_number("  lr %.2e", m.lr) + format_number("  %.0f tokens/s", rate) +
+                              (last ? "" : "  " + format_seconds(left) + " left");
   if (!terminal_) {
     log_info(numbers);
     return;

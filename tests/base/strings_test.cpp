@@ -35,6 +35,7 @@ TEST_CASE("utf-8 check refuses overlong forms, surrogates and what lies beyond U
 }
 
 TEST_CASE("numbers are formatted for people") {
+  CHECK(format_number("%.2f ms", 1.005e2) == "100.50 ms");
   CHECK(format_bytes(512) == "512 B");
   CHECK(format_bytes(std::uint64_t{3} << 29) == "1.5 GiB");
   CHECK(format_seconds(12.34) == "12.3 s");
@@ -46,4 +47,8 @@ TEST_CASE("split keeps empty parts and join is its inverse") {
   CHECK(split("a,,b", ',') == std::vector<std::string>{"a", "", "b"});
   CHECK(join(split("a,,b", ','), ",") == "a,,b");
   CHECK(trim("  x \n") == "x");
+}
+
+TEST_CASE("lower case is taken of ASCII letters only") {
+  CHECK(ascii_lower("GPU-1aF [\xC3\x84@Z`{") == "gpu-1af [\xC3\x84@z`{");
 }
