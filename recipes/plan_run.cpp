@@ -155,7 +155,11 @@ std::vector<std::string> command_of(const PlanRequest& request, const plan::Choi
   }
   command.insert(command.end(), {"--config", request.config});
   command.insert(command.end(), request.overrides.begin(), request.overrides.end());
+  const auto drop = [&](const std::string& name) {
+    std::erase_if(command, [&](const std::string& word) { return word.starts_with(name + "="); });
+  };
   const auto add = [&](const std::string& name, const std::string& value) {
+    drop(name);
     command.push_back(name + "=" + value);
   };
   if (settings.batch.micro_tokens.value_or(usual_micro_tokens) != best.micro_tokens)
@@ -163,11 +167,16 @@ std::vector<std::string> command_of(const PlanRequest& request, const plan::Choi
   const bool full = settings.training.activation_checkpointing == config::ActivationCheckpointing::kFull;
   if (full != best.checkpointing)
     add("training.activation_checkpointing", best.checkpointing ? "full" : "none");
-  if (best.devices == 1) return command;
+  if (best.devices == 1) {
+    drop("distributed.strategy");
+    drop("distributed.shard_degree");
+    return command;
+  }
   add("distributed.strategy", best.strategy());
   if (best.strategy() == "hybrid") {
     add("distributed.shard_degree", std::to_string(best.degree));
   } else if (settings.distributed.shard_degree) {
+    drop("distributed.shard_degree");
     command.emplace_back("~distributed.shard_degree");
   }
   return command;

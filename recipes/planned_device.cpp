@@ -1,7 +1,6 @@
 #include "recipes/planned_device.h"
 
-#include <array>
-#include <cstdio>
+#include <algorithm>
 #include <memory>
 
 #include "base/error.h"
@@ -38,12 +37,6 @@ constexpr double kLatencyCpu = 50e-6;
 constexpr double kSecondsPerByteCpu = 2.4e-9;
 constexpr double kLoopbackBytesPerSecond = 2e9;
 
-std::string figure(const char* pattern, double value) {
-  std::array<char, 64> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), pattern, value);
-  return buffer.data();
-}
-
 device::CudaDevice as_cuda_device(const device::DataSheet& sheet) {
   return {.name = std::string(sheet.name),
           .memory_bytes = static_cast<std::uint64_t>(sheet.memory_mib * kMiB),
@@ -62,7 +55,7 @@ device::Topology imagined(const device::DataSheet& sheet, int count) {
                              .model = (consumer ? "GeForce " : "") + std::string(sheet.name),
                              .pcie_width = 16,
                              .pcie_generation = sheet.pcie_generation,
-                             .nvswitch = sheet.nvswitch});
+                             .nvswitch = sheet.nvlinks > 0});
   }
   const device::Link between = sheet.nvlinks > 0
                                    ? device::Link{device::LinkKind::kNvLink, sheet.nvlinks, std::nullopt}
@@ -80,7 +73,8 @@ void say(PlannedDevice& out, const std::string& name, const std::string& text) {
 
 plan::Link link_of(double gb_per_second, double latency) { return {gb_per_second * kGB, latency}; }
 
-void take_data_sheet_rate(PlannedDevice& out, const std::string& name) {
+void take_data_sheet_rate(PlannedDevice& out, const std::string& name, const DeviceRequest& request) {
+  if (request.flops_per_second) return;
   const auto peak = device::peak_flops(name, out.policy.compute, out.policy.matmul);
   if (!peak) {
     throw Error("[plan] no rate is known of '" + escape_control(name) +
@@ -88,9 +82,9 @@ void take_data_sheet_rate(PlannedDevice& out, const std::string& name) {
   }
   out.machine.flops_per_second = kShareOfPeak * *peak;
   say(out, "rate",
-      figure("%.1f TFLOP/s, ", out.machine.flops_per_second / kTera) +
-          figure("%.0f%% of the data sheet's ", 100 * kShareOfPeak) + figure("%.1f", *peak / kTera) +
-          ": the share is assumed, not measured by us");
+      format_number("%.1f TFLOP/s, ", out.machine.flops_per_second / kTera) +
+          format_number("%.0f%% of the data sheet's ", 100 * kShareOfPeak) +
+          format_number("%.1f", *peak / kTera) + ": the share is assumed, not measured by us");
 }
 
 void take_memory(PlannedDevice& out, std::int64_t bytes, const std::string& source) {
@@ -98,24 +92,29 @@ void take_memory(PlannedDevice& out, std::int64_t bytes, const std::string& sour
   say(out, "memory", format_bytes(static_cast<std::uint64_t>(bytes)) + " a device, " + source);
 }
 
-PlannedDevice named_card(const std::string& name, const config::Settings& settings) {
-  const device::DataSheet& sheet = device::require_data_sheet(name);
+// The rate between so many of a card, were they in one machine; nothing is known of one without a data sheet.
+plan::Link imagined_link(const device::DataSheet* sheet, int count) {
+  constexpr double kUntold = 10;  // GB/s, of PCIe 4.0 x16 through main memory
+  if (sheet == nullptr) return link_of(kUntold, kLatencyCuda);
+  const device::Topology topology = imagined(*sheet, count);
+  return link_of(device::LinkModel(topology).prior(device::all_gpus(topology)), kLatencyCuda);
+}
+
+PlannedDevice named_card(const DeviceRequest& request, const config::Settings& settings) {
+  const device::DataSheet& sheet = device::require_data_sheet(*request.gpu);
   const device::CudaDevice card = as_cuda_device(sheet);
   const device::Device first{device::Device::Kind::kCuda, 0};
   PlannedDevice out{.policy = precision::resolve(settings.precision)};
   precision::require_supported(out.policy, first, {card});
   out.target = memory_target(out.policy, at::kCUDA);
   out.machine.device = card.name;
-  take_data_sheet_rate(out, card.name);
+  take_data_sheet_rate(out, card.name, request);
   out.machine.memory_bytes_per_second = sheet.memory_gb_per_second * kGB;
   take_memory(out, *device::available_memory(first, {card}, {}, 1),
-              "94% of " + figure("%.1f GiB", sheet.memory_mib / 1024));
-  out.machine.link = [&sheet](int devices) {
-    const device::Topology topology = imagined(sheet, devices);
-    return link_of(device::LinkModel(topology).prior(device::all_gpus(topology)), kLatencyCuda);
-  };
+              "94% of " + format_number("%.1f GiB", sheet.memory_mib / 1024));
+  out.machine.link = [&sheet](int devices) { return imagined_link(&sheet, devices); };
   say(out, "link",
-      figure("%.3g GB/s between two, estimated from ", out.machine.link(2).bytes_per_second / kGB) +
+      format_number("%.3g GB/s between two, estimated from ", out.machine.link(2).bytes_per_second / kGB) +
           (sheet.nvlinks > 0 ? std::to_string(sheet.nvlinks) + " NVLinks"
                              : "PCIe " + std::to_string(sheet.pcie_generation) + ".0 x16") +
           " (docs/topology.md)");
@@ -129,23 +128,33 @@ PlannedDevice told_by_figures(const config::Settings& settings) {
   return out;
 }
 
-void take_links_here(PlannedDevice& out) {
-  const device::Snapshot& snapshot = device::first_snapshot();
-  const auto model = std::make_shared<device::LinkModel>(snapshot.topology, snapshot.measured);
-  const device::GpuSet all = device::all_gpus(snapshot.topology);
-  const bool known = all.size() >= 2 && all.size() <= device::kMostCandidates;
-  out.machine.link = [model, all, known](int devices) {
-    constexpr double kUntold = 10;  // GB/s, of PCIe 4.0 x16 through main memory
-    const auto count = static_cast<std::size_t>(devices);
-    if (!known || count > all.size()) return link_of(kUntold, kLatencyCuda);
-    return link_of(device::best_set(*model, all, count).figure->gb_per_second, kLatencyCuda);
-  };
-  say(out, "link",
-      known ? "the best set of this machine's cards, as `lorikeet topo` has it"
-            : "assumed, NVML doesn't tell how the cards are joined");
+// The GPUs of the snapshot that CUDA offers and that a run on several may take.
+device::GpuSet usable_gpus(const device::Snapshot& snapshot) {
+  device::GpuSet usable;
+  for (const device::CudaDevice& one : device::cuda_devices()) {
+    const auto gpu = device::gpu_of(one, snapshot.inventory);
+    if (gpu && !snapshot.inventory.gpus[*gpu].mig.value_or(false)) usable.push_back(*gpu);
+  }
+  std::sort(usable.begin(), usable.end());
+  return usable;
 }
 
-PlannedDevice of_this_machine(const config::Settings& settings) {
+void take_links_here(PlannedDevice& out, const device::DataSheet* sheet) {
+  const device::Snapshot& snapshot = device::first_snapshot();
+  const auto model = std::make_shared<device::LinkModel>(snapshot.topology, snapshot.measured);
+  const device::GpuSet usable = usable_gpus(snapshot);
+  const bool joined = usable.size() >= 2 && usable.size() <= device::kMostCandidates;
+  out.machine.link = [model, usable, joined, sheet](int devices) {
+    const auto count = static_cast<std::size_t>(devices);
+    if (!joined || count < 2 || count > usable.size()) return imagined_link(sheet, devices);
+    return link_of(device::best_set(*model, usable, count).figure->gb_per_second, kLatencyCuda);
+  };
+  const std::string more = sheet == nullptr ? "10 GB/s, assumed" : "as by its data sheet (docs/topology.md)";
+  say(out, "link",
+      joined ? "the best set of the cards here, as `lorikeet topo` has it; of more cards " + more : more);
+}
+
+PlannedDevice of_this_machine(const DeviceRequest& request, const config::Settings& settings) {
   const device::Device device = choose_device(settings.device);
   const auto& found = device::cuda_devices();
   PlannedDevice out{.policy = choose_policy(settings.precision, device)};
@@ -155,10 +164,10 @@ PlannedDevice of_this_machine(const config::Settings& settings) {
   if (device.is_cuda()) {
     const std::string name = found.at(static_cast<std::size_t>(device.index)).name;
     out.here = static_cast<int>(found.size());
-    take_data_sheet_rate(out, name);
-    if (const device::DataSheet* sheet = device::find_data_sheet(name))
-      out.machine.memory_bytes_per_second = sheet->memory_gb_per_second * kGB;
-    take_links_here(out);
+    take_data_sheet_rate(out, name, request);
+    const device::DataSheet* sheet = device::find_data_sheet(name);
+    if (sheet != nullptr) out.machine.memory_bytes_per_second = sheet->memory_gb_per_second * kGB;
+    take_links_here(out, sheet);
     return out;
   }
   out.here = 1;
@@ -171,19 +180,19 @@ PlannedDevice of_this_machine(const config::Settings& settings) {
 }  // namespace
 
 PlannedDevice planned_device(const DeviceRequest& request, const config::Settings& settings) {
-  PlannedDevice out = request.gpu            ? named_card(*request.gpu, settings)
+  PlannedDevice out = request.gpu            ? named_card(request, settings)
                       : request.by_figures() ? told_by_figures(settings)
-                                             : of_this_machine(settings);
+                                             : of_this_machine(request, settings);
   const std::string told = "as told";
   if (request.memory_gib) take_memory(out, static_cast<std::int64_t>(*request.memory_gib * kGiB), told);
   if (request.flops_per_second) {
     out.machine.flops_per_second = *request.flops_per_second;
-    say(out, "rate", figure("%.1f TFLOP/s, ", *request.flops_per_second / kTera) + told);
+    say(out, "rate", format_number("%.1f TFLOP/s, ", *request.flops_per_second / kTera) + told);
   }
   if (request.bandwidth_gb) {
     const double gb = *request.bandwidth_gb;
     out.machine.link = [gb](int) { return link_of(gb, kLatencyCuda); };
-    say(out, "link", figure("%.3g GB/s, ", gb) + told);
+    say(out, "link", format_number("%.3g GB/s, ", gb) + told);
   }
   if (out.target.device == at::kCUDA) out.machine.seconds_per_layer = kSecondsPerLayerCuda;
   if (!out.machine.link)
@@ -200,10 +209,10 @@ void measure_rate(PlannedDevice& device, const nn::ModelShape& shape) {
   const double products = product_rate(shape, device.policy);
   device.machine.flops_per_second = kShareOfProducts * products;
   say(device, "rate",
-      figure("%.3f TFLOP/s, ", device.machine.flops_per_second / kTera) +
-          figure("%.0f%%", 100 * kShareOfProducts) +
+      format_number("%.3f TFLOP/s, ", device.machine.flops_per_second / kTera) +
+          format_number("%.0f%%", 100 * kShareOfProducts) +
           " of what products of this model's widths were just measured at" +
-          figure(" (%.3f)", products / kTera));
+          format_number(" (%.3f)", products / kTera));
 }
 
 }  // namespace lorikeet::recipes

@@ -1,8 +1,6 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -27,15 +25,9 @@ using Row = std::vector<std::string>;
 
 constexpr int kMostDevices = 64;
 
-std::string number(const char* pattern, double value) {
-  std::array<char, 48> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), pattern, value);
-  return buffer.data();
-}
-
 std::string bytes(std::int64_t count) { return format_bytes(static_cast<std::uint64_t>(count)); }
 
-std::string rate(double value) { return number(value < 100 ? "%.1f" : "%.0f", value); }
+std::string rate(double value) { return format_number(value < 100 ? "%.1f" : "%.0f", value); }
 
 // As a shell takes it for one word.
 std::string shell_word(const std::string& word) {
@@ -95,9 +87,10 @@ void print_options(const recipes::RunPlan& plan) {
     const double waits = (row.time.gather + row.time.reduce) / row.time.total();
     rows.push_back({best ? "*" : "", std::to_string(c.devices), c.strategy(),
                     c.checkpointing ? "full" : "none", std::to_string(row.choice.micro_tokens),
-                    bytes(row.memory.total()), row.fits() ? "yes" : "no", number("%.3g", row.time.total()),
-                    number("%.0f%%", 100 * waits), rate(row.tokens_per_second)});
-    if (priced) rows.back().push_back(number("%.3g", *row.cost_per_million));
+                    bytes(row.memory.total()), row.fits() ? "yes" : "no",
+                    format_number("%.3g", row.time.total()), format_number("%.0f%%", 100 * waits),
+                    rate(row.tokens_per_second)});
+    if (priced) rows.back().push_back(format_number("%.3g", *row.cost_per_million));
   }
   std::cout << "\nWays to run it (* the best; of each the micro-batch that is fastest, or the smallest where "
                "none fits; "
@@ -193,7 +186,7 @@ Verb add_plan(CLI::App& app) {
                       "plan for this card instead of this machine's, e.g. 'RTX 3090'");
   const auto positive = between(1e-6, 1e18);
   command->add_option("--device-memory", request.device.memory_gib, "GiB that a run may take on a device")
-      ->check(positive);
+      ->check(between(1e-3, 1e6));
   command
       ->add_option("--flops-per-second", request.device.flops_per_second,
                    "floating-point operations a second that a device sustains in training, e.g. 35e12")

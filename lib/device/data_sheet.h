@@ -9,21 +9,22 @@ namespace lorikeet::device {
 
 /// What a kind of card can do, by its vendor's data sheet or architecture paper: at most, not in use.
 struct DataSheet {
-  std::string_view name;  ///< a part of the name that the driver gives
+  std::string_view name;  ///< words of the name that the driver gives
   double tflops;          ///< dense bf16 or fp16 products with fp32 sums, 10^12 operations a second
   double memory_mib;      ///< as the driver shows it, where ECC takes its part
   double memory_gb_per_second;
   unsigned pcie_generation;                ///< sixteen lanes
   int capability_major, capability_minor;  ///< "compute capability"
-  int nvlinks = 0;                         ///< to others of a machine, where the board always has them
-  bool nvswitch = false;                   ///< they end in a switch
+  int nvlinks = 0;  ///< to a switch that joins all of a machine, where the board always has one
 };
 
-/// Every card that is known. An entry stands before those whose names it contains.
+/// Every card that is known, of those that CUDA 13 runs on. An entry stands before those whose names it
+/// contains.
 const std::vector<DataSheet>& data_sheets();
 
 /// The card of a device's name as its driver gives it, or as people write it ("rtx 3090"); nullptr where it
-/// isn't known.
+/// isn't known: a variant without an entry of its own (Laptop, SUPER, D) is another card, and a MIG slice is
+/// a part of one.
 const DataSheet* find_data_sheet(std::string_view device_name);
 
 /// The same; throws Error with the names that are known, and the nearest of them.

@@ -1,8 +1,6 @@
 #include "plan/decision.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 
 #include "base/strings.h"
 
@@ -15,18 +13,12 @@ constexpr double kPercent = 100;
 std::string bytes(double count) { return format_bytes(static_cast<std::uint64_t>(count)); }
 std::string bytes(std::int64_t count) { return format_bytes(static_cast<std::uint64_t>(count)); }
 
-std::string format(const char* pattern, double value) {
-  std::array<char, 48> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), pattern, value);
-  return buffer.data();
-}
-
 std::string seconds(double value) {
-  if (value < 0.1) return format("%.1f ms", 1e3 * value);
-  return format(value < 10 ? "%.2f s" : "%.0f s", value);
+  if (value < 0.1) return format_number("%.1f ms", 1e3 * value);
+  return format_number(value < 10 ? "%.2f s" : "%.0f s", value);
 }
-std::string percent(double part) { return format("%.0f%%", kPercent * part); }
-std::string times(double ratio) { return format("%.2fx", ratio); }
+std::string percent(double part) { return format_number("%.0f%%", kPercent * part); }
+std::string times(double ratio) { return format_number("%.2fx", ratio); }
 
 std::string devices(int count) { return count == 1 ? "one device" : std::to_string(count) + " devices"; }
 
@@ -66,7 +58,7 @@ struct Context {
     return found != nullptr ? found : nearest_to_fitting(options, accept);
   }
   std::string rate(int count) const {
-    return format("%.3g GB/s", machine.link(count).bytes_per_second / 1e9);
+    return format_number("%.3g GB/s", machine.link(count).bytes_per_second / 1e9);
   }
 };
 
@@ -106,7 +98,7 @@ Question carries_base(const Context& in) {
   for (const UnitUse& use : in.work.uses) gathered += use.gathered_bytes;
   return {.question = "Does the link carry the base?",
           .answer = waited < kCarries,
-          .because = bytes(gathered) + " for each of " + format("%.3g", option.turns) +
+          .because = bytes(gathered) + " for each of " + format_number("%.3g", option.turns) +
                      " micro-batches a step at " + in.rate(in.most) + ": " + seconds(option.time.gather) +
                      " waited of a step of " + seconds(option.time.total()) + " (" + percent(waited) +
                      ") with " + how(option.choice)};
@@ -143,9 +135,9 @@ std::string sentence(const Decision& decision) {
   text += ", " + how(best.choice);
   if (best.choice.devices > 1 && decision.on_one != nullptr)
     text += ": " + times(best.tokens_per_second / decision.on_one->tokens_per_second) + " of one";
-  if (best.cost_per_million && decision.on_one != nullptr)
-    text += format("; a million tokens cost %.3g", *best.cost_per_million) +
-            format(" against %.3g", *decision.on_one->cost_per_million);
+  if (best.choice.devices > 1 && best.cost_per_million && decision.on_one != nullptr)
+    text += format_number("; a million tokens cost %.3g", *best.cost_per_million) +
+            format_number(" against %.3g", *decision.on_one->cost_per_million);
   return text;
 }
 

@@ -19,6 +19,24 @@ TEST_CASE("a card is found by the driver's name and as people write it") {
   CHECK(find_data_sheet("Some Card 9000") == nullptr);
 }
 
+TEST_CASE("another card with a name that begins or ends alike isn't taken for one") {
+  for (const char* name :
+       {"NVIDIA RTX A4000", "NVIDIA RTX A400", "NVIDIA RTX A1000", "NVIDIA T400 4GB", "NVIDIA GB200",
+        "NVIDIA GeForce RTX 3090 Laptop GPU", "NVIDIA GeForce RTX 4090 D", "NVIDIA GeForce RTX 5070 Ti",
+        "NVIDIA GeForce RTX 2080 SUPER", "NVIDIA GeForce RTX 3080 Ti Laptop GPU"}) {
+    INFO(name);
+    CHECK(find_data_sheet(name) == nullptr);
+  }
+  CHECK(find_data_sheet("NVIDIA GH200 480GB")->memory_mib == 97871);
+  CHECK(find_data_sheet("NVIDIA GeForce RTX 3080 Ti")->memory_mib == 12288);
+  CHECK(find_data_sheet("NVIDIA GeForce RTX 4080 SUPER")->name == "RTX 4080 SUPER");
+  CHECK(find_data_sheet("NVIDIA RTX 6000 Ada Generation")->name == "RTX 6000 Ada");
+}
+
+TEST_CASE("a slice of a card has no data sheet") {
+  CHECK(find_data_sheet("NVIDIA A100-SXM4-80GB MIG 1g.10gb") == nullptr);
+}
+
 TEST_CASE("every card is found by its own name, so longer names stand first") {
   for (const device::DataSheet& sheet : device::data_sheets()) CHECK(find_data_sheet(sheet.name) == &sheet);
 }

@@ -98,6 +98,11 @@ class Plan(unittest.TestCase):
         self.assertEqual({o["devices"] for o in plan["options"]}, {1, 2, 3})
         self.assertTrue(all("as told" in source for source in plan["device"]["sources"]))
 
+    def test_a_rate_that_is_told_takes_the_place_of_one_that_isnt_known(self):
+        told = ["--flops-per-second", "1e13", "--devices", "1"]
+        plan = self.planned(self.config, "precision.preset=fp32", "--gpu", "L4", *told)
+        self.assertEqual(plan["device"]["flops_per_second"], 1e13)
+
     def test_what_cant_be_planned_is_refused_in_words(self):
         self.assertIn("did you mean 'RTX 3090'", self.refused(2, "--gpu", "RTX 3091"))
         self.assertIn("bf16", self.refused(2, "--gpu", "T4"))
@@ -105,6 +110,9 @@ class Plan(unittest.TestCase):
         self.assertIn("got both", self.refused(2, "--devices", "2", "--max-devices", "2"))
         self.assertIn("--bandwidth", self.refused(2, "--device-memory", "8", "--flops-per-second", "1e13"))
         self.assertIn("from 1 to 64", self.refused(2, "--devices", "0"))
+        self.assertIn("--device-memory", self.refused(2, "--gpu", "L4", "--device-memory", "25769803776"))
+        for card in ("RTX A4000", "A100 MIG 1g.10gb", "V100"):
+            self.assertIn("no data sheet", self.refused(2, "--gpu", card))
         self.assertIn("lora.rnk", self.refused(2, "lora.rnk=4"))
 
     def test_a_folder_without_weights_is_planned_as_one_with_them(self):
