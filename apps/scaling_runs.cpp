@@ -139,6 +139,7 @@ class Runner {
         "round " + std::to_string(round + 1) + " of " + std::to_string(options_.repeats) + ", " + group.name;
     if (end.exit_code == 0) {
       tried.run = bench::read_run(output, "the run of " + what);
+      warn_of_fewer_threads(group.devices, tried.run->threads);
       if (!first_) first_ = tried.run;
       bench::require_comparable({&*first_, &*tried.run});
       log_info(what + ": " +
@@ -150,6 +151,14 @@ class Runner {
       log_warning(what + ": exit code " + std::to_string(end.exit_code) + ": " + tried.error);
     }
     group.attempts.push_back(std::move(tried));
+  }
+
+  void warn_of_fewer_threads(int devices, int threads) {
+    const int asked = threads_each(options_, devices);
+    if (threads >= asked || told_of_threads_) return;
+    told_of_threads_ = true;
+    log_warning(std::to_string(asked) + " threads were asked for each process, and " +
+                std::to_string(threads) + " started: OpenMP takes no more than there are CPUs");
   }
 
   // The run's record without what it trained.
@@ -169,6 +178,7 @@ class Runner {
   std::filesystem::path config_;
   comm::SignalQueue signals_;
   ScalingRuns runs_;
+  bool told_of_threads_ = false;
   std::optional<bench::RunRecord> first_;
 };
 

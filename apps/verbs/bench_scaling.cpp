@@ -86,8 +86,12 @@ std::string with_config(std::string command, const Options& o) {
 
 // What to train with afterwards.
 std::string training_command(const Options& o, int devices) {
-  if (devices == 1) return with_config(std::string("lorikeet run ") + kSingleDeviceRecipe, o);
-  return with_config("lorikeet run --nproc " + std::to_string(devices) + " " + kDistributedRecipe, o);
+  std::string threads;
+  if (o.scaling.threads || o.scaling.total_threads)
+    threads = "OMP_NUM_THREADS=" + std::to_string(threads_each(o.scaling, devices)) + " ";
+  if (devices == 1) return with_config(threads + "lorikeet run " + kSingleDeviceRecipe, o);
+  return with_config(threads + "lorikeet run --nproc " + std::to_string(devices) + " " + kDistributedRecipe,
+                     o);
 }
 
 std::string own_command(const Options& o) {

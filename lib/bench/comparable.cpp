@@ -32,6 +32,8 @@ std::vector<std::string> differences(const RunRecord& a, const RunRecord& b) {
     if (d.name == "model.path" || d.name == "data.train.path" || d.name == "data.validation.path") continue;
     found.push_back(d.name + ": " + d.old_value + " and " + d.new_value);
   }
+  if (settings_a.metrics.profile_steps != settings_b.metrics.profile_steps)
+    found.emplace_back("metrics.profile_steps: traced steps are slower, and only one run has these");
   return found;
 }
 

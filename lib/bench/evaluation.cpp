@@ -59,9 +59,7 @@ Row make_row(const Group& group, std::int64_t warmup_steps) {
   row.tokens_per_second = spread_of(rates);
   row.data_share = share(runs, warmup_steps, &StepSample::data_seconds);
   const RunRecord& first = *runs.front();
-  // On a GPU the host doesn't wait for a collective by itself, and nothing else is asked.
-  if (!first.on_gpu || first.world_size == 1)
-    row.comm_share = share(runs, warmup_steps, &StepSample::comm_seconds);
+  row.comm_share = share(runs, warmup_steps, &StepSample::comm_seconds);
   row.memory_peak_bytes = memory;
   row.threads = first.threads;
   row.strategy = first.strategy;

@@ -68,7 +68,6 @@ RunRecord read_run(const std::filesystem::path& folder, const std::string& name)
                    .strategy = run.at("strategy").as_string()};
   for (const JsonView& device : run.at("devices").items()) {
     record.devices.push_back(device.as_string());
-    record.on_gpu = record.on_gpu || record.devices.back().starts_with("cuda");
   }
   record.steps = read_steps(folder / "metrics.jsonl");
   if (record.steps.empty()) throw Error("[bench] the run in '" + folder.string() + "' has made no step");

@@ -13,8 +13,8 @@ struct StepSample {
   double loss = 0;        ///< NaN where the file has null
   std::int64_t tokens = 0;
   double step_seconds = 0;
-  double data_seconds = 0;  ///< of step_seconds: waiting for micro-batches
-  double comm_seconds = 0;  ///< of step_seconds: doing nothing but waiting for collectives; CPU only
+  double data_seconds = 0;              ///< of step_seconds: waiting for micro-batches
+  double comm_seconds = 0;              ///< of step_seconds: doing nothing but waiting for collectives
   std::uint64_t memory_peak_bytes = 0;  ///< of the device that needed most
 };
 
@@ -30,7 +30,6 @@ struct RunRecord {
   int threads = 1;  ///< of each process
   std::string strategy;
   std::vector<std::string> devices;  ///< by rank
-  bool on_gpu = false;
   std::vector<StepSample> steps;
 };
 

@@ -1,17 +1,11 @@
 #include "bench/verdict.h"
 
-#include <cstdio>
-
 #include "base/strings.h"
 
 namespace lorikeet::bench {
 namespace {
 
-std::string ratio_text(double ratio) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2fx", ratio);
-  return text;
-}
+std::string ratio_text(double ratio) { return format_number("%.2fx", ratio); }
 
 const Row* base_row(const Evaluation& evaluation) {
   return evaluation.base ? &evaluation.rows[*evaluation.base] : nullptr;
@@ -34,7 +28,7 @@ std::vector<const Row*> others(const Evaluation& evaluation) {
 // Why a ratio is no more than a hint; "" where it is shown.
 std::string doubt(const Row& row, const Row& base) {
   if (apart(*row.tokens_per_second, *base.tokens_per_second)) return "";
-  if (row.runs() < 2 || base.runs() < 2) return "single runs, no spread is known";
+  if (row.runs() < 2 || base.runs() < 2) return "single runs, whose spread is not known, show no difference";
   return "within the spread of the runs, which show no difference";
 }
 
@@ -77,7 +71,7 @@ std::string comparison_verdict(const Evaluation& evaluation) {
 
 std::vector<std::string> notes(const Evaluation& evaluation, std::int64_t warmup_steps) {
   std::vector<std::string> out;
-  bool gpu_without_comm = false, threads_differ = false;
+  bool threads_differ = false;
   std::optional<int> threads;
   for (const Row& row : evaluation.rows) {
     for (const std::string& failure : row.failures) out.push_back(row.name + ", " + failure);
@@ -90,7 +84,6 @@ std::vector<std::string> notes(const Evaluation& evaluation, std::int64_t warmup
                     std::to_string(kMostLossDifference) +
                     " relative): the runs don't compute the same, and their rates say little");
     }
-    gpu_without_comm = gpu_without_comm || !row.comm_share;
     threads_differ = threads_differ || (threads && *threads != *row.threads);
     threads = row.threads;
   }
@@ -99,11 +92,6 @@ std::vector<std::string> notes(const Evaluation& evaluation, std::int64_t warmup
                   (warmup_steps == 1 ? "step" : std::to_string(warmup_steps) + " steps") + " of each run.");
   }
   out.emplace_back("Spreads are over runs: median (least to most).");
-  if (gpu_without_comm) {
-    out.emplace_back(
-        "On GPUs the host doesn't wait for collectives, so that waiting for others isn't measured; "
-        "metrics.profile_steps shows them.");
-  }
   if (threads && !threads_differ) {
     out.push_back("Every process has " + std::to_string(*threads) + (*threads == 1 ? " thread" : " threads") +
                   ", however many there are.");

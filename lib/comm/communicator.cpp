@@ -54,8 +54,9 @@ void Pending::wait() {
   wait();
 }
 
-Pending Communicator::track(Collective collective, std::int64_t payload_bytes,
+Pending Communicator::track(Collective collective, const at::Tensor& result,
                             const std::function<Wait()>& start) {
+  const auto payload_bytes = static_cast<std::int64_t>(result.nbytes());
   Traffic& traffic = ledger_->traffic[collective];
   ++traffic.calls;
   traffic.payload_bytes += payload_bytes;
@@ -83,39 +84,44 @@ Pending Communicator::track(Collective collective, std::int64_t payload_bytes,
     const trace::Range range(name_of(collective), {{"number", number}, {"bytes", payload_bytes}});
     return guarded(start);
   }();
-  return Pending([this, collective, payload_bytes, number, sequence, wait, guarded] {
-    const trace::Range range(name_of_wait(collective), {{"number", number}, {"bytes", payload_bytes}});
-    const auto begin = std::chrono::steady_clock::now();
-    if (observer_ != nullptr) observer_->waits(sequence);
-    guarded(wait);
-    ledger_->waited_seconds +=
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    if (observer_ != nullptr) observer_->end();
-  });
+  return Pending(
+      [this, collective, payload_bytes, number, sequence, wait, guarded, device = result.device()] {
+        const trace::Range range(name_of_wait(collective), {{"number", number}, {"bytes", payload_bytes}});
+        const auto begin = std::chrono::steady_clock::now();
+        if (observer_ != nullptr) observer_->waits(sequence);
+        if (device.is_cuda()) {
+          ledger_->stream_waits.begin(device);
+          guarded(wait);
+          ledger_->stream_waits.end();
+        } else {
+          guarded(wait);
+          ledger_->waited_seconds +=
+              std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        }
+        if (observer_ != nullptr) observer_->end();
+      });
 }
 
 void Communicator::while_waiting(const std::function<void()>& read) {
   if (observer_ != nullptr) observer_->waits(ledger_->sequence);
   read();
+  ledger_->waited_seconds += ledger_->stream_waits.take_seconds();
   if (observer_ != nullptr) observer_->end();
 }
 
 Pending Communicator::all_reduce(at::Tensor tensor) {
-  const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
-  return track(Collective::kAllReduce, bytes, [&] { return start_all_reduce(tensor); });
+  return track(Collective::kAllReduce, tensor, [&] { return start_all_reduce(tensor); });
 }
 
 Pending Communicator::all_gather(at::Tensor out, at::Tensor in) {
-  const auto bytes = static_cast<std::int64_t>(out.nbytes());
-  return track(Collective::kAllGather, bytes, [&] {
+  return track(Collective::kAllGather, out, [&] {
     at::Tensor flat_out = out.view({-1}), flat_in = in.view({-1});
     return start_all_gather(flat_out, flat_in);
   });
 }
 
 Pending Communicator::broadcast(at::Tensor tensor, int root) {
-  const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
-  return track(Collective::kBroadcast, bytes, [&] { return start_broadcast(tensor, root); });
+  return track(Collective::kBroadcast, tensor, [&] { return start_broadcast(tensor, root); });
 }
 
 }  // namespace lorikeet::comm

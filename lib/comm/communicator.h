@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "comm/stream_waits.h"
 
 namespace c10d {
 class Store;
@@ -36,7 +37,10 @@ struct Traffic {
 /// What a process has put through the collectives of all groups that share this.
 struct Ledger {
   std::map<Collective, Traffic> traffic;
-  double waited_seconds = 0;   ///< in which it did nothing but wait for them; CPU tensors only
+  /// In which it did nothing but wait for them; what a CUDA stream stood still for them is added when
+  /// while_waiting() has brought the host to that place.
+  double waited_seconds = 0;
+  StreamWaits stream_waits;
   std::uint64_t sequence = 0;  ///< number of the latest
 };
 
@@ -118,7 +122,7 @@ class Communicator {
   virtual Wait start_broadcast(at::Tensor& tensor, int root) = 0;
 
  private:
-  Pending track(Collective collective, std::int64_t payload_bytes, const std::function<Wait()>& start);
+  Pending track(Collective collective, const at::Tensor& result, const std::function<Wait()>& start);
 
   int rank_;
   int size_;

@@ -52,8 +52,10 @@ void StepTrace::save(const std::filesystem::path& path) {
   std::error_code error;
   result->save(aside.string());
   std::filesystem::rename(aside, path, error);
-  if (error)
-    throw Error("[trace] can't write '" + path.string() + "': " + error.message(), ErrorKind::kEnvironment);
+  if (!error) return;
+  std::error_code ignored;
+  std::filesystem::remove(aside, ignored);
+  throw Error("[trace] can't write '" + path.string() + "': " + error.message(), ErrorKind::kEnvironment);
 }
 
 }  // namespace lorikeet::trace

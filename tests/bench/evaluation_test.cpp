@@ -94,12 +94,6 @@ TEST_CASE("the loss difference is the largest of a step, warm-up included") {
   CHECK(std::isinf(loss_difference(run, made_up_run(1, 100))));
 }
 
-TEST_CASE("waiting on GPUs isn't told for several, for the host doesn't wait there") {
-  Group two = made_up_group(2, {100});
-  two.attempts[0].run->on_gpu = true;
-  CHECK_FALSE(evaluate({two}, 1).rows[0].comm_share);
-}
-
 TEST_CASE("runs of different work aren't evaluated") {
   Group two = made_up_group(2, {100});
   two.attempts[0].run->policy = "fp32";

@@ -46,7 +46,6 @@ TEST_CASE("a finished run's folder is read: identity, devices and steps without 
   CHECK(run.world_size == 2);
   CHECK(run.threads == 4);
   CHECK(run.devices == std::vector<std::string>{"cuda:0 (A)", "cuda:1 (A)"});
-  CHECK(run.on_gpu);
   REQUIRE(run.steps.size() == 2);
   CHECK(run.steps[0].loss == 2.5);
   CHECK(run.steps[0].comm_seconds == 0.25);

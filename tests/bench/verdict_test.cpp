@@ -55,8 +55,9 @@ TEST_CASE("of several numbers those in doubt are named") {
 }
 
 TEST_CASE("single runs show nothing, however far apart") {
-  CHECK_THAT(verdict({made_up_group(1, {100}), made_up_group(2, {195})}),
-             Contains("1.95x of one (single runs, no spread is known): train on one"));
+  CHECK_THAT(
+      verdict({made_up_group(1, {100}), made_up_group(2, {195})}),
+      Contains("1.95x of one (single runs, whose spread is not known, show no difference): train on one"));
 }
 
 TEST_CASE("without a second number there is nothing to compare") {
@@ -76,7 +77,7 @@ TEST_CASE("two runs are compared by name") {
   a.name = "here";
   b.name = "there";
   CHECK(comparison_verdict(evaluate({a, b}, 1)) ==
-        "there is 1.35x as fast as here (single runs, no spread is known).");
+        "there is 1.35x as fast as here (single runs, whose spread is not known, show no difference).");
 }
 
 TEST_CASE("notes tell of failures, missing runs, threads and losses") {

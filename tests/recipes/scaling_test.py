@@ -113,7 +113,7 @@ class Scaling(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         report = json.loads(result.stdout)
         self.assertEqual([row["threads_each"] for row in report["rows"]], [2, 1])
-        self.assertIn("single runs, no spread is known", report["verdict"])
+        self.assertIn("single runs, whose spread is not known, show no difference", report["verdict"])
         self.assertIn("Processes have different numbers of threads.", report["notes"])
 
     def test_an_interrupt_ends_the_children_and_shows_what_was_measured(self):
