@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -5,6 +6,7 @@
 #include <vector>
 
 #include "apps/config_files.h"
+#include "apps/verbs/probe_program.h"
 #include "apps/verbs/verbs.h"
 #include "base/error.h"
 #include "config/config.h"
@@ -16,7 +18,6 @@
 namespace lorikeet::apps {
 namespace {
 
-constexpr const char* kProgram = "lorikeet";
 constexpr const char* kProbeVerb = "probe";
 
 struct Options {
@@ -39,14 +40,16 @@ config::Settings settings_of(const Options& options) {
     overrides.push_back(config::make_override("checkpoint.output_dir", *options.output_dir));
   if (has_config) return config::load_settings(find_config(words[0]), overrides);
   // Of a run that isn't known yet only the machine can be looked at.
-  if (!options.output_dir) overrides.push_back(config::make_override("checkpoint.output_dir", "."));
+  const bool told = std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    return word.starts_with("checkpoint.output_dir=");
+  });
+  if (!options.output_dir && !told) overrides.push_back(config::make_override("checkpoint.output_dir", "."));
   overrides.push_back(config::make_override("model.path", "."));
   return config::parse_settings("", "command line", overrides);
 }
 
 probe::ActivePlan active_plan(const probe::Sources& sources, const Options& options) {
-  return {.program = executable_folder() / kProgram,
-          .arguments = {kProbeVerb},
+  return {.program = probe_program(),
           .gpus = recipes::probed_gpus(sources),
           .ranks = sources.needs.ranks,
           .policy = sources.needs.policy,
@@ -70,6 +73,8 @@ int run(const Options& options) {
 }
 
 }  // namespace
+
+probe::ProbeProgram probe_program() { return {executable_folder() / "lorikeet", {kProbeVerb}}; }
 
 Verb add_doctor(CLI::App& app) {
   auto o = std::make_shared<Options>();

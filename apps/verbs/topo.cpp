@@ -1,6 +1,6 @@
 #include <algorithm>
+#include <array>
 #include <cstdint>
-#include <cstdio>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "apps/verbs/between.h"
 #include "apps/verbs/topo_measure.h"
 #include "apps/verbs/verbs.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/strings.h"
@@ -43,9 +45,22 @@ struct Shown {
   std::optional<probe::LinkProbe> probe;       // what was measured just now
 };
 
+std::string read_stdin() {
+  std::string text;
+  std::array<char, 4096> part{};
+  while (std::cin.read(part.data(), part.size()) || std::cin.gcount() > 0) {
+    text.append(part.data(), static_cast<std::size_t>(std::cin.gcount()));
+    if (text.size() > kMostFileBytes)
+      throw Error("[topology] stdin: expected at most " + format_bytes(kMostFileBytes) + ", got more");
+  }
+  return text;
+}
+
 Shown read_saved(const std::string& path) {
   Shown shown;
-  shown.saved = device::parse_saved_topology(read_file(path, kMostFileBytes), path);
+  const bool piped = path == "-";
+  shown.saved = device::parse_saved_topology(piped ? read_stdin() : read_file(path, kMostFileBytes),
+                                             piped ? "stdin" : path);
   shown.candidates = device::all_gpus(shown.saved.topology);
   return shown;
 }
@@ -82,10 +97,7 @@ std::string numbers(const device::GpuSet& gpus) {
 }
 
 std::string figure(const device::Selection& best) {
-  if (!best.figure) return "-";
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", best.figure->gb_per_second);
-  return text;
+  return best.figure ? format_number("%.1f", best.figure->gb_per_second) : "-";
 }
 
 void print_row(const std::vector<std::string>& cells, const std::vector<std::size_t>& widths) {
@@ -158,13 +170,15 @@ Verb add_topo(CLI::App& app) {
   auto o = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "topo", "Shows how this machine's GPUs are joined, and which of them to take for a run on several.");
-  CLI::Option* from = command->add_option(
-      "--from", o->from,
-      "reads a file instead: what `nvidia-smi topo -m` printed (`nvidia-smi -L` before it tells the "
-      "models), or this verb's JSON");
-  command->add_option(
-      "--select", o->select,
-      "prints only the best set of so many GPUs, for CUDA_VISIBLE_DEVICES (numbers by PCI address)");
+  CLI::Option* from = command->add_option("--from", o->from,
+                                          "reads a file instead, or stdin for '-': what `nvidia-smi topo -m` "
+                                          "printed (`nvidia-smi -L` before it tells the "
+                                          "models), or this verb's JSON");
+  command
+      ->add_option(
+          "--select", o->select,
+          "prints only the best set of so many GPUs, for CUDA_VISIBLE_DEVICES (numbers by PCI address)")
+      ->check(between(1, 1024));
   command->add_flag("--json", o->json, "everything as JSON (docs/topology.md)");
   CLI::Option* measure =
       command->add_flag("--measure", o->measure,

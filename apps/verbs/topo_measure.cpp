@@ -1,16 +1,18 @@
 #include "apps/verbs/topo_measure.h"
 
-#include <cstdio>
 #include <iostream>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "apps/verbs/probe_program.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/strings.h"
 #include "device/cards.h"
 #include "device/device.h"
 #include "device/measured_file.h"
+#include "probe/all_reduce_rate.h"
 #include "probe/cuda_links.h"
 
 namespace lorikeet::apps {
@@ -18,12 +20,7 @@ namespace {
 
 using Rates = std::vector<std::vector<std::optional<double>>>;
 
-std::string cell(const std::optional<double>& rate) {
-  if (!rate) return "-";
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", *rate);
-  return text;
-}
+std::string cell(const std::optional<double>& rate) { return rate ? format_number("%.1f", *rate) : "-"; }
 
 void print_padded(const std::string& text) {
   constexpr std::size_t kWidth = 8;
@@ -52,17 +49,6 @@ Json rates_json(const Rates& rates) {
   return rows;
 }
 
-void keep(const device::Inventory& inventory, const device::Topology& topology,
-          const device::Measurements& measured) {
-  const auto file = device::measurements_file(inventory);
-  if (!file) {
-    log_warning("the measurements can't be kept: there is no cache folder, or a GPU doesn't tell its UUID");
-    return;
-  }
-  device::save_measurements(*file, topology, measured);
-  log_info("kept in " + file->string() + ", which runs on this machine choose by");
-}
-
 }  // namespace
 
 probe::LinkProbe measure_links(const device::Inventory& inventory, const device::Topology& topology,
@@ -81,10 +67,22 @@ probe::LinkProbe measure_links(const device::Inventory& inventory, const device:
                     std::to_string(measurable.size()) + " that CUDA offers and that are not in MIG mode",
                 ErrorKind::kEnvironment);
   }
-  const auto timer = probe::make_cuda_link_timer(numbers);
-  probe::LinkProbe probe = probe::probe_links(*timer, topology, measurable, payload_bytes,
-                                              [](const std::string& what) { log_info("measuring " + what); });
-  keep(inventory, topology, probe.measured);
+  const auto timer =
+      probe::make_cuda_link_timer(numbers, [](const std::vector<int>& devices, std::int64_t bytes) {
+        return probe::all_reduce_rate(probe_program(), devices, bytes);
+      });
+  const auto file = device::measurements_file(inventory);
+  const probe::LinkProgress progress{.next = [](const std::string& what) { log_info("measuring " + what); },
+                                     .measured =
+                                         [&](const device::Measurements& measured) {
+                                           if (file) device::save_measurements(*file, topology, measured);
+                                         }};
+  probe::LinkProbe probe = probe::probe_links(*timer, topology, measurable, payload_bytes, progress);
+  if (file) {
+    log_info("kept in " + file->string() + ", which runs on this machine choose by");
+  } else {
+    log_warning("the measurements can't be kept: there is no cache folder, or a GPU doesn't tell its UUID");
+  }
   return probe;
 }
 
@@ -95,8 +93,9 @@ void print_probe(const device::Topology& topology, const probe::LinkProbe& probe
   for (const probe::SetProbe& set : probe.sets) {
     std::string gpus;
     for (const std::size_t gpu : set.gpus) gpus += (gpus.empty() ? "" : ",") + std::to_string(gpu);
-    std::cout << gpus << "  " << cell(set.all_reduce_gb_per_second) << "  " << cell(set.at_once_gb_per_second)
-              << "\n";
+    std::cout << gpus << "  "
+              << (set.all_reduce_gb_per_second ? cell(set.all_reduce_gb_per_second) : "failed") << "  "
+              << cell(set.at_once_gb_per_second) << "\n";
   }
 }
 
@@ -105,9 +104,11 @@ Json probe_json(const probe::LinkProbe& probe) {
   for (const probe::SetProbe& set : probe.sets) {
     Json::Array gpus;
     for (const std::size_t gpu : set.gpus) gpus.emplace_back(static_cast<std::int64_t>(gpu));
-    sets.emplace_back(Json::Object{{"gpus", std::move(gpus)},
-                                   {"all_reduce_gb_per_second", set.all_reduce_gb_per_second},
-                                   {"at_once_gb_per_second", set.at_once_gb_per_second}});
+    sets.emplace_back(
+        Json::Object{{"gpus", std::move(gpus)},
+                     {"all_reduce_gb_per_second",
+                      set.all_reduce_gb_per_second ? Json(*set.all_reduce_gb_per_second) : Json()},
+                     {"at_once_gb_per_second", set.at_once_gb_per_second}});
   }
   return Json::Object{{"with_peer_access_gb_per_second", rates_json(probe.with_peer_access)},
                       {"through_memory_gb_per_second", rates_json(probe.through_memory)},

@@ -37,7 +37,12 @@ std::string format(const Uuid& uuid, const std::string& device_name) {
 // The driver's own order (FASTEST_FIRST) puts another card first on a mixed machine than nvidia-smi does.
 void order_by_pci_address() { setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1); }
 
-std::vector<CudaDevice> ask_driver() {
+struct Driver {
+  std::vector<CudaDevice> devices;
+  std::optional<int> start_code;
+};
+
+Driver ask_driver() {
   order_by_pci_address();
   void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_GLOBAL);
   if (library == nullptr) return {};
@@ -55,9 +60,10 @@ std::vector<CudaDevice> ask_driver() {
     return {};
   }
   int count = 0;
-  if (init(0) != kSuccess || count_of(&count) != kSuccess) return {};
+  Driver driver{{}, init(0)};
+  if (driver.start_code == kSuccess) driver.start_code = count_of(&count);
+  if (driver.start_code != kSuccess) return driver;
 
-  std::vector<CudaDevice> devices;
   for (int i = 0; i < count; ++i) {
     int handle = 0;
     std::array<char, 256> name{};
@@ -77,16 +83,20 @@ std::vector<CudaDevice> ask_driver() {
         address_of(address.data(), static_cast<int>(address.size()), handle) == kSuccess) {
       device.pci = parse_pci_address(address.data());
     }
-    devices.push_back(std::move(device));
+    driver.devices.push_back(std::move(device));
   }
-  return devices;
+  return driver;
+}
+
+const Driver& asked_driver() {
+  static const Driver driver = ask_driver();
+  return driver;
 }
 
 }  // namespace
 
-const std::vector<CudaDevice>& cuda_devices() {
-  static const std::vector<CudaDevice> devices = ask_driver();
-  return devices;
-}
+const std::vector<CudaDevice>& cuda_devices() { return asked_driver().devices; }
+
+std::optional<int> cuda_start_code() { return asked_driver().start_code; }
 
 }  // namespace lorikeet::device

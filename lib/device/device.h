@@ -35,6 +35,10 @@ struct CudaDevice {
 /// the first call sets CUDA_DEVICE_ORDER, before which nothing of CUDA may have started.
 const std::vector<CudaDevice>& cuda_devices();
 
+/// What starting the driver for that answered: 0 after success, else CUDA's error (100 is "no device"); empty
+/// where there is no driver.
+std::optional<int> cuda_start_code();
+
 /// The devices that the config's `device` allows for `ranks` processes of this machine, one each; several
 /// processes share a CPU. `preferred` is an order of `found` in which auto and cuda take cards (device
 /// numbers, see preferred_cards); auto is the CPU where there are no cards or `cuda_built` is false.

@@ -105,18 +105,19 @@ void read_affinity(Reader& reader, GpuInfo& gpu) {
 
 void read_nvlinks(Reader& reader, GpuInfo& gpu) {
   for (unsigned link = 0; link < nvml::kMostNvLinks; ++link) {
-    unsigned active = 0;
-    // The first link that isn't there ends the list; a card without NVLink has no link 0.
+    unsigned active = 0, peer_access = 0;
+    // What may have the driver bring up an idle link, whose state is asked next. NCCL does the same.
+    reader.quiet(reader.calls().nvlink_capability, link, 0U, &peer_access);
     const int code = reader.quiet(reader.calls().nvlink_state, link, &active);
-    if (code != nvml::kSuccess) {
-      if (link == 0) reader.note("NVLink", code);
-      return;
-    }
-    if (active == 0) continue;
+    if (code != nvml::kSuccess && link == 0) reader.note("NVLink", code);
+    if (code == nvml::kInvalidArgument) return;  // no more links
+    if (code != nvml::kSuccess || active == 0) continue;
     NvLink found{link, {}, {}, {}};
     if (const auto version = reader.number("NVLink version", reader.calls().nvlink_version, link))
       found.gb_per_second = link_rate(*version);
-    if (const auto type = reader.number("NVLink peer", reader.calls().nvlink_remote_type, link))
+    constexpr unsigned kUntold = 255;
+    const auto type = reader.number("NVLink peer", reader.calls().nvlink_remote_type, link);
+    if (type && *type != kUntold)
       found.peer = *type == 0   ? NvLink::Peer::kGpu
                    : *type == 2 ? NvLink::Peer::kSwitch
                                 : NvLink::Peer::kOther;
@@ -201,6 +202,20 @@ void read_all(Reader& reader, const Session& session, GpuInfo& gpu) {
   read_clocks(reader, gpu);
 }
 
+// A link whose peer isn't told and has no GPU's address ends in a switch that isn't shown, as in virtual
+// machines; NCCL takes it for one, too.
+void find_hidden_switches(std::vector<GpuInfo>& gpus) {
+  for (GpuInfo& gpu : gpus) {
+    for (NvLink& link : gpu.nvlinks) {
+      if (link.peer) continue;
+      const bool to_gpu = link.peer_address &&
+                          std::any_of(gpus.begin(), gpus.end(),
+                                      [&](const GpuInfo& other) { return other.pci == link.peer_address; });
+      link.peer = to_gpu ? NvLink::Peer::kGpu : NvLink::Peer::kSwitch;
+    }
+  }
+}
+
 // CUDA's PCI_BUS_ID order; a GPU that hides its address comes after those that tell.
 bool before(const GpuInfo& a, const GpuInfo& b) {
   if (a.pci.has_value() != b.pci.has_value()) return a.pci.has_value();
@@ -252,6 +267,7 @@ Inventory read_inventory(const nvml::Session& session) {
     }
   }
   std::sort(inventory.gpus.begin(), inventory.gpus.end(), before);
+  find_hidden_switches(inventory.gpus);
   return inventory;
 }
 

@@ -94,7 +94,7 @@ void check(const Measurements& measured, std::size_t gpus) {
     }
   }
   for (const MeasuredSet& set : measured.sets) {
-    require_rate(set.gb_per_second, "a measured set");
+    if (set.gb_per_second != 0) require_rate(set.gb_per_second, "a measured set");
     const bool ascending =
         std::adjacent_find(set.gpus.begin(), set.gpus.end(), std::greater_equal<>()) == set.gpus.end();
     if (set.gpus.size() < 2 || !ascending || set.gpus.back() >= gpus)
@@ -116,20 +116,34 @@ LinkModel::LinkModel(const Topology& topology, Measurements measured)
     for (std::size_t j = 0; j < count; ++j) rate[i][j] = measured_.pairs[i][j].value_or(0);
   }
   rings_ = std::make_shared<const BestRings>(rate);
+  for (const MeasuredSet& set : measured_.sets) {
+    if (const auto promised = from_pairs(set.gpus)) {
+      double& kept = kept_.try_emplace(set.gpus.size(), 0).first->second;
+      kept = std::min(1.0, std::max(kept, set.gb_per_second / *promised));
+    }
+  }
+}
+
+std::optional<double> LinkModel::from_pairs(const GpuSet& set) const {
+  const auto measured_to_all = [&](std::size_t from) {
+    return std::all_of(set.begin(), set.end(),
+                       [&](std::size_t to) { return from == to || measured_.pairs[from][to].has_value(); });
+  };
+  if (!rings_ || !std::all_of(set.begin(), set.end(), measured_to_all)) return std::nullopt;
+  std::uint32_t bits = 0;
+  for (const std::size_t gpu : set) bits |= std::uint32_t{1} << gpu;
+  return rings_->slowest_hop(bits);
 }
 
 Figure LinkModel::all_reduce(const GpuSet& set) const {
   for (const MeasuredSet& known : measured_.sets) {
     if (known.gpus == set) return {known.gb_per_second, FigureSource::kMeasuredSet};
   }
-  const auto measured_to_all = [&](std::size_t from) {
-    return std::all_of(set.begin(), set.end(),
-                       [&](std::size_t to) { return from == to || measured_.pairs[from][to].has_value(); });
-  };
-  if (rings_ && std::all_of(set.begin(), set.end(), measured_to_all)) {
-    std::uint32_t bits = 0;
-    for (const std::size_t gpu : set) bits |= std::uint32_t{1} << gpu;
-    return {rings_->slowest_hop(bits), FigureSource::kMeasuredPairs};
+  if (const auto promised = from_pairs(set)) {
+    const auto kept = kept_.find(set.size());
+    // Where all that were measured failed, nothing is known of the others.
+    const double part = kept == kept_.end() || kept->second == 0 ? 1 : kept->second;
+    return {part * *promised, FigureSource::kMeasuredPairs};
   }
   return {prior(set), FigureSource::kPrior};
 }

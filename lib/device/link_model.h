@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,7 +17,7 @@ using GpuSet = std::vector<std::size_t>;
 
 struct MeasuredSet {
   GpuSet gpus;
-  double gb_per_second = 0;
+  double gb_per_second = 0;  ///< 0 where the all-reduce failed
 };
 
 /// What was measured of a machine, in GB/s (1e9 bytes a second).
@@ -53,19 +54,22 @@ struct Figure {
 /// none and others have it.
 class LinkModel {
  public:
-  /// Throws Error (kUsage) when a measurement isn't finite and positive or names a GPU that isn't there.
+  /// Throws Error (kUsage) when a measurement isn't finite and positive (a set's may be 0) or names a GPU
+  /// that isn't there.
   explicit LinkModel(const Topology& topology, Measurements measured = {});
 
   const Topology& topology() const { return *topology_; }
   const Measurements& measured() const { return measured_; }
 
   /// The figure of a set of at least two GPUs: the set's own measurement, else that of its pairs where all
-  /// are measured and the machine has at most BestRings::kMostNodes GPUs, else the prior.
+  /// are measured and the machine has at most BestRings::kMostNodes GPUs, else the prior. Where sets of as
+  /// many GPUs were measured, what pairs promise counts for no more than it did for the best of them.
   Figure all_reduce(const GpuSet& set) const;
   /// The prior alone.
   double prior(const GpuSet& set) const;
 
  private:
+  std::optional<double> from_pairs(const GpuSet& set) const;
   bool peers(std::size_t a, std::size_t b) const;
   double hop(std::size_t a, std::size_t b) const;
   double nvlink_rate(const GpuSet& joined) const;
@@ -76,6 +80,8 @@ class LinkModel {
   Measurements measured_;
   std::vector<bool> switched_;  // by GPU: its NVLinks end in a switch
   std::shared_ptr<const BestRings> rings_;
+  std::map<std::size_t, double>
+      kept_;  // by number of GPUs: the largest part of what their pairs promise that sets reached
 };
 
 }  // namespace lorikeet::device

@@ -25,6 +25,24 @@ bool same_gpus(const Topology& a, const Topology& b) {
   return true;
 }
 
+// A run that sees some of the cards measures only those.
+Measurements merged(Measurements all, const Measurements& newer) {
+  if (all.pairs.empty()) {
+    all.pairs = newer.pairs;
+  } else {
+    for (std::size_t i = 0; i < newer.pairs.size(); ++i) {
+      for (std::size_t j = 0; j < newer.pairs[i].size(); ++j) {
+        if (newer.pairs[i][j]) all.pairs[i][j] = newer.pairs[i][j];
+      }
+    }
+  }
+  for (const MeasuredSet& set : newer.sets) {
+    std::erase_if(all.sets, [&](const MeasuredSet& old) { return old.gpus == set.gpus; });
+    all.sets.push_back(set);
+  }
+  return all;
+}
+
 }  // namespace
 
 std::optional<std::filesystem::path> measurements_file(const Inventory& inventory) {
@@ -55,7 +73,8 @@ void save_measurements(const std::filesystem::path& file, const Topology& topolo
                        const Measurements& measured) {
   std::error_code error;
   std::filesystem::create_directories(file.parent_path(), error);  // writing says what is wrong
-  write_file_atomic(file, topology_json(topology, measured, {}).dump(2) + "\n");
+  const Measurements all = merged(load_measurements(file, topology), measured);
+  write_file_atomic(file, topology_json(topology, all, {}).dump(2) + "\n");
 }
 
 }  // namespace lorikeet::device

@@ -18,7 +18,8 @@ std::optional<std::filesystem::path> measurements_file(const Inventory& inventor
 /// with a warning where it can't be read as one.
 Measurements load_measurements(const std::filesystem::path& file, const Topology& topology);
 
-/// Writes the file, in the form of `lorikeet topo --json`. Throws Error where it can't be written.
+/// Writes the file, in the form of `lorikeet topo --json`; what it has of other pairs and sets stays. Throws
+/// Error where it can't be written.
 void save_measurements(const std::filesystem::path& file, const Topology& topology,
                        const Measurements& measured);
 

@@ -21,6 +21,26 @@ void find(void* library, Calls::Call<Arguments...>& call, std::initializer_list<
   }
 }
 
+// Version 2 counts the driver's reserve apart; in the first one it is in use: up to a gigabyte on large
+// cards.
+struct MemoryV2 {
+  unsigned version;
+  unsigned long long total_bytes, reserved_bytes, free_bytes, used_bytes;
+};
+
+void find_memory(void* library, Calls& c) {
+  Calls::Call<Handle, MemoryV2*> second;
+  find(library, second, {"nvmlDeviceGetMemoryInfo_v2"});
+  if (!second) return find(library, c.memory, {"nvmlDeviceGetMemoryInfo"});
+  c.memory = [second](Handle handle, Memory* memory) {
+    constexpr unsigned kVersion = sizeof(MemoryV2) | 2U << 24U;
+    MemoryV2 info{.version = kVersion};
+    const int code = second(handle, &info);
+    *memory = {info.total_bytes, info.free_bytes, info.used_bytes};
+    return code;
+  };
+}
+
 void find_system_calls(void* library, Calls& c) {
   find(library, c.init, {"nvmlInit_v2"});
   find(library, c.shutdown, {"nvmlShutdown"});
@@ -36,7 +56,7 @@ void find_device_calls(void* library, Calls& c) {
   find(library, c.name, {"nvmlDeviceGetName"});
   find(library, c.uuid, {"nvmlDeviceGetUUID"});
   find(library, c.pci_info, {"nvmlDeviceGetPciInfo_v3"});
-  find(library, c.memory, {"nvmlDeviceGetMemoryInfo"});
+  find_memory(library, c);
   // _v2 has the same layout; the one before it has not.
   find(library, c.compute_processes,
        {"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"});
@@ -59,6 +79,7 @@ void find_link_calls(void* library, Calls& c) {
   find(library, c.link_width_max, {"nvmlDeviceGetMaxPcieLinkWidth"});
   find(library, c.link_generation, {"nvmlDeviceGetCurrPcieLinkGeneration"});
   find(library, c.link_generation_max, {"nvmlDeviceGetMaxPcieLinkGeneration"});
+  find(library, c.nvlink_capability, {"nvmlDeviceGetNvLinkCapability"});
   find(library, c.nvlink_state, {"nvmlDeviceGetNvLinkState"});
   find(library, c.nvlink_version, {"nvmlDeviceGetNvLinkVersion"});
   find(library, c.nvlink_remote_type, {"nvmlDeviceGetNvLinkRemoteDeviceType"});

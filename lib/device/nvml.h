@@ -14,6 +14,7 @@ using Handle = void*;
 
 // Return codes that are told apart; all others are failures with the library's own text.
 constexpr int kSuccess = 0;
+constexpr int kInvalidArgument = 2;
 constexpr int kNotSupported = 3;
 constexpr int kInsufficientSize = 7;
 constexpr int kFunctionNotFound = 13;
@@ -29,7 +30,7 @@ struct PciInfo {
 };
 
 struct Memory {
-  unsigned long long total_bytes, free_bytes, used_bytes;
+  unsigned long long total_bytes, free_bytes, used_bytes;  ///< in use: without what the driver reserves
 };
 
 struct Process {
@@ -70,6 +71,7 @@ struct Calls {
   Call<Handle, unsigned, unsigned, unsigned long long*> ecc_errors;
   Call<Handle, unsigned long long*> throttle_reasons;
   Call<Handle, unsigned, unsigned*> nvlink_state, nvlink_version, nvlink_remote_type;
+  Call<Handle, unsigned, unsigned, unsigned*> nvlink_capability;  ///< 0: peer access
   Call<Handle, unsigned, PciInfo*> nvlink_remote;
   Call<Handle, Handle, unsigned*> common_ancestor;       ///< 0, 10, ... 50
   Call<Handle, Handle, unsigned, unsigned*> p2p_status;  ///< capability: 0 read, 1 write; status 0 is "can"

@@ -202,8 +202,8 @@ Measurements read_measured(const JsonView& view, std::size_t gpus) {
       }
       if (known.gpus.size() < 2) set.at("gpus").fail("two GPUs or more");
       const JsonView rate = set.at("gb_per_second");
-      known.gb_per_second = rate.json().is_null() ? 0 : rate_of(rate).value_or(0);
-      if (known.gb_per_second <= 0) rate.fail("a positive number of GB/s");
+      known.gb_per_second = rate.as_number();
+      if (!(known.gb_per_second >= 0)) rate.fail("a number of GB/s, 0 where the all-reduce failed");
     }
   }
   return measured;

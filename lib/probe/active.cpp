@@ -38,12 +38,6 @@ class Prober {
             .folder = plan_.folder.string()};
   }
 
-  ChildCommand command(const ProbeRequest& request) const {
-    ChildCommand command{plan_.program, plan_.arguments, request.listen_fd};
-    command.arguments.push_back(request.text());
-    return command;
-  }
-
   void skip(ProbeKind kind, const std::string& why) {
     findings_.emplace_back(name_of(kind), Severity::kOk, "skipped: " + why);
   }
@@ -68,7 +62,7 @@ class Prober {
     const std::string name = name_of(request.kind);
     log_info("probing: " + name + (device.empty() ? "" : ", " + device));
     const double seconds = limit(request.kind);
-    const ChildResult result = run_children({command(request)}, seconds).at(0);
+    const ChildResult result = run_children({plan_.program.child(request)}, seconds).at(0);
     if (!result.succeeded()) {
       findings_.emplace_back(
           name, Severity::kUnfit,
@@ -92,18 +86,11 @@ class Prober {
     const int ranks = cuda ? static_cast<int>(plan_.gpus.size()) : kCpuRanks;
     if (ranks < 2) return skip(kKind, "there is one GPU");
     log_info("probing: all-reduce over " + std::to_string(ranks) + " ranks");
-    const comm::Listener listener = comm::listen_on("127.0.0.1", 0);
-    std::vector<ChildCommand> commands;
-    for (int rank = 0; rank < ranks; ++rank) {
-      ProbeRequest part = request(kKind, cuda ? plan_.gpus[static_cast<std::size_t>(rank)].number : -1);
-      part.rank = rank;
-      part.size = ranks;
-      part.port = listener.port;
-      if (rank == 0) part.listen_fd = listener.fd.get();
-      commands.push_back(command(part));
-    }
-    const double seconds = limit(kKind);
-    add(judge_all_reduce(run_children(commands, seconds), cuda, plan_.ranks > 1, seconds));
+    std::vector<int> devices;
+    for (int rank = 0; rank < ranks; ++rank)
+      devices.push_back(cuda ? plan_.gpus[static_cast<std::size_t>(rank)].number : -1);
+    const std::vector<ChildResult> results = run_all_reduce(plan_.program, request(kKind, -1), devices);
+    add(judge_all_reduce(results, cuda, plan_.ranks > 1, limit(kKind)));
   }
 
   const ActivePlan& plan_;
@@ -113,6 +100,28 @@ class Prober {
 }  // namespace
 
 double limit_seconds(ProbeKind kind) { return kind == ProbeKind::kAllReduce ? 20 : 60; }
+
+ChildCommand ProbeProgram::child(const ProbeRequest& request) const {
+  ChildCommand command{program, arguments, request.listen_fd};
+  command.arguments.push_back(request.text());
+  return command;
+}
+
+std::vector<ChildResult> run_all_reduce(const ProbeProgram& program, ProbeRequest request,
+                                        const std::vector<int>& devices) {
+  const comm::Listener listener = comm::listen_on("127.0.0.1", 0);
+  request.kind = ProbeKind::kAllReduce;
+  request.size = static_cast<int>(devices.size());
+  request.port = listener.port;
+  std::vector<ChildCommand> commands;
+  for (int rank = 0; rank < request.size; ++rank) {
+    request.rank = rank;
+    request.device = devices[static_cast<std::size_t>(rank)];
+    request.listen_fd = rank == 0 ? listener.fd.get() : -1;
+    commands.push_back(program.child(request));
+  }
+  return run_children(commands, request.limit_seconds);
+}
 
 Findings run_probes(const ActivePlan& plan) { return Prober(plan).run(); }
 

@@ -22,10 +22,16 @@ struct ProbedGpu {
   std::optional<unsigned> pcie_width, pcie_generation;  ///< of the link, at most; empty where not told
 };
 
-struct ActivePlan {
-  /// The program, and the arguments before the request's text, that make a child of it.
+/// The program, and the arguments before the request's text, that make a child of it.
+struct ProbeProgram {
   std::filesystem::path program;
   std::vector<std::string> arguments;
+
+  ChildCommand child(const ProbeRequest& request) const;
+};
+
+struct ActivePlan {
+  ProbeProgram program;
   std::vector<ProbedGpu> gpus;  ///< none: the CPU alone
   int ranks = 1;                ///< of the run; on GPUs the all-reduce has one for each, on a CPU two
   precision::Policy policy;
@@ -35,6 +41,11 @@ struct ActivePlan {
 
 /// How long a probe may take, its process's start included: 20 s for the all-reduce, 60 s for others.
 double limit_seconds(ProbeKind kind);
+
+/// Runs the ranks of a kAllReduce probe, each a child: one for each of `devices` (CUDA's numbers; -1 is the
+/// CPU). `request` tells what else they are to do.
+std::vector<ChildResult> run_all_reduce(const ProbeProgram& program, ProbeRequest request,
+                                        const std::vector<int>& devices);
 
 /// Runs the probes one after the other, each with its findings; what can't be probed without a GPU is skipped
 /// in a sentence.

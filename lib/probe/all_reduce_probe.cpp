@@ -24,7 +24,7 @@ void leave(c10d::Store& store, const ProbeRequest& request, seconds limit) {
 }  // namespace
 
 ProbeAnswer probe_all_reduce(const ProbeRequest& request) {
-  constexpr std::int64_t kElements = std::int64_t{1} << 20;
+  const std::int64_t elements = request.bytes / 4;
   constexpr int kTimes = 5;
   const comm::Placement placement{.rank = request.rank,
                                   .world_size = request.size,
@@ -44,9 +44,10 @@ ProbeAnswer probe_all_reduce(const ProbeRequest& request) {
   log_info("joining the group");
   const auto group = comm::Communicator::join(store, request.rank, request.size, device, options);
   log_info("in the first all-reduce");
+  const auto options_of = at::TensorOptions().dtype(at::kFloat).device(device);
+  const at::Tensor addend = at::full({elements}, request.rank + 1, options_of);
   const auto sum = [&] {
-    const at::Tensor tensor =
-        at::full({kElements}, request.rank + 1, at::TensorOptions().dtype(at::kFloat).device(device));
+    const at::Tensor tensor = addend.clone();
     group->all_reduce(tensor).wait();
     return tensor;
   };
@@ -54,16 +55,25 @@ ProbeAnswer probe_all_reduce(const ProbeRequest& request) {
   const std::int64_t right = (sum() == expected).sum().item<std::int64_t>();
 
   ProbeAnswer answer;
-  if (right != kElements) {
+  if (right != elements) {
     answer.wrong.push_back("rank " + std::to_string(request.rank) + " has " +
-                           std::to_string(kElements - right) + " of " + std::to_string(kElements) +
+                           std::to_string(elements - right) + " of " + std::to_string(elements) +
                            " sums that are not " + std::to_string(expected));
   }
+  log_info("in a gather and a broadcast");
+  const at::Tensor all = at::zeros({request.size}, options_of), one = at::full({1}, request.rank, options_of);
+  group->all_gather(all, one).wait();
+  group->broadcast(one, request.size - 1).wait();
+  if (!all.equal(at::arange(request.size, options_of)) ||
+      one.item<float>() != static_cast<float>(request.size - 1))
+    answer.wrong.push_back("rank " + std::to_string(request.rank) +
+                           " got wrong numbers from a gather or a broadcast");
+  log_info("in timed all-reduces");
   const Stopwatch watch;
   at::Tensor last;
   for (int i = 0; i < kTimes; ++i) last = sum();
   last[0].item();
-  const double bytes = 4.0 * kElements * kTimes * 2 * (request.size - 1) / request.size;
+  const double bytes = 4.0 * static_cast<double>(elements) * kTimes * 2 * (request.size - 1) / request.size;
   answer.figures = {{"bus_gb_per_second", bytes / 1e9 / watch.seconds()}};
   leave(*store, request, limit);
   return answer;

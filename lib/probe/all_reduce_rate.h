@@ -1,16 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
-#include <ATen/core/Tensor.h>
+#include "probe/active.h"
 
 namespace lorikeet::probe {
 
-/// Bus bandwidth in GB/s of all-reduces of `bytes` (fp32) on each of `devices`, ranks of one group made for
-/// it that are threads of this process: 2 (N-1)/N of the bytes over the mean time of the slowest rank. At
-/// least two devices. Throws Error where the group can't be made or a collective fails or takes longer than
-/// 20 s.
-double all_reduce_rate(const std::vector<at::Device>& devices, std::int64_t bytes);
+/// Bus bandwidth in GB/s of all-reduces of `bytes` (fp32) over `devices` (CUDA's numbers; -1 is the CPU), at
+/// least two, each a child process of its own: 2 (N-1)/N of the bytes over the mean time of the slowest rank.
+/// Empty, with a warning in the log, where a rank fails or ends wrong, or all take longer than a minute: what
+/// hangs there hangs a run too.
+std::optional<double> all_reduce_rate(const ProbeProgram& program, const std::vector<int>& devices,
+                                      std::int64_t bytes);
 
 }  // namespace lorikeet::probe

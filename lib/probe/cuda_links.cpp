@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "probe/all_reduce_rate.h"
 
 namespace lorikeet::probe {
 namespace {
@@ -143,7 +142,8 @@ class Transfer {
 
 class CudaLinkTimer : public LinkTimer {
  public:
-  explicit CudaLinkTimer(std::vector<int> numbers) : numbers_(std::move(numbers)) {}
+  CudaLinkTimer(std::vector<int> numbers, AllReduceRate all_reduce_rate)
+      : numbers_(std::move(numbers)), all_reduce_rate_(std::move(all_reduce_rate)) {}
 
   bool has_peer_access(const Copy& copy) override {
     int can = 0, back = 0;
@@ -167,12 +167,11 @@ class CudaLinkTimer : public LinkTimer {
     return rates;
   }
 
-  double all_reduce(const device::GpuSet& gpus, std::int64_t bytes) override {
-    std::vector<at::Device> devices;
+  std::optional<double> all_reduce(const device::GpuSet& gpus, std::int64_t bytes) override {
+    std::vector<int> devices;
     devices.reserve(gpus.size());
-    for (const std::size_t gpu : gpus)
-      devices.emplace_back(at::kCUDA, static_cast<at::DeviceIndex>(number(gpu)));
-    return all_reduce_rate(devices, bytes);
+    for (const std::size_t gpu : gpus) devices.push_back(number(gpu));
+    return all_reduce_rate_(devices, bytes);
   }
 
  private:
@@ -195,12 +194,14 @@ class CudaLinkTimer : public LinkTimer {
   }
 
   std::vector<int> numbers_;
+  AllReduceRate all_reduce_rate_;
 };
 
 }  // namespace
 
-std::unique_ptr<LinkTimer> make_cuda_link_timer(const std::vector<int>& numbers) {
-  return std::make_unique<CudaLinkTimer>(numbers);
+std::unique_ptr<LinkTimer> make_cuda_link_timer(const std::vector<int>& numbers,
+                                                AllReduceRate all_reduce_rate) {
+  return std::make_unique<CudaLinkTimer>(numbers, std::move(all_reduce_rate));
 }
 
 }  // namespace lorikeet::probe

@@ -34,7 +34,8 @@ SetProbe probe_set(LinkTimer& timer, const device::GpuSet& gpus, std::int64_t pa
     peer_access = peer_access && timer.has_peer_access(ring.back());
   }
   const std::vector<double> at_once = timer.copy(ring, peer_access);
-  return {gpus, timer.all_reduce(gpus, payload_bytes), *std::min_element(at_once.begin(), at_once.end())};
+  const std::optional<double> rate = timer.all_reduce(gpus, payload_bytes);
+  return {gpus, rate, *std::min_element(at_once.begin(), at_once.end())};
 }
 
 bool timed(const LinkProbe& probe, const device::GpuSet& gpus) {
@@ -45,16 +46,17 @@ bool timed(const LinkProbe& probe, const device::GpuSet& gpus) {
 }  // namespace
 
 LinkProbe probe_links(LinkTimer& timer, const device::Topology& topology, const device::GpuSet& candidates,
-                      std::int64_t payload_bytes, const std::function<void(const std::string&)>& progress) {
+                      std::int64_t payload_bytes, const LinkProgress& progress) {
   const std::size_t size = topology.gpus.size();
   const Rates none(size, std::vector<std::optional<double>>(size));
   LinkProbe probe{{none, {}}, none, none, {}};
   for (const std::size_t from : candidates) {
-    progress("copies from " + topology.label(from));
+    progress.next("copies from " + topology.label(from));
     for (const std::size_t to : candidates) {
       if (from != to) probe_pair(timer, {from, to}, probe);
     }
   }
+  progress.measured(probe.measured);
   for (std::size_t count = 2; count <= candidates.size(); ++count) {
     for (std::size_t done = 0; done < kMostSets; ++done) {
       const device::LinkModel model(topology, probe.measured);
@@ -62,9 +64,10 @@ LinkProbe probe_links(LinkTimer& timer, const device::Topology& topology, const 
       const auto next = std::find_if(ranked.begin(), ranked.end(),
                                      [&](const device::GpuSet& gpus) { return !timed(probe, gpus); });
       if (next == ranked.end() || (done >= kLeastSets && next != ranked.begin())) break;
-      progress("all-reduce over " + names(topology, *next));
+      progress.next("all-reduce over " + names(topology, *next));
       probe.sets.push_back(probe_set(timer, *next, payload_bytes));
-      probe.measured.sets.push_back({*next, probe.sets.back().all_reduce_gb_per_second});
+      probe.measured.sets.push_back({*next, probe.sets.back().all_reduce_gb_per_second.value_or(0)});
+      progress.measured(probe.measured);
     }
   }
   return probe;

@@ -24,13 +24,14 @@ class LinkTimer {
   virtual bool has_peer_access(const Copy& copy) = 0;
   /// The rate of each of `copies` while all of them run, with peer access or through main memory.
   virtual std::vector<double> copy(const std::vector<Copy>& copies, bool peer_access) = 0;
-  /// Bus bandwidth of an all-reduce of `bytes` on each of `gpus`: 2 (N-1)/N of the bytes over its time.
-  virtual double all_reduce(const device::GpuSet& gpus, std::int64_t bytes) = 0;
+  /// Bus bandwidth of an all-reduce of `bytes` on each of `gpus`: 2 (N-1)/N of the bytes over its time. Empty
+  /// where it fails.
+  virtual std::optional<double> all_reduce(const device::GpuSet& gpus, std::int64_t bytes) = 0;
 };
 
 struct SetProbe {
   device::GpuSet gpus;
-  double all_reduce_gb_per_second = 0;
+  std::optional<double> all_reduce_gb_per_second;  ///< empty where it failed
   /// The slowest copy while each GPU sends to the next one: what a shared uplink leaves.
   double at_once_gb_per_second = 0;
 };
@@ -42,13 +43,19 @@ struct LinkProbe {
   std::vector<SetProbe> sets;
 };
 
-/// Times every ordered pair of `candidates` alone, then, for each number of GPUs, the sets that the model of
-/// these pairs ranks highest: at least kLeastSets of them, and more while an untimed one promises more than
-/// the best timed, up to kMostSets. `payload_bytes` is what a step of training reduces. `progress` is told
-/// what comes next.
-LinkProbe probe_links(LinkTimer& timer, const device::Topology& topology, const device::GpuSet& candidates,
-                      std::int64_t payload_bytes, const std::function<void(const std::string&)>& progress);
+/// What is told on the way.
+struct LinkProgress {
+  std::function<void(const std::string&)> next;  ///< what comes now
+  std::function<void(const device::Measurements&)>
+      measured;  ///< all so far: after the pairs, and after each set
+};
 
-constexpr std::size_t kLeastSets = 4, kMostSets = 16;
+/// Times every ordered pair of `candidates` alone, then, for each number of GPUs, the sets that the model of
+/// these pairs ranks highest: kLeastSets of them, and more while an untimed one promises more than the best
+/// timed, up to kMostSets. `payload_bytes` is what a step of training reduces.
+LinkProbe probe_links(LinkTimer& timer, const device::Topology& topology, const device::GpuSet& candidates,
+                      std::int64_t payload_bytes, const LinkProgress& progress);
+
+constexpr std::size_t kLeastSets = 4, kMostSets = 8;
 
 }  // namespace lorikeet::probe

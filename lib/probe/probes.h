@@ -21,8 +21,8 @@ ProbeAnswer probe_transfer(const ProbeRequest& request);
 /// Figures: to_cuda_<number>_gb_per_second. stderr names the pair that is being tried.
 ProbeAnswer probe_peer_copy(const ProbeRequest& request);
 
-/// This rank's part of all-reduces of 4 MiB by lib/comm, over Gloo or NCCL, whose result is known. Figures:
-/// bus_gb_per_second, as NCCL's tests count it.
+/// This rank's part of all-reduces by lib/comm, over Gloo or NCCL, whose result is known, and of a gather and
+/// a broadcast. Figures: bus_gb_per_second, as NCCL's tests count it.
 ProbeAnswer probe_all_reduce(const ProbeRequest& request);
 
 /// 16 MiB into a file of `folder`'s nearest existing parent, with fsync; the file has no name. Figures:

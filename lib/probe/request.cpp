@@ -36,7 +36,7 @@ std::string ProbeRequest::text() const {
   json.set("probe", name_of(kind)).set("device", device);
   json.set("peers", Json::Array(peers.begin(), peers.end()));
   json.set("compute", dtype_safetensors_name(compute)).set("tf32", matmul == config::Matmul::kTf32);
-  json.set("rank", rank).set("size", size).set("port", port).set("listen_fd", listen_fd);
+  json.set("bytes", bytes).set("rank", rank).set("size", size).set("port", port).set("listen_fd", listen_fd);
   json.set("limit_seconds", limit_seconds).set("folder", folder);
   return json.dump();
 }
@@ -58,6 +58,8 @@ ProbeRequest ProbeRequest::parse(const std::string& text) {
   if (!compute || !is_floating(*compute)) view.at("compute").fail("a floating dtype");
   request.compute = *compute;
   request.matmul = view.at("tf32").as_bool() ? config::Matmul::kTf32 : config::Matmul::kFp32;
+  request.bytes = view.at("bytes").as_int();
+  if (request.bytes < 4) view.at("bytes").fail("at least 4");
   request.rank = small_int(view.at("rank"), 0);
   request.size = small_int(view.at("size"), 1);
   request.port = small_int(view.at("port"), 0);

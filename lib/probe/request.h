@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -23,6 +24,7 @@ struct ProbeRequest {
   config::Matmul matmul = config::Matmul::kFp32;
   std::vector<int> peers;  ///< for kPeerCopy: where to
   // for kAllReduce
+  std::int64_t bytes = std::int64_t{4} << 20;  ///< of the sum
   int rank = 0, size = 1, port = 0;
   int listen_fd = -1;  ///< rank 0's
   double limit_seconds = 20;

@@ -22,6 +22,7 @@ struct FakeCard {
   unsigned width = 16, width_max = 16, generation = 1, generation_max = 4;
   unsigned long cpus = 0xf, nodes = 0x1;
   std::vector<unsigned> nvlink_peers;  ///< bus of the GPU each link ends in; 0 is a switch
+  unsigned nvlink_switch_type = 2;     ///< what a link to a switch says that it ends in
   unsigned nvlink_version = 4;
   bool mig = false;
   std::vector<std::string> slices;  ///< UUIDs
@@ -160,14 +161,15 @@ class FakeNvml {
       return 0;
     };
     c.nvlink_state = [](Handle h, unsigned link, unsigned* active) {
-      if (link >= static_cast<FakeCard*>(h)->nvlink_peers.size()) return 3;
+      if (link >= static_cast<FakeCard*>(h)->nvlink_peers.size()) return link == 0 ? 3 : 2;
       return on(h, "nvlink_state", [&](FakeCard&) { *active = 1; });
     };
     c.nvlink_version = [](Handle h, unsigned, unsigned* version) {
       return on(h, "nvlink_version", [&](FakeCard& card) { *version = card.nvlink_version; });
     };
     c.nvlink_remote_type = [](Handle h, unsigned link, unsigned* type) {
-      return on(h, "nvlink_type", [&](FakeCard& card) { *type = card.nvlink_peers[link] == 0 ? 2 : 0; });
+      return on(h, "nvlink_type",
+                [&](FakeCard& card) { *type = card.nvlink_peers[link] == 0 ? card.nvlink_switch_type : 0; });
     };
     c.nvlink_remote = [](Handle h, unsigned link, device::nvml::PciInfo* info) {
       return on(h, "nvlink_remote", [&](FakeCard& card) { *info = pci(card.nvlink_peers[link]); });

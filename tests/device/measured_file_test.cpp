@@ -60,6 +60,23 @@ TEST_CASE("measurements come back for the same cards") {
   CHECK(loaded.sets[0].gb_per_second == 8.25);
 }
 
+TEST_CASE("measuring some of the cards again keeps what is known of the others") {
+  const test::TemporaryFolder folder;
+  const Two two = two_cards();
+  const auto file = folder / "links.json";
+  save_measurements(file, two.topology, {{{{}, 8.5}, {7.5, {}}}, {{{0, 1}, 8}}});
+  save_measurements(file, two.topology, {{{{}, 9.5}, {{}, {}}}, {}});
+  Measurements loaded = load_measurements(file, two.topology);
+  CHECK(loaded.pairs[0][1] == 9.5);
+  CHECK(loaded.pairs[1][0] == 7.5);
+  REQUIRE(loaded.sets.size() == 1);
+  save_measurements(file, two.topology, {{}, {{{0, 1}, 0}}});
+  loaded = load_measurements(file, two.topology);
+  REQUIRE(loaded.sets.size() == 1);
+  CHECK(loaded.sets[0].gb_per_second == 0);
+  CHECK(loaded.pairs[0][1] == 9.5);
+}
+
 TEST_CASE("another card or driver has another file, and a card without UUID none") {
   const test::TemporaryFolder folder;
   const CacheHome home(folder.path().string());

@@ -79,6 +79,36 @@ TEST_CASE("NVLinks are counted: those to the other GPU, or those to switches") {
   CHECK(switched.gpus[0].nvswitch == true);
 }
 
+TEST_CASE("links to a switch that a virtual machine isn't shown count as links to one") {
+  constexpr unsigned kUntold = 255;
+  FakeNvml nvml;
+  nvml.cards = {
+      FakeCard{.bus = 1, .nvlink_peers = {0, 0}, .nvlink_switch_type = kUntold},
+      FakeCard{.bus = 2, .nvlink_peers = {0, 0}, .fails = {{"nvlink_type", 3}, {"nvlink_remote", 3}}}};
+  const Topology topology = read(nvml);
+  CHECK(topology.links[0][1].label() == "NV2");
+  CHECK(topology.gpus[0].nvswitch == true);
+  // The GPU whose address it has is the peer, whatever the type says.
+  nvml.cards = {FakeCard{.bus = 1, .nvlink_peers = {2}, .fails = {{"nvlink_type", 3}}},
+                FakeCard{.bus = 2, .nvlink_peers = {1}}};
+  CHECK(read(nvml).links[0][1].label() == "NV1");
+  CHECK(read(nvml).gpus[0].nvswitch == false);
+}
+
+TEST_CASE("a link whose state isn't told doesn't hide those after it") {
+  FakeNvml nvml;
+  nvml.cards = {FakeCard{.bus = 1, .nvlink_peers = {0, 0, 0}}, FakeCard{.bus = 2, .nvlink_peers = {0, 0, 0}}};
+  auto calls = nvml.calls();
+  const auto state = calls.nvlink_state;
+  calls.nvlink_state = [&](nvml::Handle card, unsigned link, unsigned* active) {
+    return link == 1 ? 999 : state(card, link, active);
+  };
+  std::string why;
+  const auto session = nvml::Session::open(calls, why);
+  const Topology topology = read_topology(*session, read_inventory(*session));
+  CHECK(topology.links[0][1].label() == "NV2");
+}
+
 TEST_CASE("a link that NVML doesn't tell is unknown and noted; peer access that it doesn't tell is empty") {
   FakeNvml nvml;
   nvml.cards = {FakeCard{.bus = 1}, FakeCard{.bus = 2}};

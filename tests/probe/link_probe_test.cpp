@@ -30,8 +30,9 @@ device::Topology two_pairs() {
 class FakeTimer : public LinkTimer {
  public:
   bool peers = true;
-  double direct = 12, staged = 6;            ///< of one copy alone
-  std::map<GpuSet, double> all_reduce_rate;  ///< others: 5
+  double direct = 12, staged = 6;  ///< of one copy alone
+  std::map<GpuSet, double> all_reduce_rate;
+  double others = 5;  ///< of sets that aren't in it; 0 fails
   std::vector<GpuSet> reduced;
   std::vector<std::vector<Copy>> at_once;
   std::vector<bool> at_once_by_peer_access;
@@ -53,17 +54,20 @@ class FakeTimer : public LinkTimer {
     rates.back() = alone / 4;
     return rates;
   }
-  double all_reduce(const GpuSet& gpus, std::int64_t of) override {
+  std::optional<double> all_reduce(const GpuSet& gpus, std::int64_t of) override {
     reduced.push_back(gpus);
     bytes = of;
     const auto found = all_reduce_rate.find(gpus);
-    return found == all_reduce_rate.end() ? 5 : found->second;
+    const double rate = found == all_reduce_rate.end() ? others : found->second;
+    return rate > 0 ? std::optional(rate) : std::nullopt;
   }
 };
 
+const LinkProgress kSilent{[](const std::string&) {}, [](const device::Measurements&) {}};
+
 LinkProbe run(FakeTimer& timer, const GpuSet& candidates = {0, 1, 2, 3}) {
   static device::Topology topology = two_pairs();
-  return probe_links(timer, topology, candidates, 1000, [](const std::string&) {});
+  return probe_links(timer, topology, candidates, 1000, kSilent);
 }
 
 std::size_t count_of(const std::vector<GpuSet>& sets, std::size_t size) {
@@ -115,12 +119,36 @@ TEST_CASE("likely sets are timed until none that is left promises more than the 
   CHECK(count_of(timer.reduced, 2) == kLeastSets);
   CHECK(count_of(timer.reduced, 3) == 4);
   CHECK(count_of(timer.reduced, 4) == 1);
-  // All worse than promised: every pair is timed, none twice.
+  CHECK(std::adjacent_find(timer.reduced.begin(), timer.reduced.end()) == timer.reduced.end());
+  // All worse than promised: so are those that weren't timed.
   FakeTimer slow;
   run(slow);
-  CHECK(count_of(slow.reduced, 2) == 6);
-  std::sort(slow.reduced.begin(), slow.reduced.end());
-  CHECK(std::adjacent_find(slow.reduced.begin(), slow.reduced.end()) == slow.reduced.end());
+  CHECK(count_of(slow.reduced, 2) == kLeastSets);
+}
+
+TEST_CASE("a set whose all-reduce fails counts as measured, and others are tried") {
+  FakeTimer timer;
+  for (const GpuSet& pair : {GpuSet{0, 1}, {0, 2}, {0, 3}, {1, 2}}) timer.all_reduce_rate[pair] = 0;
+  const LinkProbe probe = run(timer);
+  CHECK_FALSE(probe.sets.at(0).all_reduce_gb_per_second);
+  CHECK(probe.measured.sets.at(0).gb_per_second == 0);
+  const device::Topology topology = two_pairs();
+  const device::LinkModel model(topology, probe.measured);
+  CHECK(device::best_set(model, {0, 1, 2, 3}, 2).gpus == GpuSet{1, 3});
+  CHECK(device::best_set(model, {0, 1, 2, 3}, 2).figure->gb_per_second == 5);
+}
+
+TEST_CASE("what was measured so far is told after the pairs and after each set") {
+  FakeTimer timer;
+  std::vector<std::size_t> sets;
+  const LinkProgress progress{[](const std::string&) {},
+                              [&](const device::Measurements& measured) {
+                                CHECK(measured.pairs[0][1]);
+                                sets.push_back(measured.sets.size());
+                              }};
+  const device::Topology topology = two_pairs();
+  probe_links(timer, topology, {0, 1}, 1000, progress);
+  CHECK(sets == std::vector<std::size_t>{0, 1});
 }
 
 TEST_CASE("of many equal sets that disappoint, a limited number is timed") {
@@ -132,16 +160,20 @@ TEST_CASE("of many equal sets that disappoint, a limited number is timed") {
     topology.links[i][i] = {device::LinkKind::kSelf, 0, {}};
   }
   FakeTimer timer;
-  probe_links(timer, topology, device::all_gpus(topology), 1000, [](const std::string&) {});
-  CHECK(count_of(timer.reduced, 4) == kMostSets);  // of 70
+  probe_links(timer, topology, device::all_gpus(topology), 1000, kSilent);
+  CHECK(count_of(timer.reduced, 4) == kLeastSets);  // of 70
   CHECK(count_of(timer.reduced, 8) == 1);
+  FakeTimer failing;
+  failing.others = 0;
+  probe_links(failing, topology, device::all_gpus(topology), 1000, kSilent);
+  CHECK(count_of(failing.reduced, 4) == kMostSets);
 }
 
 TEST_CASE("what was measured decides: the pair behind one switch loses when its all-reduce is slower") {
   FakeTimer timer;
-  timer.all_reduce_rate = {{{0, 1}, 3}, {{2, 3}, 3}, {{0, 2}, 5}, {{1, 3}, 5.5}, {{0, 3}, 5}, {{1, 2}, 5}};
+  timer.all_reduce_rate = {{{0, 1}, 3}, {{2, 3}, 3}, {{0, 2}, 5}, {{1, 3}, 5}, {{0, 3}, 5.5}, {{1, 2}, 5}};
   const LinkProbe probe = run(timer);
   const device::Topology topology = two_pairs();
   CHECK(device::best_set(device::LinkModel(topology), {0, 1, 2, 3}, 2).gpus == GpuSet{0, 1});
-  CHECK(device::best_set(device::LinkModel(topology, probe.measured), {0, 1, 2, 3}, 2).gpus == GpuSet{1, 3});
+  CHECK(device::best_set(device::LinkModel(topology, probe.measured), {0, 1, 2, 3}, 2).gpus == GpuSet{0, 3});
 }

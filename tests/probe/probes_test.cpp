@@ -38,10 +38,8 @@ TEST_CASE("probes that ran, hung and crashed end with a finding each") {
   // A program in place of `lorikeet probe`, which does as the request's name says.
   const test::TemporaryFolder folder;
   const auto with = [&](const std::string& script) {
-    const ActivePlan plan{.program = "/bin/sh",
-                          .arguments = {"-c", script, "sh"},
-                          .folder = folder.path(),
-                          .limit_seconds = 0.5};
+    const ActivePlan plan{
+        .program = {"/bin/sh", {"-c", script, "sh"}}, .folder = folder.path(), .limit_seconds = 0.5};
     return run_probes(plan);
   };
   const Findings hung = with("echo here >&2; sleep 600");

@@ -39,6 +39,14 @@ class Topo(unittest.TestCase):
         links = [json.loads(self.ok("--from", f, "--json"))["links"] for f in (fixture, again)]
         self.assertEqual(*links)
 
+    def test_a_matrix_is_read_from_a_pipe(self):
+        text = (FIXTURES / "bridged_pairs_0_2.txt").read_text()
+        result = self.programs.verb("topo", "--from", "-", "--select", "2", stdin=text)
+        self.assertEqual((result.returncode, result.stdout), (0, "0,2\n"), result.stderr)
+        result = self.programs.verb("topo", "--from", "-", stdin=text.replace("NODE", "NOOD", 1))
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("stdin", result.stderr)
+
     def test_select_prints_what_cuda_visible_devices_takes_and_nothing_else(self):
         result = self.topo("--from", FIXTURES / "bridged_pairs_0_2.txt", "--select", "2")
         self.assertEqual(result.stdout, "0,2\n")
@@ -67,6 +75,9 @@ class Topo(unittest.TestCase):
             (3, "from 1 to 2, got 3", "--from", FIXTURES / "phb_only.txt", "--select", "3"),
             (3, "there is none", "--from", FIXTURES / "none.json", "--select", "1"),
             (2, "--select", "--select", "two"),
+            (2, "--select", "--select", "0"),
+            (2, "--select", "--select", "-1"),
+            (2, "--select", "--select", ""),
             (2, "excludes", "--measure", "--from", FIXTURES / "phb_only.txt"),
             (2, "--payload-mib requires --measure", "--payload-mib", "8"),
         ):
