@@ -1,7 +1,8 @@
 #include "recipes/devices.h"
 
-#include <ATen/Context.h>
+#include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "device/cards.h"
 #include "device/cpu_affinity.h"
 #include "device/memory.h"
+#include "probe/checks.h"
 
 namespace lorikeet::recipes {
 namespace {
@@ -24,15 +26,26 @@ Choice choose(const config::DeviceSetting& setting, int ranks) {
   const auto& found = device::cuda_devices();
   device::CardOrder order;
   if (!found.empty()) order = device::preferred_cards(found, device::first_snapshot(), ranks);
-  // at::hasCUDA() says whether libtorch's CUDA half is linked in and usable.
-  Choice choice{device::select(setting, at::hasCUDA(), found, order.numbers, ranks), {}};
+  // Not at::hasCUDA(), which is false as well where the driver is too old or doesn't start: preflight says
+  // that.
+  const bool built = probe::build_facts().cuda != 0;
+  Choice choice{device::select(setting, built, found, order.numbers, ranks), {}};
   const bool free_choice = choice.devices[0].is_cuda() && !setting.index && setting.card.empty();
   if (free_choice) choice.reason = order.reason;
   return choice;
 }
 
+// On the CPU although there are GPUs: never without a word.
+void require_no_idle_gpus() {
+  probe::Sources sources{.build = probe::build_facts()};
+  sources.gpus = probe::read_gpus({});
+  probe::heed(probe::check_cuda_start(sources));
+}
+
 std::vector<device::Device> choose_and_tell(const config::DeviceSetting& setting, int ranks) {
   Choice choice = choose(setting, ranks);
+  if (setting.kind == config::DeviceSetting::Kind::kAuto && !choice.devices[0].is_cuda())
+    require_no_idle_gpus();
   if (!choice.reason.empty()) {
     std::vector<std::string> names;
     names.reserve(choice.devices.size());
@@ -43,15 +56,25 @@ std::vector<device::Device> choose_and_tell(const config::DeviceSetting& setting
   return std::move(choice.devices);
 }
 
-// Memory that a process of the card's own NUMA node has is the nearest for copies to and from it.
-void bind_near(const device::Device& device) {
-  const auto& found = device::cuda_devices();
+std::vector<int> cpus_near(const device::Device& device) {
+  const device::Inventory& inventory = device::first_snapshot().inventory;
   const auto gpu =
-      device::gpu_of(found.at(static_cast<std::size_t>(device.index)), device::first_snapshot().inventory);
-  if (!gpu) return;
-  const std::vector<int> cpus = device::bind_to_cpus(device::first_snapshot().inventory.gpus[*gpu].cpus);
-  if (!cpus.empty())
-    log_info("bound to the " + std::to_string(cpus.size()) + " CPU cores nearest to " + device.name());
+      device::gpu_of(device::cuda_devices().at(static_cast<std::size_t>(device.index)), inventory);
+  return gpu ? inventory.gpus[*gpu].cpus : std::vector<int>();
+}
+
+// Memory that a process of the card's own NUMA node has is the nearest for copies to and from it. The ranks
+// of one node share its cores, so that each gets its part of them as threads.
+void bind_near(const std::vector<device::Device>& devices, int local_rank) {
+  const device::Device& mine = devices.at(static_cast<std::size_t>(local_rank));
+  const std::vector<int> near = cpus_near(mine);
+  const std::vector<int> cpus = device::bind_to_cpus(near);
+  if (cpus.empty()) return;
+  const auto sharers = std::count_if(devices.begin(), devices.end(),
+                                     [&](const device::Device& one) { return cpus_near(one) == near; });
+  const int threads = std::max(1, static_cast<int>(cpus.size()) / static_cast<int>(sharers));
+  if (at::get_num_threads() > threads) at::set_num_threads(threads);
+  log_info("bound to the " + std::to_string(cpus.size()) + " CPU cores nearest to " + mine.name());
 }
 
 }  // namespace
@@ -80,7 +103,7 @@ std::vector<device::Device> choose_devices(const config::DeviceSetting& setting,
   devices.reserve(ranks);
   for (const std::string& number : split(numbers, ','))
     devices.push_back({device::Device::Kind::kCuda, std::stoi(number)});
-  bind_near(devices.at(static_cast<std::size_t>(placement.local_rank)));
+  bind_near(devices, placement.local_rank);
   return devices;
 }
 

@@ -79,7 +79,7 @@ class Finetune {
       log_info("this run is finished already: its adapter lies in " + output_dir().string());
       return;
     }
-    choose_strategy();
+    choose_strategy(begin == RunFolder::Begin::kResume);
     read_weights();
     // Reading may take one rank far longer than another; connecting has a time limit.
     group_.least("weights read", 0);
@@ -138,7 +138,7 @@ class Finetune {
     const std::vector<device::Device> here = choose_devices(settings_.device, group_);
     const device::Device device = here.at(static_cast<std::size_t>(placement.local_rank));
     const precision::Policy policy = choose_policy(settings_.precision, device);
-    preflight(settings_, placement, here, policy, cpus);
+    preflight(settings_, group_, here, policy, cpus);
     at::globalContext().setDeterministicAlgorithms(settings_.training.deterministic, /*warn_only=*/false);
     devices_ = group_.collect("devices of all", device::describe(device, device::cuda_devices()));
     log_info("device: " + devices_[0] + ", " + std::to_string(at::get_num_threads()) + " threads" +
@@ -160,7 +160,7 @@ class Finetune {
   }
 
   // What every rank holds of the frozen weights; all come to the same answer.
-  void choose_strategy() {
+  void choose_strategy(bool resume) {
     sampler_.emplace(data_.train, sampler_options(settings_));
     traces_.emplace(settings_.metrics.profile_steps, sampler_->total_steps(), output_dir(),
                     group_.placement());
@@ -189,15 +189,26 @@ class Finetune {
                     : ""));
     }
     micro_tokens_ = step_plan_->micro_tokens(available, strategy_.degree);
+    if (resume && !settings_.batch.micro_tokens) keep_micro_tokens();
     memory_ = step_plan_->memory(micro_tokens_, strategy_.degree);
     log_info("memory of a step: " + format_bytes(static_cast<std::uint64_t>(memory_.total())) +
-             " expected, with micro-batches of at most " + std::to_string(micro_tokens_) + " tokens");
+             " expected, with micro-batches of at most " + std::to_string(micro_tokens_) + " tokens" +
+             (data_.train.longest() > micro_tokens_
+                  ? ", the longest row's " + std::to_string(data_.train.longest()) + " excepted"
+                  : ""));
     if (available && memory_.total() > *available) {
       log_warning("that is more than a device has free (" +
                   format_bytes(static_cast<std::uint64_t>(*available)) +
                   "); lower batch.micro_tokens, or set training.activation_checkpointing=full, should it run "
                   "out; `lorikeet plan` shows what fits");
     }
+  }
+
+  // A resumed run goes on with the micro-batches that it began with, whatever is free now: then its sums are
+  // the same.
+  void keep_micro_tokens() {
+    const std::string begun = group_.share("micro tokens", folder_ ? folder_->fact("micro_tokens") : "");
+    if (!begun.empty()) micro_tokens_ = std::stoll(begun);
   }
 
   void read_weights() {
@@ -230,10 +241,12 @@ class Finetune {
   void confirm_micro_tokens() {
     if (!session_.device.is_cuda() || strategy_.degree > 1) return;
     const std::int64_t expected = micro_tokens_;
-    micro_tokens_ = step_plan_->confirmed(expected, [&](const data::MicroOptions& micro) {
+    const auto confirmed = step_plan_->confirmed(expected, [&](const data::MicroOptions& micro) {
       const bool own = trial_step(session_, data_.train, micro);
       return group_.least("trial of " + std::to_string(micro.micro_tokens), own ? 1 : 0) == 1;
     });
+    if (!confirmed) fail_out_of_memory();
+    micro_tokens_ = *confirmed;
     if (micro_tokens_ != expected)
       log_info("micro-batches of at most " + std::to_string(micro_tokens_) +
                " tokens, since larger ones ran out of memory");
@@ -250,14 +263,27 @@ class Finetune {
         ErrorKind::kRunFailed);
   }
 
+  // Its state as JSON; "" where there is none.
+  std::string load_latest_checkpoint() {
+    const std::vector<std::int64_t> saved = checkpoints_->steps();
+    if (saved.empty()) return "";
+    try {
+      return checkpoints_->load(saved.back(), *session_.adapters, *optimizer_).json().dump();
+    } catch (const Error& error) {
+      const std::string folder = (output_dir() / "checkpoints/step_").string() + std::to_string(saved.back());
+      throw Error(
+          std::string(error.what()) + "; to go on from " +
+              (saved.size() > 1 ? "step " + std::to_string(saved[saved.size() - 2]) : "the beginning") +
+              " instead, remove '" + folder + "'",
+          error.kind());
+    }
+  }
+
   // Goes on from the latest checkpoint, which the first rank reads; false when there is none.
   bool restore() {
     peft::LoraAdapters& adapters = *session_.adapters;
     std::string found;
-    if (folder_) {
-      const std::vector<std::int64_t> saved = checkpoints_->steps();
-      if (!saved.empty()) found = checkpoints_->load(saved.back(), adapters, *optimizer_).json().dump();
-    }
+    if (folder_) found = load_latest_checkpoint();
     found = group_.share("resume", found);
     if (found.empty()) return false;
     const Json json = Json::parse(found, "the checkpoint's state");

@@ -3,8 +3,12 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "base/strings.h"
+#include "comm/rank_processes.h"
 #include "device/cards.h"
 #include "probe/checks.h"
 #include "recipes/devices.h"
@@ -15,6 +19,7 @@ namespace {
 
 probe::RunNeeds needs_on(const std::vector<device::Device>& devices, const config::Settings& settings) {
   probe::RunNeeds needs{.ranks = static_cast<int>(devices.size()),
+                        .cpu_is_meant = settings.device.kind == config::DeviceSetting::Kind::kCpu,
                         .threads = at::get_num_threads(),
                         .deterministic = settings.training.deterministic,
                         .own_kernels = settings.lora.dropout > 0,
@@ -41,6 +46,9 @@ probe::RunNeeds needs_of(const config::Settings& settings, std::optional<int> ra
   }
   probe::RunNeeds needs = needs_on(devices, settings);
   needs.nodes = nodes;
+  // Several processes will be started, by `lorikeet run`, which shares the cores among them.
+  if (needs.ranks > 1 && std::getenv("OMP_NUM_THREADS") == nullptr)
+    needs.threads = comm::threads_of_each(needs.ranks);
   try {
     needs.policy = choose_policy(settings.precision, devices[0]);
   } catch (const Error& error) {
@@ -68,16 +76,26 @@ std::vector<probe::ProbedGpu> probed_gpus(const probe::Sources& sources) {
   return gpus;
 }
 
-void preflight(const config::Settings& settings, const comm::Placement& placement,
-               const std::vector<device::Device>& devices, const precision::Policy& policy,
-               const probe::CpuFacts& cpus) {
-  if (placement.local_rank != 0) return;
-  probe::RunNeeds needs = needs_on(devices, settings);
-  needs.policy = policy;
-  needs.nodes = placement.nodes;
-  probe::Sources sources = probe::read_sources(needs, /*look_at_gpus=*/false);
-  sources.cpu = cpus;
-  probe::heed(probe::run_checks(sources, /*with_well=*/false));
+void preflight(const config::Settings& settings, RankGroup& group, const std::vector<device::Device>& devices,
+               const precision::Policy& policy, const probe::CpuFacts& cpus) {
+  const comm::Placement& placement = group.placement();
+  probe::Findings findings;
+  if (placement.local_rank == 0) {
+    probe::RunNeeds needs = needs_on(devices, settings);
+    needs.policy = policy;
+    needs.nodes = placement.nodes;
+    probe::Sources sources = probe::read_sources(needs, /*look_at_gpus=*/false);
+    sources.cpu = cpus;
+    findings = probe::run_checks(sources, /*with_well=*/false);
+  }
+  if (probe::worst(findings) == probe::Severity::kUnfit || group.alone()) return probe::heed(findings);
+  const auto of_all = group.collect("preflight", join(probe::warnings_of(findings), "\n"));
+  if (!group.first()) return;
+  for (std::size_t rank = 0; rank < of_all.size(); ++rank) {
+    if (of_all[rank].empty()) continue;
+    const std::string where = rank == 0 ? "" : "the machine of rank " + std::to_string(rank) + ": ";
+    for (const std::string& warning : split(of_all[rank], '\n')) log_warning(where + warning);
+  }
 }
 
 }  // namespace lorikeet::recipes

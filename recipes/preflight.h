@@ -3,11 +3,11 @@
 #include <optional>
 #include <vector>
 
-#include "comm/placement.h"
 #include "config/settings.h"
 #include "precision/policy.h"
 #include "probe/active.h"
 #include "probe/sources.h"
+#include "recipes/rank_group.h"
 
 namespace lorikeet::recipes {
 
@@ -21,11 +21,11 @@ probe::RunNeeds needs_of(const config::Settings& settings, std::optional<int> ra
 std::vector<probe::ProbedGpu> probed_gpus(const probe::Sources& sources);
 
 /// The quick part of `lorikeet doctor`, at a run's start: the first process of each machine makes the passive
-/// checks. Warnings go to the log, with the command that mends. Throws Error (kEnvironment) for what would
-/// surely break the run, or have it compute something else than it says. `cpus`: as they were before the
-/// process was bound to those near its card. `devices`: of all ranks of this machine.
-void preflight(const config::Settings& settings, const comm::Placement& placement,
-               const std::vector<device::Device>& devices, const precision::Policy& policy,
-               const probe::CpuFacts& cpus);
+/// checks. Throws Error (kEnvironment) for what would surely break the run, or have it compute something else
+/// than it says; else logs the warnings of all machines on the first rank, with the commands that mend.
+/// `cpus`: as they were before the process was bound to those near its card. `devices`: of all ranks of this
+/// machine.
+void preflight(const config::Settings& settings, RankGroup& group, const std::vector<device::Device>& devices,
+               const precision::Policy& policy, const probe::CpuFacts& cpus);
 
 }  // namespace lorikeet::recipes

@@ -95,6 +95,14 @@ RunFolder::Begin RunFolder::begin(const Identity& identity, bool resume, bool ov
   return Begin::kResume;
 }
 
+std::string RunFolder::fact(const std::string& name) const {
+  const std::filesystem::path file = path_ / kRunFile;
+  if (!std::filesystem::exists(file)) return "";
+  const Json json = Json::parse(read_file(file), file.string());
+  const JsonView run(json, file.string());
+  return run.has(name) ? std::to_string(run.at(name).as_int()) : "";
+}
+
 void RunFolder::write(const Identity& identity, bool finished, const Json& facts) const {
   Json json;
   json.set("finished", finished);

@@ -57,12 +57,16 @@ std::int64_t StepPlan::least_micro_tokens() const {
   return plan::automatic_micro_tokens(usual, dataset_.longest(), [](std::int64_t) { return false; });
 }
 
-std::int64_t StepPlan::confirmed(std::int64_t micro_tokens,
-                                 const std::function<bool(const data::MicroOptions&)>& try_step) const {
+std::optional<std::int64_t> StepPlan::confirmed(
+    std::int64_t micro_tokens, const std::function<bool(const data::MicroOptions&)>& try_step) const {
   if (settings_.batch.micro_tokens) return micro_tokens;
-  return plan::automatic_micro_tokens(micro_tokens, dataset_.longest(), [&](std::int64_t tokens) {
-    return try_step(micro_options(settings_, tokens));
-  });
+  bool passed = false;
+  const std::int64_t tokens =
+      plan::automatic_micro_tokens(micro_tokens, dataset_.longest(), [&](std::int64_t candidate) {
+        passed = try_step(micro_options(settings_, candidate));
+        return passed;
+      });
+  return passed ? std::optional(tokens) : std::nullopt;
 }
 
 std::string StepPlan::out_of_memory(std::int64_t got, std::int64_t micro_tokens, int degree,

@@ -33,9 +33,9 @@ class StepPlan {
   std::int64_t least_micro_tokens() const;
 
   /// The same number, or for auto the first of its halves for which `try_step` says that the fullest
-  /// micro-batch went through. Every rank has to get the same answers.
-  std::int64_t confirmed(std::int64_t micro_tokens,
-                         const std::function<bool(const data::MicroOptions&)>& try_step) const;
+  /// micro-batch went through; empty where none did. Every rank has to get the same answers.
+  std::optional<std::int64_t> confirmed(std::int64_t micro_tokens,
+                                        const std::function<bool(const data::MicroOptions&)>& try_step) const;
 
   /// What to tell when memory has run out although `got` bytes were had: what a step needs, and changes that
   /// the formula finds to need no more than these. `degree` of `world_size` ranks share the weights.

@@ -26,8 +26,11 @@ bool trial_step(ModelSession& session, const data::TokenDataset& dataset, const 
   session.adapters->store().gradients().detach().zero_();
   if (device.is_cuda()) {
     // What a larger trial left behind is cut otherwise than a smaller one needs it.
-    if (!passed) at::accelerator::emptyCache();
-    at::accelerator::resetPeakStats(device.index());
+    if (!passed) {
+      at::accelerator::emptyCache();
+    } else {
+      at::accelerator::resetPeakStats(device.index());
+    }
   }
   return passed;
 }

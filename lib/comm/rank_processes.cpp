@@ -30,6 +30,11 @@ constexpr std::size_t kLongestLine = 1 << 16;
 
 }  // namespace
 
+int threads_of_each(int processes) {
+  const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  return std::max(1, cores / processes);
+}
+
 RankProcesses::RankProcesses(RankPlan plan) : plan_(std::move(plan)), board_(plan_.processes) {}
 
 RankProcesses::~RankProcesses() {
@@ -64,9 +69,7 @@ std::vector<std::string> RankProcesses::environment(int local_rank) const {
   const auto unless_set = [&](const char* name, const std::string& value) {
     if (std::getenv(name) == nullptr) all.push_back(std::string(name) + "=" + value);
   };
-  // Ranks that take all cores each, and spin there, get in each other's way.
-  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
-  unless_set("OMP_NUM_THREADS", std::to_string(std::max(1U, cores / static_cast<unsigned>(plan_.processes))));
+  unless_set("OMP_NUM_THREADS", std::to_string(threads_of_each(plan_.processes)));
   unless_set("GOMP_SPINCOUNT", "1000");
   if (plan_.nodes == 1) unless_set("NCCL_SOCKET_IFNAME", "lo");
   return all;

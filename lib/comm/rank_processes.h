@@ -29,6 +29,10 @@ struct RankPlan {
   sigset_t signals{};  ///< the mask that they run with
 };
 
+/// OMP_NUM_THREADS of each of so many processes of this machine, unless it is set: ranks that take all cores
+/// each, and spin there, get in each other's way.
+int threads_of_each(int processes);
+
 /// This machine's ranks: their processes, what they print, where they stand and how they ended.
 /// Rank 0 keeps this process's stdout and stderr; the others' lines are printed with "[rank 2] " in front.
 /// None outlives the object, nor the process.

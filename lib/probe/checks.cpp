@@ -1,5 +1,7 @@
 #include "probe/checks.h"
 
+#include <cstdlib>
+
 namespace lorikeet::probe {
 namespace {
 
@@ -27,6 +29,7 @@ const std::vector<Check>& passive_checks() {
       {"CPU quota", kEveryRun, "none, or enough for all threads", check_cpu_quota},
       {"thread binding", kEveryRun, "none is asked for", check_thread_binding},
       {"GPUs", kEveryRun, "", check_gpus},
+      {"CUDA", kEveryRun, "", check_cuda_start},
       {"driver", kGpuRun, "new enough for this build", check_driver},
       {"architecture", kGpuRun, "this build has kernels for every GPU", check_architecture},
       {"ECC", kGpuRun, "no uncorrected error is counted", check_ecc},
@@ -71,6 +74,10 @@ const Variable* find_variable(const Sources& sources, const std::string& name) {
 
 bool switched_on(const Variable* variable) {
   return variable != nullptr && !variable->value.empty() && variable->value != "0";
+}
+
+long long nccl_number(const Variable* variable) {
+  return variable == nullptr ? 0 : std::strtoll(variable->value.c_str(), nullptr, 0);
 }
 
 std::string drop_command(const std::string& name, const Variable& variable) {

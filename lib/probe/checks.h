@@ -33,8 +33,12 @@ Findings run_checks(const Sources& sources, bool with_well);
 /// The variable if it is set, else nullptr.
 const Variable* find_variable(const Sources& sources, const std::string& name);
 
-/// Set, and neither "" nor "0": how CUDA and NCCL read a switch.
+/// Set, and neither "" nor "0": how CUDA reads a switch.
 bool switched_on(const Variable* variable);
+
+/// The number at the beginning of the value, 0 where there is none ("true" is 0): how NCCL reads its
+/// switches.
+long long nccl_number(const Variable* variable);
 
 /// The command that drops a variable: "unset NAME", or for one of a file what to remove from it.
 std::string drop_command(const std::string& name, const Variable& variable);
@@ -59,6 +63,7 @@ Findings check_thread_binding(const Sources& sources);
 
 // gpu_checks.cpp
 Findings check_gpus(const Sources& sources);
+Findings check_cuda_start(const Sources& sources);
 Findings check_driver(const Sources& sources);
 Findings check_architecture(const Sources& sources);
 Findings check_ecc(const Sources& sources);

@@ -1,21 +1,19 @@
 // Threads against the CPUs that this process may use.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
+#include "base/strings.h"
 #include "device/number_list.h"
 #include "probe/checks.h"
 
 namespace lorikeet::probe {
 namespace {
 
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", value);
-  return text;
-}
+std::string number(double value) { return format_number("%.3g", value); }
 
 std::string threads_command(const Sources& sources, double cpus) {
+  if (sources.needs.threads == 1 && cpus < sources.needs.ranks)
+    return "start fewer processes on this machine (lorikeet run --nproc)";
   const int each = std::max(1, static_cast<int>(std::floor(cpus / sources.needs.ranks)));
   return "export OMP_NUM_THREADS=" + std::to_string(each);
 }
@@ -24,6 +22,15 @@ std::string all_threads(const RunNeeds& needs) {
   return needs.ranks == 1 ? std::to_string(needs.threads) + " threads"
                           : std::to_string(needs.ranks) + " processes of " + std::to_string(needs.threads) +
                                 (needs.threads == 1 ? " thread" : " threads");
+}
+
+// What has the threads bound to CPUs, or nullptr. libgomp binds the first one before main.
+const char* binds_threads(const Sources& sources) {
+  for (const char* name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"}) {
+    const Variable* variable = find_variable(sources, name);
+    if (switched_on(variable) && ascii_lower(variable->value) != "false") return name;
+  }
+  return nullptr;
 }
 
 // OpenMP's threads wait for each other by spinning unless told not to.
@@ -44,6 +51,8 @@ Findings check_threads(const Sources& sources) {
   const auto threads = static_cast<std::size_t>(needs.threads) * static_cast<std::size_t>(needs.ranks);
   if (cpus == 0)
     return {{kName, Severity::kOk, all_threads(needs) + "; the kernel doesn't tell how many CPUs"}};
+  if (const char* binding = binds_threads(sources))
+    return {{kName, Severity::kOk, all_threads(needs) + ", bound by " + binding}};
   const std::string allowed = std::to_string(cpus) + (cpus == 1 ? " CPU" : " CPUs");
   if (threads > cpus) {
     return {{kName, Severity::kWarning,
@@ -81,7 +90,7 @@ Findings check_thread_binding(const Sources& sources) {
   Findings found;
   for (const char* name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"}) {
     const Variable* variable = find_variable(sources, name);
-    if (!switched_on(variable) || variable->value == "false" || variable->value == "FALSE") continue;
+    if (!switched_on(variable) || ascii_lower(variable->value) == "false") continue;
     found.emplace_back("thread binding", Severity::kWarning,
                        shown(name, *variable) + " binds the threads of all " +
                            std::to_string(sources.needs.ranks) +

@@ -96,7 +96,9 @@ Findings check_visible_devices(const Sources& sources) {
   constexpr const char* kName = "CUDA_VISIBLE_DEVICES";
   const GpuFacts& gpus = sources.gpus;
   const Variable* variable = find_variable(sources, kName);
-  if (variable == nullptr || gpus.inventory.gpus.empty()) return {};
+  if (variable == nullptr) return {};
+  if (gpus.inventory.gpus.empty())
+    return {{kName, Severity::kNote, shown(kName, *variable) + ", and no GPU is known of here"}};
   if (!gpus.visible.stopped.empty()) {
     return {{kName, Severity::kWarning,
              shown(kName, *variable) + ": " + gpus.visible.stopped +

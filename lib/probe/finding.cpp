@@ -17,6 +17,16 @@ std::string one_line(const std::string& text) {
   return line;
 }
 
+std::vector<std::string> lines_of(const Findings& findings, Severity severity) {
+  std::vector<std::string> lines;
+  for (const Finding& finding : findings) {
+    if (finding.severity != severity) continue;
+    lines.push_back(finding.check + ": " + finding.sentence +
+                    (finding.command.empty() ? "" : "; to mend it: " + finding.command));
+  }
+  return lines;
+}
+
 }  // namespace
 
 const char* name_of(Severity severity) {
@@ -47,14 +57,13 @@ int exit_code(const Findings& findings) {
   }
 }
 
+std::vector<std::string> warnings_of(const Findings& findings) {
+  return lines_of(findings, Severity::kWarning);
+}
+
 void heed(const Findings& findings) {
-  std::vector<std::string> unfit;
-  for (const Finding& finding : findings) {
-    const std::string text = finding.check + ": " + finding.sentence +
-                             (finding.command.empty() ? "" : "; to mend it: " + finding.command);
-    if (finding.severity == Severity::kWarning) log_warning(text);
-    if (finding.severity == Severity::kUnfit) unfit.push_back(text);
-  }
+  for (const std::string& warning : warnings_of(findings)) log_warning(warning);
+  const std::vector<std::string> unfit = lines_of(findings, Severity::kUnfit);
   if (unfit.empty()) return;
   throw Error("[preflight] expected a machine that is fit for this run, got: " + join(unfit, "; ") +
                   "; `lorikeet doctor` shows all",

@@ -39,8 +39,11 @@ Severity worst(const Findings& findings);
 /// 0 where nothing is worse than a note, 1 with warnings, 3 where something is unfit.
 int exit_code(const Findings& findings);
 
-/// What a run does with them at its start: logs warnings, with what mends them, and throws Error
-/// (kEnvironment) where something is unfit.
+/// The warnings, a line each, with what mends them.
+std::vector<std::string> warnings_of(const Findings& findings);
+
+/// What a program does with them at its start: logs the warnings, and throws Error (kEnvironment) where
+/// something is unfit.
 void heed(const Findings& findings);
 
 /// A line for each, with a second one for its command.

@@ -69,6 +69,59 @@ Findings check_gpus(const Sources& sources) {
   return found;
 }
 
+namespace {
+
+struct StartTrouble {
+  int code;
+  const char* sentence;
+  const char* command;
+};
+// Source: the CUDA driver API's CUresult.
+constexpr StartTrouble kStartTroubles[] = {
+    {34, "a stub of libcuda.so.1 is loaded in place of the driver's",
+     "take the toolkit's stubs out of LD_LIBRARY_PATH"},
+    {100, "it says that there is no device",
+     "nvidia-smi -L; in MIG mode slices have to be made: nvidia-smi mig -cgi"},
+    {802, "the system isn't ready: GPUs behind an NVSwitch need the fabric manager",
+     "systemctl start nvidia-fabricmanager, of the driver's version"},
+    {803, "the driver's kernel module and its library are of different versions",
+     "restart the machine, or the container with the host's driver"},
+    {999, "an unknown error, most often that the kernel module nvidia-uvm isn't loaded",
+     "nvidia-modprobe -u -c=0"}};
+
+}  // namespace
+
+// Otherwise device=auto would train on the CPU without a word.
+Findings check_cuda_start(const Sources& sources) {
+  constexpr const char* kName = "CUDA";
+  const GpuFacts& gpus = sources.gpus;
+  const std::size_t here = gpus.visible.devices.size();
+  if (gpus.offered > 0) return {{kName, Severity::kOk, "starts"}};
+  if (here == 0) return {{kName, Severity::kOk, "there is no GPU for it to see"}};
+  if (sources.needs.cpu_is_meant) return {{kName, Severity::kOk, "isn't needed: device=cpu"}};
+  const std::string cards = std::to_string(here) + (here == 1 ? " GPU is" : " GPUs are") + " here, but ";
+  const char* otherwise = "; or device=cpu, if that is what you want";
+  if (sources.build.cuda == 0) {
+    return {{kName, Severity::kWarning, cards + "this build is without CUDA: runs are on the CPU",
+             std::string("build it with -DLORIKEET_CUDA=ON") + otherwise}};
+  }
+  if (!gpus.start_code) {
+    return {
+        {kName, Severity::kUnfit, cards + "the driver's library libcuda.so.1 can't be loaded",
+         std::string(
+             "install the driver's CUDA part; in a container NVIDIA_DRIVER_CAPABILITIES=compute,utility") +
+             otherwise}};
+  }
+  const std::string code = " (CUDA error " + std::to_string(*gpus.start_code) + ")";
+  for (const StartTrouble& known : kStartTroubles) {
+    if (known.code == *gpus.start_code)
+      return {{kName, Severity::kUnfit, cards + "CUDA doesn't start: " + known.sentence + code,
+               std::string(known.command) + otherwise}};
+  }
+  return {{kName, Severity::kUnfit, cards + "CUDA doesn't start" + code,
+           std::string("nvidia-smi -q, and the kernel's log (dmesg)") + otherwise}};
+}
+
 Findings check_driver(const Sources& sources) {
   constexpr const char* kName = "driver";
   const int needed = sources.build.cuda;
@@ -96,13 +149,26 @@ Findings check_driver(const Sources& sources) {
 
 Findings check_architecture(const Sources& sources) {
   constexpr const char* kName = "architecture";
+  // CUDA 13 dropped all before Turing, and libtorch's kernels with it. Source: CUDA 13.0's release notes.
+  constexpr int kDropping = 13000, kLeast = 75;
   const std::vector<std::string>& built = sources.build.architectures;
-  if (built.empty()) return {};
   Findings found;
   std::vector<std::string> told;
   for (const GpuInfo* gpu : used(sources)) {
     if (!gpu->compute_major || !gpu->compute_minor) continue;
     const std::string capability = std::to_string(*gpu->compute_major) + std::to_string(*gpu->compute_minor);
+    if (sources.build.cuda >= kDropping && 10 * *gpu->compute_major + *gpu->compute_minor < kLeast) {
+      if (std::count(told.begin(), told.end(), capability) > 0) continue;
+      told.push_back(capability);
+      found.emplace_back(kName, Severity::kUnfit,
+                         gpu->name.value_or("a GPU") + " has compute capability " +
+                             std::to_string(*gpu->compute_major) + "." + std::to_string(*gpu->compute_minor) +
+                             ", and CUDA " + cuda_version_text(sources.build.cuda) +
+                             " runs on 7.5 and later only",
+                         "use another card, or device=cpu");
+      continue;
+    }
+    if (built.empty()) continue;
     const bool runs = std::any_of(built.begin(), built.end(), [&](const std::string& architecture) {
       return runs_on(architecture, *gpu->compute_major, *gpu->compute_minor);
     });

@@ -22,16 +22,26 @@ std::vector<std::string> allowed_names(const std::string& value) {
   return names;
 }
 
-bool contains(const std::vector<std::string>& names, const char* name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+// Whether NCCL_ALGO lets `function` use `algorithm`: "Ring,Tree" for all functions, "^Tree" for all but some,
+// and "broadcast:ring;allreduce:tree" for each its own. Source: NCCL's documentation of its environment
+// variables.
+bool allows(const std::string& value, const char* function, const char* algorithm) {
+  bool allowed = true;
+  for (const std::string& entry : split(upper(value), ';')) {
+    const std::size_t colon = entry.find(':');
+    if (colon != std::string::npos && trim(entry.substr(0, colon)) != function) continue;
+    std::string list = trim(colon == std::string::npos ? entry : entry.substr(colon + 1));
+    const bool exclude = list.starts_with('^');
+    if (exclude) list.erase(0, 1);
+    bool named = false;
+    for (const std::string& name : split(list, ',')) named = named || trim(name) == algorithm;
+    allowed = named != exclude;
+  }
+  return allowed;
 }
 
-bool behind_switch(const GpuFacts& gpus) {
-  return std::all_of(gpus.used.begin(), gpus.used.end(), [&](std::size_t gpu) {
-    const auto& links = gpus.inventory.gpus.at(gpu).nvlinks;
-    return std::any_of(links.begin(), links.end(),
-                       [](const device::NvLink& link) { return link.peer == device::NvLink::Peer::kSwitch; });
-  });
+bool contains(const std::vector<std::string>& names, const char* name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 bool one_machine(const Sources& sources) { return sources.needs.nodes.value_or(1) == 1; }
@@ -42,21 +52,12 @@ Findings check_nccl_algo(const Sources& sources) {
   constexpr const char* kName = "NCCL_ALGO";
   const Variable* variable = find_variable(sources, kName);
   if (variable == nullptr || variable->value.empty()) return {};
-  const std::vector<std::string> names = allowed_names(variable->value);
-  const bool ring_or_tree = contains(names, "RING") || contains(names, "TREE");
-  const bool switch_only = contains(names, "NVLS") || contains(names, "NVLSTREE");
-  if (switch_only && !ring_or_tree && !behind_switch(sources.gpus)) {
-    return {{kName, Severity::kWarning,
-             shown(kName, *variable) + " allows only what needs an NVSwitch, which these GPUs aren't behind: "
-                                       "NCCL finds no way to add up and fails",
-             drop_command(kName, *variable)}};
-  }
-  const bool network_only =
-      contains(names, "COLLNET") || contains(names, "COLLNETDIRECT") || contains(names, "COLLNETCHAIN");
-  if (network_only && !ring_or_tree && one_machine(sources)) {
-    return {{kName, Severity::kWarning,
-             shown(kName, *variable) +
-                 " allows only sums inside of network switches, and the run is on one machine",
+  // In NCCL, broadcasts run by Ring alone; every step gathers, which Tree can't do either.
+  for (const char* function : {"BROADCAST", "ALLGATHER"}) {
+    if (allows(variable->value, function, "RING")) continue;
+    return {{kName, Severity::kUnfit,
+             shown(kName, *variable) + " forbids Ring, without which NCCL can't " +
+                 (function[0] == 'B' ? "broadcast" : "gather") + ": the run fails at its first step",
              drop_command(kName, *variable)}};
   }
   return {{kName, Severity::kNote,

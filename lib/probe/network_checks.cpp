@@ -115,14 +115,23 @@ Findings check_infiniband(const Sources& sources) {
   }
   if (!may_leave_machine(sources)) return {};
   Findings found;
-  if (!network.verbs_devices) {
+  if (network.has_efa() && !network.net_plugin) {
+    found.emplace_back(
+        kName, Severity::kWarning,
+        "EFA is active, but NCCL's plugin for it (libnccl-net.so) isn't found, so that NCCL takes "
+        "TCP sockets, many times slower",
+        "install aws-ofi-nccl, and have its folder in LD_LIBRARY_PATH");
+  }
+  const bool verbs = std::any_of(network.fabric.begin(), network.fabric.end(),
+                                 [](const FabricPort& port) { return port.active && port.verbs; });
+  if (verbs && !network.verbs_devices) {
     found.emplace_back(
         kName, Severity::kWarning,
         "an adapter is active, but programs can't open it (no /dev/infiniband/uverbs*), so that NCCL "
         "takes sockets",
         "docker run --device=/dev/infiniband --ulimit memlock=-1; elsewhere modprobe ib_uverbs");
   }
-  if (!network.verbs_library) {
+  if (verbs && !network.verbs_library) {
     found.emplace_back(
         kName, Severity::kWarning,
         "an adapter is active, but libibverbs.so.1 isn't installed, so that NCCL takes sockets",
@@ -154,8 +163,12 @@ Findings check_ib_disable(const Sources& sources) {
   constexpr const char* kName = "NCCL_IB_DISABLE";
   const Variable* variable = find_variable(sources, kName);
   if (!switched_on(variable)) return {};
+  if (nccl_number(variable) == 0)
+    return {{kName, Severity::kWarning, shown(kName, *variable) + " has no effect: NCCL reads a number there",
+             "export NCCL_IB_DISABLE=1, or " + drop_command(kName, *variable)}};
   const auto& fabric = sources.network.fabric;
-  const bool active = std::any_of(fabric.begin(), fabric.end(), [](const auto& port) { return port.active; });
+  const bool active =
+      std::any_of(fabric.begin(), fabric.end(), [](const auto& port) { return port.active && port.verbs; });
   if (!active)
     return {
         {kName, Severity::kNote, shown(kName, *variable) + " changes nothing: no adapter here is active"}};

@@ -38,11 +38,13 @@ std::vector<FabricPort> read_fabric(const fs::path& folder) {
     for (const std::string& port :
          names_in(folder / adapter / "ports").value_or(std::vector<std::string>{})) {
       const fs::path place = folder / adapter / "ports" / port;
+      const std::string layer = line_of(place / "link_layer");
       ports.push_back({.adapter = adapter,
                        .port = port,
                        .driver = driver,
                        .active = line_of(place / "state").find("ACTIVE") != std::string::npos,
-                       .infiniband = line_of(place / "link_layer") == "InfiniBand"});
+                       .infiniband = layer == "InfiniBand",
+                       .verbs = layer == "InfiniBand" || layer == "Ethernet"});
     }
   }
   return ports;
@@ -93,6 +95,7 @@ NetworkFacts read_network(const fs::path& root) {
     facts.verbs_devices = facts.verbs_devices || name.starts_with("uverbs");
   }
   facts.verbs_library = !facts.fabric.empty() && can_load("libibverbs.so.1");
+  facts.net_plugin = facts.has_efa() && (can_load("libnccl-net.so") || can_load("libnccl-net-ofi.so"));
   facts.locked_memory_bytes = read_locked_memory(root / "proc/self/limits");
   return facts;
 }

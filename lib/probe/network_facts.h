@@ -19,7 +19,8 @@ struct FabricPort {
   std::string port;     ///< "1"
   std::string driver;   ///< "mlx5_core", "efa"; "" where not told
   bool active = false;
-  bool infiniband = false;  ///< else Ethernet (RoCE, EFA)
+  bool infiniband = false;  ///< else Ethernet (RoCE), or EFA's own
+  bool verbs = true;        ///< of a link layer that NCCL drives by itself; EFA's takes a plugin
 };
 
 struct NetworkFacts {
@@ -27,6 +28,7 @@ struct NetworkFacts {
   std::vector<FabricPort> fabric;
   bool verbs_devices = false;  ///< programs can open the adapters: /dev/infiniband/uverbs*
   bool verbs_library = false;  ///< libibverbs.so.1, which NCCL loads
+  bool net_plugin = false;     ///< libnccl-net.so or libnccl-net-ofi.so, by which NCCL drives EFA
   std::optional<std::uint64_t> locked_memory_bytes;  ///< most that may be locked; empty: no limit
 
   bool infiniband_active() const;

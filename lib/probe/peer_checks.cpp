@@ -29,7 +29,12 @@ Findings check_p2p_disable(const Sources& sources) {
   // The other name of the same choice.
   constexpr const char* kLevel = "NCCL_P2P_LEVEL";
   const Variable* found = find_variable(sources, kName);
-  const bool by_level = !switched_on(found);
+  if (switched_on(found) && nccl_number(found) != 1) {
+    return {{kName, Severity::kWarning,
+             shown(kName, *found) + " has no effect: NCCL reads a number there, and takes 1 alone as yes",
+             "export NCCL_P2P_DISABLE=1, or " + drop_command(kName, *found)}};
+  }
+  const bool by_level = found == nullptr || nccl_number(found) != 1;
   if (by_level) found = find_variable(sources, kLevel);
   if (found == nullptr || (by_level && found->value != "LOC" && found->value != "0")) return {};
   const std::string name = by_level ? kLevel : kName;
@@ -95,9 +100,9 @@ Findings check_iommu(const Sources& sources) {
 Findings check_shm_disable(const Sources& sources) {
   constexpr const char* kName = "NCCL_SHM_DISABLE";
   const Variable* variable = find_variable(sources, kName);
-  if (!switched_on(variable) || sources.needs.ranks < 2) return {};
+  if (nccl_number(variable) == 0 || sources.needs.ranks < 2) return {};
   const PeerPaths paths = peer_paths(sources.gpus);
-  const bool p2p_off = switched_on(find_variable(sources, "NCCL_P2P_DISABLE"));
+  const bool p2p_off = nccl_number(find_variable(sources, "NCCL_P2P_DISABLE")) == 1;
   const std::size_t direct = p2p_off ? 0 : paths.nvlink + paths.pcie;
   if (direct == paths.pairs && paths.pairs > 0)
     return {{kName, Severity::kNote,

@@ -1,6 +1,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -28,6 +29,11 @@ constexpr std::array kMagic = {
     Magic{0x65735546, Kind::kFuse, "FUSE"},      Magic{0x01021994, Kind::kMemory, "tmpfs"},
     Magic{0x858458F6, Kind::kMemory, "ramfs"},   Magic{0x794C7630, Kind::kContainerLayer, "overlay"}};
 
+// Those in which the kernel shows itself.
+constexpr std::array<std::uint32_t, 5> kKernelsOwn = {0x9FA0 /* proc */, 0x62656572 /* sysfs */,
+                                                      0x63677270 /* cgroup2 */, 0x27E0EB /* cgroup */,
+                                                      0x64626720 /* debugfs */};
+
 fs::path nearest_existing(const fs::path& folder) {
   std::error_code ignored;
   fs::path place = fs::absolute(folder, ignored);
@@ -46,6 +52,9 @@ FolderFacts read_folder(const fs::path& folder) {
     facts.problem = "'" + place.string() + "' is no folder";
   } else if (::statfs(place.c_str(), &info) != 0 || ::access(place.c_str(), W_OK | X_OK) != 0) {
     facts.problem = "'" + place.string() + "': " + std::strerror(errno);
+  } else if (std::find(kKernelsOwn.begin(), kKernelsOwn.end(), static_cast<std::uint32_t>(info.f_type)) !=
+             kKernelsOwn.end()) {
+    facts.problem = "'" + place.string() + "' is of the kernel's own file systems";
   }
   if (!facts.problem.empty()) return facts;
   facts.free_bytes = static_cast<std::uint64_t>(info.f_bavail) * static_cast<std::uint64_t>(info.f_bsize);

@@ -22,17 +22,6 @@ std::optional<SharedMemoryFacts> read_shared_memory(const fs::path& folder) {
                            static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize};
 }
 
-GpuFacts read_gpus(const RunNeeds& needs, const fs::path& root) {
-  GpuFacts facts;
-  facts.inventory = device::first_snapshot().inventory;
-  facts.topology = device::first_snapshot().topology;
-  facts.visible = device::visible_devices(facts.inventory);
-  facts.driver_cuda = device::driver_cuda_version();
-  facts.pci = read_pci(root, facts.inventory);
-  facts.used = used_gpus(facts.inventory, needs);
-  return facts;
-}
-
 // NAME=value lines; '#' begins a comment.
 void add_file(const fs::path& path, const std::string& shown, Variables& variables) {
   std::ifstream file(path);
@@ -73,6 +62,19 @@ std::vector<std::size_t> used_gpus(const device::Inventory& inventory, const Run
   return {used.begin(), used.end()};
 }
 
+GpuFacts read_gpus(const RunNeeds& needs) {
+  GpuFacts facts;
+  facts.inventory = device::first_snapshot().inventory;
+  facts.topology = device::first_snapshot().topology;
+  facts.visible = device::visible_devices(facts.inventory);
+  facts.driver_cuda = device::driver_cuda_version();
+  facts.offered = device::cuda_devices().size();
+  facts.start_code = device::cuda_start_code();
+  facts.pci = read_pci("/", facts.inventory);
+  facts.used = used_gpus(facts.inventory, needs);
+  return facts;
+}
+
 Sources read_sources(const RunNeeds& needs, bool look_at_gpus) {
   const fs::path root = "/";
   return {.needs = needs,
@@ -82,7 +84,7 @@ Sources read_sources(const RunNeeds& needs, bool look_at_gpus) {
           .network = read_network(root),
           .shared_memory = read_shared_memory(root / "dev/shm"),
           .output = read_folder(needs.output_dir),
-          .gpus = needs.cuda() || look_at_gpus ? read_gpus(needs, root) : GpuFacts{}};
+          .gpus = needs.cuda() || look_at_gpus ? read_gpus(needs) : GpuFacts{}};
 }
 
 }  // namespace lorikeet::probe

@@ -26,6 +26,7 @@ struct RunNeeds {
   std::vector<device::CudaDevice> devices;  ///< the GPUs of this machine that it takes; none: the CPU
   int ranks = 1;                            ///< processes on this machine
   std::optional<int> nodes;                 ///< machines; empty where that isn't known
+  bool cpu_is_meant = false;                ///< device=cpu: GPUs that aren't used are no surprise
   int threads = 1;                          ///< of each process, as libtorch will start them
   bool deterministic = false;
   bool own_kernels = true;  ///< whether it needs CUDA kernels of this build beside libtorch's
@@ -75,6 +76,8 @@ struct GpuFacts {
   device::Topology topology;
   device::VisibleDevices visible;
   std::optional<int> driver_cuda;  ///< newest CUDA that the driver runs: 13000 is 13.0
+  std::size_t offered = 0;         ///< by CUDA, however many NVML knows
+  std::optional<int> start_code;   ///< see device::cuda_start_code
   std::vector<PciFacts> pci;       ///< of each GPU of the inventory, or none
   std::vector<std::size_t> used;   ///< those of the inventory that the run takes
 };
@@ -94,6 +97,9 @@ struct Sources {
 /// `look_at_gpus` is false) what NVML and the CUDA driver tell; no context is made on any. Takes
 /// milliseconds, and what NVML takes to start.
 Sources read_sources(const RunNeeds& needs, bool look_at_gpus);
+
+/// Of this machine: what NVML and the CUDA driver tell.
+GpuFacts read_gpus(const RunNeeds& needs);
 
 /// The environment's variables (each "NAME=value"), and of NCCL's files under `root` (NCCL_CONF_FILE,
 /// ~/.nccl.conf, /etc/nccl.conf, the first that sets one counts) those that it doesn't have.

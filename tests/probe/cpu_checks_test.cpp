@@ -20,6 +20,19 @@ TEST_CASE("more threads than CPUs is a warning with the number that fits") {
   sources.needs.ranks = 3;
   CHECK_THAT(only(sources, "threads"),
              StartsWith("warning: 3 processes of 4 threads") && Contains("[export OMP_NUM_THREADS=1]"));
+  sources.needs.threads = 1;
+  sources.needs.ranks = 8;
+  CHECK_THAT(only(sources, "threads"),
+             StartsWith("warning: 8 processes of 1 thread on 4 CPUs") && Contains("[start fewer processes"));
+}
+
+TEST_CASE("threads that are bound aren't held against the CPUs of the first one") {
+  Sources sources = machine(0);
+  sources.cpu.allowed = 1;
+  set(sources, "OMP_PROC_BIND", "true");
+  CHECK_THAT(only(sources, "threads"), StartsWith("ok: 2 threads, bound by OMP_PROC_BIND"));
+  set(sources, "OMP_PROC_BIND", "FALSE");
+  CHECK_THAT(only(sources, "threads"), StartsWith("warning: "));
 }
 
 TEST_CASE("one thread among many idle CPUs is a warning on the CPU and a note on GPUs") {

@@ -108,4 +108,7 @@ TEST_CASE("CUDA_VISIBLE_DEVICES that names what isn't there, or hides all, is to
   set(sources, "CUDA_VISIBLE_DEVICES", "");
   sources.gpus.visible = device::visible_devices(sources.gpus.inventory, "");
   CHECK_THAT(only(sources, "CUDA_VISIBLE_DEVICES"), StartsWith("note: it hides all 2 GPUs"));
+  Sources none = machine(0);
+  set(none, "CUDA_VISIBLE_DEVICES", "7");
+  CHECK_THAT(only(none, "CUDA_VISIBLE_DEVICES"), StartsWith("note: ") && Contains("no GPU is known"));
 }

@@ -36,6 +36,42 @@ TEST_CASE("MIG mode is unfit for a run on several GPUs") {
   CHECK(worst(said(two, "GPUs")) == Severity::kUnfit);
 }
 
+TEST_CASE("GPUs that CUDA doesn't offer are unfit, with what is behind it, unless the CPU is meant") {
+  Sources sources = machine(2);
+  CHECK(only(sources, "CUDA") == "ok: starts []");
+  sources.needs.devices.clear();
+  sources.gpus.used.clear();
+  sources.gpus.offered = 0;
+  sources.gpus.start_code = 802;
+  CHECK(only(sources, "CUDA") ==
+        "unfit: 2 GPUs are here, but CUDA doesn't start: the system isn't ready: GPUs behind an NVSwitch "
+        "need the "
+        "fabric manager (CUDA error 802) [systemctl start nvidia-fabricmanager, of the driver's version; or "
+        "device=cpu, if that is what you want]");
+  sources.gpus.start_code = 12345;
+  CHECK_THAT(only(sources, "CUDA"), StartsWith("unfit: ") && Contains("(CUDA error 12345)"));
+  sources.gpus.start_code.reset();
+  CHECK_THAT(only(sources, "CUDA"), StartsWith("unfit: ") && Contains("libcuda.so.1 can't be loaded"));
+  sources.build.cuda = 0;
+  CHECK_THAT(only(sources, "CUDA"), StartsWith("warning: ") && Contains("this build is without CUDA"));
+  sources.needs.cpu_is_meant = true;
+  CHECK_THAT(only(sources, "CUDA"), StartsWith("ok: "));
+  sources.needs.cpu_is_meant = false;
+  sources.gpus.visible.devices.clear();  // CUDA_VISIBLE_DEVICES hides them
+  CHECK_THAT(only(sources, "CUDA"), StartsWith("ok: "));
+}
+
+TEST_CASE("a card that CUDA 13 has dropped is unfit") {
+  Sources sources = machine(1);
+  sources.gpus.inventory.gpus[0].compute_major = 7;
+  CHECK_THAT(
+      only(sources, "architecture"),
+      StartsWith("unfit: ") && Contains("compute capability 7.0, and CUDA 13.0 runs on 7.5 and later only"));
+  sources.build.cuda = 12080;
+  sources.build.architectures = {"70-real"};
+  CHECK_THAT(only(sources, "architecture"), StartsWith("ok: "));
+}
+
 TEST_CASE("a driver for an older major version of CUDA is unfit, for an older minor one a note") {
   Sources sources = machine(1);
   sources.gpus.inventory.driver_version = "550.54.14";

@@ -19,6 +19,8 @@ inline probe::Sources machine(int gpus) {
   sources.shared_memory = probe::SharedMemoryFacts{std::uint64_t{32} << 30, std::uint64_t{32} << 30};
   sources.output = {.folder = "runs/mine", .free_bytes = std::uint64_t{1} << 40};
   sources.gpus.driver_cuda = 13000;
+  sources.gpus.offered = static_cast<std::size_t>(gpus);
+  sources.gpus.start_code = 0;
   for (int i = 0; i < gpus; ++i) {
     const device::PciAddress pci{0, static_cast<unsigned>(i + 1), 0, 0};
     const std::string uuid = "GPU-0000000" + std::to_string(i);

@@ -10,22 +10,26 @@ using test::machine;
 using test::only;
 using test::set;
 
-TEST_CASE("NCCL_ALGO is a note, and a warning where nothing that it allows works here") {
+TEST_CASE("NCCL_ALGO is a note, and unfit where it forbids what broadcasts and gathers need") {
   Sources sources = machine(2);
   const auto with = [&](const char* value) {
     set(sources, "NCCL_ALGO", value);
     return only(sources, "NCCL_ALGO");
   };
   CHECK_THAT(with("Ring"), StartsWith("note: NCCL_ALGO=Ring overrules"));
-  CHECK_THAT(with("^Tree"), StartsWith("note: "));
-  CHECK_THAT(with("NVLS"), StartsWith("warning: ") && Contains("NVSwitch"));
-  CHECK_THAT(with("nvls,ring"), StartsWith("note: "));
-  CHECK_THAT(with("CollNetDirect"), StartsWith("warning: ") && Contains("one machine"));
-  sources.needs.nodes = 4;
-  CHECK_THAT(with("CollNetDirect"), StartsWith("note: "));
-  for (device::GpuInfo& gpu : sources.gpus.inventory.gpus)
-    gpu.nvlinks = {{.link = 0, .peer = device::NvLink::Peer::kSwitch}};
-  CHECK_THAT(with("NVLS"), StartsWith("note: "));
+  for (const char* fine : {"^Tree", "nvls,ring", "allreduce:tree", "allreduce:^ring;broadcast:ring"}) {
+    INFO(fine);
+    CHECK_THAT(with(fine), StartsWith("note: "));
+  }
+  CHECK(with("Tree") ==
+        "unfit: NCCL_ALGO=Tree forbids Ring, without which NCCL can't broadcast: the run fails at its first "
+        "step "
+        "[unset NCCL_ALGO]");
+  for (const char* bad : {"^Ring", "NVLS", "CollNetDirect", "^tree,RING", "broadcast:tree;allreduce:ring"}) {
+    INFO(bad);
+    CHECK_THAT(with(bad), StartsWith("unfit: ") && Contains("can't broadcast"));
+  }
+  CHECK_THAT(with("allgather:tree"), StartsWith("unfit: ") && Contains("can't gather"));
 }
 
 TEST_CASE("NCCL_PROTO with LL128 is a warning where NVLink doesn't join all") {

@@ -102,6 +102,26 @@ TEST_CASE("NCCL_IB_HCA that names adapters in vain is a warning") {
   CHECK_THAT(with("mlx5_0"), StartsWith("note: "));
 }
 
+TEST_CASE("EFA needs NCCL's plugin, and not the verbs library") {
+  Sources sources = machine(2);
+  sources.needs.nodes = 2;
+  sources.network.fabric = {port("rdmap0s6", /*infiniband=*/false)};
+  sources.network.fabric[0].driver = "efa";
+  sources.network.fabric[0].verbs = false;
+  CHECK_THAT(only(sources, "InfiniBand"), StartsWith("warning: EFA is active") && Contains("aws-ofi-nccl"));
+  set(sources, "NCCL_IB_DISABLE", "1");
+  CHECK_THAT(only(sources, "NCCL_IB_DISABLE"), StartsWith("note: ") && Contains("changes nothing"));
+  sources.network.net_plugin = true;
+  CHECK_THAT(only(sources, "InfiniBand"), StartsWith("ok: active and usable"));
+}
+
+TEST_CASE("NCCL_IB_DISABLE that is no number has no effect") {
+  Sources sources = machine(2);
+  add_infiniband(sources);
+  set(sources, "NCCL_IB_DISABLE", "true");
+  CHECK_THAT(only(sources, "NCCL_IB_DISABLE"), StartsWith("warning: ") && Contains("has no effect"));
+}
+
 TEST_CASE("FI_PROVIDER=efa without an EFA adapter is a warning") {
   Sources sources = machine(2);
   set(sources, "FI_PROVIDER", "tcp");

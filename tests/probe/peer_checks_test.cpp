@@ -34,6 +34,10 @@ TEST_CASE("NCCL_P2P_DISABLE is judged by what it turns off on this machine") {
   Sources sources = machine(2);
   set(sources, "NCCL_P2P_DISABLE", "0");
   CHECK_THAT(only(sources, "NCCL_P2P_DISABLE"), StartsWith("ok: "));
+  for (const char* no_number : {"true", "yes", "2"}) {
+    set(sources, "NCCL_P2P_DISABLE", no_number);
+    CHECK_THAT(only(sources, "NCCL_P2P_DISABLE"), StartsWith("warning: ") && Contains("has no effect"));
+  }
   set(sources, "NCCL_P2P_DISABLE", "1");
   CHECK_THAT(only(sources, "NCCL_P2P_DISABLE"),
              StartsWith("warning: ") && Contains("over PCIe; keep it only where"));

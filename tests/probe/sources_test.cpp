@@ -122,6 +122,8 @@ TEST_CASE("interfaces and adapters are read from the kernel's folders") {
   CHECK(facts.fabric[0].infiniband);
   CHECK_FALSE(facts.fabric[1].active);
   CHECK_FALSE(facts.fabric[2].infiniband);
+  CHECK(facts.fabric[0].verbs);
+  CHECK_FALSE(facts.fabric[2].verbs);
   CHECK(facts.has_efa());
   CHECK(facts.infiniband_active());
   CHECK(facts.verbs_devices);

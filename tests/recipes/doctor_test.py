@@ -103,6 +103,11 @@ class Doctor(unittest.TestCase):
         self.assertEqual((code, checks["threads"][0]["result"]), (1, "warning"))
         self.assertEqual(checks["threads"][0]["command"], "export OMP_NUM_THREADS=1")
 
+    def test_an_output_folder_among_overrides_alone_is_the_one_that_is_looked_at(self):
+        code, checks = self.doctor("--quick", "device=cpu", "checkpoint.output_dir=/proc/runs")
+        self.assertEqual((code, checks["output folder"][0]["result"]), (3, "unfit"))
+        self.assertIn("the kernel's own", checks["output folder"][0]["sentence"])
+
     def test_a_folder_that_cannot_be_written_is_unfit_and_exit_3(self):
         file = self.programs.work / "file"
         file.write_text("")

@@ -96,10 +96,15 @@ class NodesCase(unittest.TestCase):
 
 class OnLoopback(NodesCase):
     def test_any_division_over_nodes_gives_the_losses_of_one_process(self):
-        for processes in ((1, 1), (2, 1)):
+        for processes in ((1, 1), (1, 2)):
             output = self.programs.work / f"of{sum(processes)}"
-            nodes = self.start_both(processes, output, "distributed.verify=true")
+            # A trouble of the second machine's environment.
+            troubled = [{}, {"OMP_PROC_BIND": "true"}]
+            nodes = [self.start(node, count, output, "distributed.verify=true", environment=troubled[node])
+                     for node, count in enumerate(processes)]
             self.assert_ends(nodes, [0, 0], 120)
+            warned = "the machine of rank 1: thread binding: OMP_PROC_BIND=true" in nodes[0].said()
+            self.assertEqual(warned, processes[1] > 1, nodes[0].said())
             self.assert_same_losses(output)
             self.assertEqual(json.loads((output / "run.json").read_text())["world_size"], sum(processes))
 

@@ -1,8 +1,10 @@
 """A run that is killed or interrupted goes on as if nothing had happened."""
 
+import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import sys
 import time
@@ -65,6 +67,35 @@ class Resume(unittest.TestCase):
                 (output / "adapter_model.safetensors").read_bytes(),
                 (self.whole / "adapter_model.safetensors").read_bytes(),
             )
+
+    def unfinished_copy(self, name, **facts):
+        """The whole run as if it had been killed after its last checkpoint, with other facts in its run.json."""
+        output = self.programs.work / name
+        shutil.copytree(self.whole, output)
+        run = json.loads((output / "run.json").read_text())
+        (output / "run.json").write_text(json.dumps({**run, "finished": False, **facts}))
+        return output
+
+    def test_automatic_micro_batches_stay_as_the_run_began_with_them(self):
+        self.assertEqual(json.loads((self.whole / "run.json").read_text())["micro_tokens"], 2048)
+        output = self.unfinished_copy("micro", micro_tokens=512)  # less memory was free when it began
+        shutil.rmtree(output / "checkpoints" / "step_12")
+        result = self.programs.train(output)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("micro-batches of at most 512 tokens", result.stderr)
+        self.assertEqual(json.loads((output / "run.json").read_text())["micro_tokens"], 512)
+
+    def test_a_checkpoint_that_was_cut_is_refused_with_the_way_out(self):
+        output = self.unfinished_copy("cut")
+        newest = output / "checkpoints" / "step_12"
+        os.truncate(newest / "optimizer.safetensors", 100)
+        result = self.programs.train(output)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn(f"to go on from step 9 instead, remove '{newest}'", result.stderr)
+        shutil.rmtree(newest)
+        result = self.programs.train(output)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.require_equal_to_whole(output)
 
     def test_a_finished_run_says_so_and_changes_nothing(self):
         before = (self.whole / "run.json").read_bytes()
