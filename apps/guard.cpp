@@ -2,7 +2,11 @@
 
 #include <c10/util/Exception.h>
 
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <exception>
+#include <iostream>
 #include <new>
 #include <string>
 
@@ -19,11 +23,20 @@ int out_of_memory() {
   return static_cast<int>(ErrorKind::kRunFailed);
 }
 
+// What a verb prints is its result: a full disk behind stdout mustn't pass for success.
+bool all_was_printed() {
+  std::cout.flush();
+  if (std::cout && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return true;
+  log_error(std::string("can't write all of the output to stdout: ") + std::strerror(errno));
+  return false;
+}
+
 }  // namespace
 
 int guarded(const std::function<int()>& body) {
   try {
-    return body();
+    const int code = body();
+    return code == 0 && !all_was_printed() ? static_cast<int>(ErrorKind::kEnvironment) : code;
   } catch (const Error& error) {
     log_error(error.what());
     return error.exit_code();

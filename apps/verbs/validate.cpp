@@ -4,6 +4,7 @@
 #include "apps/config_files.h"
 #include "apps/verbs/verbs.h"
 #include "config/config.h"
+#include "precision/policy.h"
 
 namespace lorikeet::apps {
 
@@ -18,7 +19,7 @@ Verb add_validate(CLI::App& app) {
   command->add_option("file", o->file, "a config file, or a name that `lorikeet ls` lists")->required();
   command->add_option("overrides", o->overrides, "a.b=value sets a setting, ~a.b drops it to its default");
   return {command, [o] {
-            config::load_settings(find_config(o->file), o->overrides);
+            precision::resolve(config::load_settings(find_config(o->file), o->overrides).precision);
             std::cout << "valid\n";
             return 0;
           }};

@@ -88,6 +88,12 @@ void require_model_folder(const std::filesystem::path& folder) {
   if (std::filesystem::exists(folder, ignored))
     throw Error("[checkpoint] '" + name +
                 "': expected the model's folder, got a file; give the folder it is in");
+  // Where ready-made configs look for it: the model's name is known, not who publishes it.
+  if (folder.parent_path() == "models") {
+    throw Error("[checkpoint] there is no folder '" + name + "'; to have it there: hf download PUBLISHER/" +
+                escape_control(folder.filename().string()) + " --local-dir " + name +
+                ", with the publisher's name on the Hugging Face hub; or give another folder by model.path");
+  }
   if (looks_like_hub_id(folder.string())) {
     const std::string local = folder.filename().string();
     throw Error("[checkpoint] there is no folder '" + name +

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 import unittest
 
@@ -26,6 +27,22 @@ class Verbs(unittest.TestCase):
     def test_each_verb_has_a_help(self):
         for verb in "run ls cp validate config preview tokenize eval generate merge topo bench".split():
             self.assertIn("Usage", self.ok(verb, "--help"))
+
+    def test_output_that_cannot_be_written_is_an_error(self):
+        for verb in (["ls"], ["config", "--markdown"], ["topo", "--json"]):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                result = subprocess.run(
+                    [self.programs.folder / "lorikeet", *verb], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+                )
+            self.assertEqual(result.returncode, 3, verb)
+            self.assertIn("No space left on device", result.stderr)
+
+    def test_validate_refuses_a_precision_that_no_device_has(self):
+        config = "quickstart/tiny_lora"
+        self.assertEqual(self.programs.verb("validate", config).returncode, 0)
+        result = self.programs.verb("validate", config, "precision.preset=bf16", "precision.matmul=tf32")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("TF32", result.stderr)
 
     def test_every_ready_made_config_is_valid_and_can_be_copied(self):
         names = [line.strip() for line in self.ok("ls").splitlines() if line.startswith("  ")]
