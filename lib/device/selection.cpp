@@ -178,11 +178,12 @@ Ranking rank(const LinkModel& model, const GpuSet& candidates, std::size_t count
   return ranking;
 }
 
-std::string reason_for(const Ranking& ranking, std::size_t count) {
+std::string reason_for(const Ranking& ranking, std::size_t count, bool memory_is_told) {
   static constexpr const char* kHow[] = {"estimated from the links",
                                          "by the slowest measured pair of its ring", "measured"};
   const Candidate& best = ranking.sets.front();
-  std::string text = count == 1 ? "the first GPU that is free" : "the largest all-reduce bandwidth";
+  std::string text = count == 1 ? (memory_is_told ? "the first GPU that is free" : "the first GPU")
+                                : "the largest all-reduce bandwidth";
   if (count > 1) {
     const std::size_t tried = ranking.sets.size();
     const auto equal = std::count_if(ranking.sets.begin(), ranking.sets.end(),
@@ -208,7 +209,8 @@ GpuSet all_gpus(const Topology& topology) {
 Selection best_set(const LinkModel& model, const GpuSet& candidates, std::size_t count) {
   const Ranking ranking = rank(model, candidates, count);
   const Candidate& best = ranking.sets.front();
-  Selection selection{best.gpus, {}, ranking.sets.size(), reason_for(ranking, count)};
+  const bool told = model.topology().gpus[best.gpus[0]].memory_free_bytes.has_value();
+  Selection selection{best.gpus, {}, ranking.sets.size(), reason_for(ranking, count, told)};
   if (count > 1) selection.figure = best.figure;
   return selection;
 }

@@ -79,6 +79,10 @@ class Parser {
     read_rows();
     check_symmetry();
     read_legend();
+    if (!listed_.empty() && listed_.size() != topology_.gpus.size()) {
+      topology_.notes.push_back("the list of GPUs has " + std::to_string(listed_.size()) + ", the matrix " +
+                                std::to_string(topology_.gpus.size()) + ": are they of one machine?");
+    }
     for (TopologyGpu& gpu : topology_.gpus) {
       const auto listed = listed_.find(number_after("GPU", gpu.label).value_or(-1));
       if (listed == listed_.end()) continue;
@@ -240,10 +244,11 @@ class Parser {
     }
   }
 
-  // "NIC0: mlx5_0" anywhere below the matrix.
+  // "NIC0: mlx5_0" anywhere below the matrix, or `nvidia-smi -L` there.
   void read_legend() {
     for (; line_ < lines_.size(); ++line_) {
       const auto words = words_of(lines_[line_]);
+      if (!words.empty()) read_listed(words, lines_[line_]);
       if (words.size() != 2 || !words[0].text.ends_with(':')) continue;
       const std::string label = words[0].text.substr(0, words[0].text.size() - 1);
       for (TopologyNic& nic : topology_.nics) {

@@ -96,7 +96,7 @@ Findings check_cuda_start(const Sources& sources) {
   constexpr const char* kName = "CUDA";
   const GpuFacts& gpus = sources.gpus;
   const std::size_t here = gpus.visible.devices.size();
-  if (gpus.offered > 0) return {{kName, Severity::kOk, "starts"}};
+  if (gpus.offered > 0 && sources.build.cuda != 0) return {{kName, Severity::kOk, "starts"}};
   if (here == 0) return {{kName, Severity::kOk, "there is no GPU for it to see"}};
   if (sources.needs.cpu_is_meant) return {{kName, Severity::kOk, "isn't needed: device=cpu"}};
   const std::string cards = std::to_string(here) + (here == 1 ? " GPU is" : " GPUs are") + " here, but ";

@@ -113,6 +113,18 @@ TEST_CASE("the list of nvidia-smi -L before the matrix gives models, UUIDs and M
   CHECK_FALSE(topology_fixture("phb_only").topology.gpus[0].mig);
 }
 
+TEST_CASE("the list of nvidia-smi -L may stand behind the matrix, and one of another machine is noted") {
+  const std::string list =
+      "\nGPU 0: NVIDIA GeForce RTX 3090 (UUID: GPU-a)\nGPU 1: NVIDIA GeForce RTX 3090 (UUID: GPU-b)\n";
+  const Topology topology = parse_topology_text(kTwo + list, "t");
+  CHECK(topology.gpus[1].model == "NVIDIA GeForce RTX 3090");
+  CHECK(topology.gpus[1].uuid == "GPU-b");
+  CHECK(topology.notes.empty());
+  const Topology other = parse_topology_text("GPU 0: NVIDIA L4 (UUID: GPU-a)\n" + kTwo, "t");
+  REQUIRE(other.notes.size() == 1);
+  CHECK_THAT(other.notes[0], Contains("the list of GPUs has 1, the matrix 2"));
+}
+
 TEST_CASE("prompts, blank lines, carriage returns and the legend of classes are passed over") {
   const std::string text = "$ nvidia-smi topo -m\n\n" + kTwo + "\nLegend:\n\n  X    = Self\n  PIX  = near\n";
   CHECK(label(parse_topology_text(text, "t"), 0, 1) == "PIX");

@@ -54,6 +54,8 @@ TEST_CASE("GPUs that CUDA doesn't offer are unfit, with what is behind it, unles
   CHECK_THAT(only(sources, "CUDA"), StartsWith("unfit: ") && Contains("libcuda.so.1 can't be loaded"));
   sources.build.cuda = 0;
   CHECK_THAT(only(sources, "CUDA"), StartsWith("warning: ") && Contains("this build is without CUDA"));
+  sources.gpus.offered = 2;
+  CHECK_THAT(only(sources, "CUDA"), StartsWith("warning: "));
   sources.needs.cpu_is_meant = true;
   CHECK_THAT(only(sources, "CUDA"), StartsWith("ok: "));
   sources.needs.cpu_is_meant = false;
