@@ -70,9 +70,11 @@ void bind_near(const std::vector<device::Device>& devices, int local_rank) {
   const std::vector<int> near = cpus_near(mine);
   const std::vector<int> cpus = device::bind_to_cpus(near);
   if (cpus.empty()) return;
-  const auto sharers = std::count_if(devices.begin(), devices.end(),
-                                     [&](const device::Device& one) { return cpus_near(one) == near; });
-  const int threads = std::max(1, static_cast<int>(cpus.size()) / static_cast<int>(sharers));
+  std::size_t sharers = 1;
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    if (rank != static_cast<std::size_t>(local_rank) && cpus_near(devices[rank]) == near) ++sharers;
+  }
+  const int threads = std::max(1, static_cast<int>(cpus.size() / sharers));
   if (at::get_num_threads() > threads) at::set_num_threads(threads);
   log_info("bound to the " + std::to_string(cpus.size()) + " CPU cores nearest to " + mine.name());
 }

@@ -58,6 +58,7 @@ DataFacts facts_of(const data::TokenDataset& dataset, const data::Sampler& sampl
       .steps = sampler.total_steps(),
       .tokens_per_step = as_double(dataset.total_tokens()) / as_double(sampler.steps_in_epoch(0))};
   std::vector<std::int64_t> lengths;
+  lengths.reserve(dataset.size());
   for (std::size_t i = 0; i < dataset.size(); ++i) lengths.push_back(dataset.length(i));
   std::sort(lengths.begin(), lengths.end());
   for (const int percent : {10, 50, 90, 99}) {

@@ -87,6 +87,7 @@ class Prober {
     if (ranks < 2) return skip(kKind, "there is one GPU");
     log_info("probing: all-reduce over " + std::to_string(ranks) + " ranks");
     std::vector<int> devices;
+    devices.reserve(static_cast<std::size_t>(ranks));
     for (int rank = 0; rank < ranks; ++rank)
       devices.push_back(cuda ? plan_.gpus[static_cast<std::size_t>(rank)].number : -1);
     const std::vector<ChildResult> results = run_all_reduce(plan_.program, request(kKind, -1), devices);

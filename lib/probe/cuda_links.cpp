@@ -200,8 +200,8 @@ class CudaLinkTimer : public LinkTimer {
 }  // namespace
 
 std::unique_ptr<LinkTimer> make_cuda_link_timer(const std::vector<int>& numbers,
-                                                AllReduceRate all_reduce_rate) {
-  return std::make_unique<CudaLinkTimer>(numbers, std::move(all_reduce_rate));
+                                                const AllReduceRate& all_reduce_rate) {
+  return std::make_unique<CudaLinkTimer>(numbers, all_reduce_rate);
 }
 
 }  // namespace lorikeet::probe

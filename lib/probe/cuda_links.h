@@ -15,6 +15,6 @@ using AllReduceRate =
 /// Copies are made by the cards' copy engines between buffers of up to 256 MiB. Throws Error (kEnvironment)
 /// in a build without CUDA; its calls do when CUDA fails.
 std::unique_ptr<LinkTimer> make_cuda_link_timer(const std::vector<int>& numbers,
-                                                AllReduceRate all_reduce_rate);
+                                                const AllReduceRate& all_reduce_rate);
 
 }  // namespace lorikeet::probe

@@ -4,7 +4,7 @@
 
 namespace lorikeet::probe {
 
-std::unique_ptr<LinkTimer> make_cuda_link_timer(const std::vector<int>&, AllReduceRate) {
+std::unique_ptr<LinkTimer> make_cuda_link_timer(const std::vector<int>&, const AllReduceRate&) {
   throw Error(
       "[topology] measuring links between GPUs needs a build with CUDA; configure with -DLORIKEET_CUDA=ON",
       ErrorKind::kEnvironment);
