@@ -172,7 +172,8 @@ TEST_CASE("rotary leaves its input alone when others may read it") {
   rotary(input, c, s, kLayout);  // the test still owns it
   CHECK(at::equal(input, copy));
   const auto expected = reference::rotary(copy, c, s, kLayout);
-  CHECK(relative_distance(rotary(std::move(input), c, s, kLayout), expected) < 1e-6);
+  const auto rotated = rotary(std::move(input), c, s, kLayout);
+  CHECK(relative_distance(rotated, expected) < 1e-6);
 }
 
 TEST_CASE("the gate agrees with its reference in every dtype, with large inputs too") {

@@ -15,10 +15,7 @@ constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 TEST_CASE("the peak is the moment when most was held, by part") {
   Tape tape(Tape::Allocator::kExactly);
   const auto weights = tape.take(Part::kWeights, 100);
-  {
-    const auto first = tape.take(Part::kActivations, 50);
-    const auto copy = first;
-  }
+  { const auto first = tape.take(Part::kActivations, 50); }
   const auto second = tape.take(Part::kWorkspace, 40);
   CHECK(tape.peak().total() == 150);
   CHECK(tape.peak().of(Part::kActivations) == 50);
