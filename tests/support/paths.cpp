@@ -8,7 +8,7 @@ namespace lorikeet::test {
 std::filesystem::path source_dir() { return LORIKEET_SOURCE_DIR; }
 
 std::optional<std::filesystem::path> shared_data(const std::string& relative) {
-  const auto path = source_dir().parent_path() / "shared" / "data" / relative;
+  auto path = source_dir().parent_path() / "shared" / "data" / relative;
   if (!std::filesystem::exists(path)) return std::nullopt;
   return path;
 }

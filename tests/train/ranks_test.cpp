@@ -16,7 +16,6 @@
 using namespace lorikeet;
 using namespace lorikeet::train;
 using namespace lorikeet::test;
-using Catch::Contains;
 
 namespace {
 
