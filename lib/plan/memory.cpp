@@ -1,5 +1,8 @@
 #include "plan/memory.h"
 
+#include <algorithm>
+
+#include "ops/cpu_allocator.h"
 #include "plan/step_tensors.h"
 #include "plan/tape.h"
 
@@ -62,6 +65,12 @@ MemoryEstimate step_memory(const MemoryInput& in) {
   if (cuda) {
     const auto moving = static_cast<double>(out.activations + out.logits + out.workspace);
     out.fragmentation = static_cast<Bytes>(kFragmentationCuda * moving);
+  } else if (peak.kept > 0) {
+    // Steps whose rows have other lengths leave free blocks of other sizes: in time as many as are kept at
+    // all.
+    constexpr ops::CpuAllocatorRules kRules;
+    const Bytes used = peak.total() - peak.kept;
+    out.fragmentation = std::max(peak.kept, std::max(kRules.always_kept_bytes, used / kRules.kept_part));
   }
   return out;
 }
