@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -40,10 +39,8 @@ config::Settings settings_of(const Options& options) {
     overrides.push_back(config::make_override("checkpoint.output_dir", *options.output_dir));
   if (has_config) return config::load_settings(find_config(words[0]), overrides);
   // Of a run that isn't known yet only the machine can be looked at.
-  const bool told = std::any_of(words.begin(), words.end(), [](const std::string& word) {
-    return word.starts_with("checkpoint.output_dir=");
-  });
-  if (!options.output_dir && !told) overrides.push_back(config::make_override("checkpoint.output_dir", "."));
+  overrides.insert(overrides.begin(),
+                   config::make_override("checkpoint.output_dir", "."));  // a later one counts
   overrides.push_back(config::make_override("model.path", "."));
   return config::parse_settings("", "command line", overrides);
 }

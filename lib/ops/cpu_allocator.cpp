@@ -18,9 +18,11 @@ namespace {
 
 constexpr std::size_t kHugePage = kCpuAllocatorRules.block_bytes;
 constexpr std::size_t kSmallAlignment = 64;
-constexpr std::size_t kAlwaysKept = kCpuAllocatorRules.always_kept_bytes;
-constexpr std::size_t kKeptPart = kCpuAllocatorRules.kept_part;
 constexpr std::size_t kSlackPart = kCpuAllocatorRules.slack_part;
+
+std::size_t most_kept(std::size_t used) {
+  return static_cast<std::size_t>(kCpuAllocatorRules.most_kept(static_cast<std::int64_t>(used)));
+}
 
 std::size_t round_up(std::size_t bytes) { return (bytes + kHugePage - 1) / kHugePage * kHugePage; }
 
@@ -113,7 +115,7 @@ class Allocator final : public c10::Allocator {
     used_bytes_ -= bytes;
     kept_bytes_ += bytes;
     by_size_.emplace(bytes, kept_.insert(kept_.end(), {data, bytes}));
-    while (kept_bytes_ > std::max(kAlwaysKept, used_bytes_ / kKeptPart)) drop_oldest();
+    while (kept_bytes_ > most_kept(used_bytes_)) drop_oldest();
     return true;
   }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -18,6 +19,11 @@ struct CpuAllocatorRules {
   std::int64_t always_kept_bytes = std::int64_t{64} << 20;  ///< free blocks that wait, at most,
   std::int64_t kept_part = 8;                               ///< or this part of what is in use
   std::int64_t slack_part = 8;  ///< a block serves a tensor that it exceeds by this part at most
+
+  /// Bytes of free blocks that wait, at most, while so many are in use.
+  constexpr std::int64_t most_kept(std::int64_t used) const {
+    return std::max(always_kept_bytes, used / kept_part);
+  }
 };
 inline constexpr CpuAllocatorRules kCpuAllocatorRules;
 

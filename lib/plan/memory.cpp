@@ -68,9 +68,7 @@ MemoryEstimate step_memory(const MemoryInput& in) {
   } else if (peak.kept > 0) {
     // Steps whose rows have other lengths leave free blocks of other sizes: in time as many as are kept at
     // all.
-    constexpr ops::CpuAllocatorRules kRules;
-    const Bytes used = peak.total() - peak.kept;
-    out.fragmentation = std::max(peak.kept, std::max(kRules.always_kept_bytes, used / kRules.kept_part));
+    out.fragmentation = std::max(peak.kept, ops::kCpuAllocatorRules.most_kept(peak.total() - peak.kept));
   }
   return out;
 }

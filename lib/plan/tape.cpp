@@ -54,7 +54,7 @@ void Tape::give_back(Part part, std::int64_t bytes, std::int64_t held) {
   large_used_ -= held;
   kept_.push_back(held);
   now_.kept += held;
-  while (now_.kept > std::max(kRules.always_kept_bytes, large_used_ / kRules.kept_part)) {
+  while (now_.kept > kRules.most_kept(large_used_)) {
     now_.kept -= kept_.front();
     kept_.pop_front();
   }

@@ -24,13 +24,14 @@ std::string all_threads(const RunNeeds& needs) {
                                 (needs.threads == 1 ? " thread" : " threads");
 }
 
-// What has the threads bound to CPUs, or nullptr. libgomp binds the first one before main.
-const char* binds_threads(const Sources& sources) {
+// The variables that have the threads bound to CPUs. libgomp binds the first one before main.
+std::vector<const char*> binding_variables(const Sources& sources) {
+  std::vector<const char*> names;
   for (const char* name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"}) {
     const Variable* variable = find_variable(sources, name);
-    if (switched_on(variable) && ascii_lower(variable->value) != "false") return name;
+    if (switched_on(variable) && ascii_lower(variable->value) != "false") names.push_back(name);
   }
-  return nullptr;
+  return names;
 }
 
 // OpenMP's threads wait for each other by spinning unless told not to.
@@ -51,8 +52,8 @@ Findings check_threads(const Sources& sources) {
   const auto threads = static_cast<std::size_t>(needs.threads) * static_cast<std::size_t>(needs.ranks);
   if (cpus == 0)
     return {{kName, Severity::kOk, all_threads(needs) + "; the kernel doesn't tell how many CPUs"}};
-  if (const char* binding = binds_threads(sources))
-    return {{kName, Severity::kOk, all_threads(needs) + ", bound by " + binding}};
+  if (const auto binding = binding_variables(sources); !binding.empty())
+    return {{kName, Severity::kOk, all_threads(needs) + ", bound by " + binding[0]}};
   const std::string allowed = std::to_string(cpus) + (cpus == 1 ? " CPU" : " CPUs");
   if (threads > cpus) {
     return {{kName, Severity::kWarning,
@@ -88,14 +89,12 @@ Findings check_cpu_quota(const Sources& sources) {
 Findings check_thread_binding(const Sources& sources) {
   if (sources.needs.ranks == 1) return {};
   Findings found;
-  for (const char* name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"}) {
-    const Variable* variable = find_variable(sources, name);
-    if (!switched_on(variable) || ascii_lower(variable->value) == "false") continue;
+  for (const char* name : binding_variables(sources)) {
     found.emplace_back("thread binding", Severity::kWarning,
-                       shown(name, *variable) + " binds the threads of all " +
+                       shown(name, *find_variable(sources, name)) + " binds the threads of all " +
                            std::to_string(sources.needs.ranks) +
                            " processes to the same CPUs unless their launcher gives each its own",
-                       drop_command(name, *variable));
+                       drop_command(name, *find_variable(sources, name)));
   }
   return found;
 }
