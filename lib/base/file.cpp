@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/temporary.h"
 
 namespace lorikeet {
 namespace {
@@ -99,9 +100,9 @@ void sync_path(const std::filesystem::path& path) {
 }
 
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes, unsigned mode) {
-  const std::filesystem::path temporary = path.string() + ".tmp-" + std::to_string(::getpid());
+  const std::filesystem::path temporary = temporary_beside(path);
   {
-    const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
+    const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
     if (!fd) throw_errno(temporary, "create", ErrorKind::kEnvironment);
     try {
       write_all(fd.get(), bytes, path);

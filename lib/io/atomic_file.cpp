@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/strings.h"
+#include "base/temporary.h"
 
 namespace lorikeet::io {
 namespace {
@@ -22,9 +23,8 @@ namespace {
 }  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path, unsigned mode)
-    : path_(std::move(path)), temporary_(path_.string() + ".tmp-" + std::to_string(::getpid())) {
-  // O_NOFOLLOW: a link planted under the temporary name must not redirect the bytes.
-  fd_ = UniqueFd(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
+    : path_(std::move(path)), temporary_(temporary_beside(path_)) {
+  fd_ = UniqueFd(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
   if (!fd_) fail(temporary_, "create");
 }
 

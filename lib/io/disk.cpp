@@ -4,15 +4,27 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <string>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/strings.h"
 
 namespace lorikeet::io {
+namespace {
+
+constexpr std::string_view kProbePrefix = ".lorikeet-probe-";
+constexpr std::size_t kProbeEnding = 6;  // of mkostemp's
+
+// What the system says no to, where another path would be no better written.
+constexpr int kRefusals[] = {EACCES, EPERM, EROFS, ENOSPC, EDQUOT, EIO, EMFILE, ENFILE};
+
+}  // namespace
 
 std::uint64_t free_space_bytes(const std::filesystem::path& folder) {
   std::error_code ignored;
@@ -37,19 +49,27 @@ void require_free_space(const std::filesystem::path& folder, std::uint64_t bytes
 }
 
 void make_writable_folder(const std::filesystem::path& folder) {
-  const auto fail = [&](const std::string& reason) {
-    throw Error("[output] can't write into the folder '" + escape_control(folder.string()) + "': " + reason +
-                "; choose another one");
+  const auto fail = [&](const std::error_code& reason) {
+    const bool refused = std::find(std::begin(kRefusals), std::end(kRefusals), reason.value()) !=
+                         std::end(kRefusals);
+    throw Error("[output] can't write into the folder '" + escape_control(folder.string()) +
+                    "': " + reason.message() + "; choose another one",
+                refused ? ErrorKind::kEnvironment : ErrorKind::kUsage);
   };
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   std::error_code ignored;
-  if (!std::filesystem::is_directory(folder, ignored)) fail(error ? error.message() : "it is not a folder");
+  if (!std::filesystem::is_directory(folder, ignored))
+    fail(error ? error : std::make_error_code(std::errc::not_a_directory));
   // Making a file is the one test that also knows read-only file systems, quotas and root.
-  std::string probe = (folder / ".lorikeet-probe-XXXXXX").string();
+  std::string probe = (folder / (std::string(kProbePrefix) + std::string(kProbeEnding, 'X'))).string();
   const UniqueFd fd(::mkostemp(probe.data(), O_CLOEXEC));
-  if (!fd) fail(std::strerror(errno));
+  if (!fd) fail(std::error_code(errno, std::generic_category()));
   ::unlink(probe.c_str());
+}
+
+bool is_probe_name(std::string_view name) {
+  return name.starts_with(kProbePrefix) && name.size() == kProbePrefix.size() + kProbeEnding;
 }
 
 }  // namespace lorikeet::io

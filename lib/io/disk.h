@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string_view>
 
 namespace lorikeet::io {
 
@@ -13,7 +14,11 @@ std::uint64_t free_space_bytes(const std::filesystem::path& folder);
 void require_free_space(const std::filesystem::path& folder, std::uint64_t bytes);
 
 /// Makes `folder` with its parents unless it is there, and makes sure that files can be made in it.
-/// Throws Error (kUsage) that says why not.
+/// Throws Error that says why not: kEnvironment when the system refuses (read-only, no permission, full disk),
+/// kUsage when the path can't be a folder.
 void make_writable_folder(const std::filesystem::path& folder);
+
+/// True for the name of the file that make_writable_folder makes and removes to try a folder out.
+bool is_probe_name(std::string_view name);
 
 }  // namespace lorikeet::io

@@ -1,7 +1,6 @@
 #include "io/folders.h"
 
 #include <fcntl.h>
-#include <signal.h>  // NOLINT(modernize-deprecated-headers): kill is POSIX's
 #include <stdio.h>   // NOLINT(modernize-deprecated-headers): renameat is POSIX's
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -9,12 +8,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <optional>
 
 #include "base/error.h"
 #include "base/strings.h"
+#include "base/temporary.h"
+#include "io/disk.h"
 #include "io/remove_tree.h"
 
 namespace lorikeet::io {
@@ -23,7 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMarkerText = "{\"written_by\": \"lorikeet\", \"format\": 1}\n";
-constexpr std::string_view kTemporary = ".tmp-";
 
 [[noreturn]] void fail(const fs::path& path, const char* action) {
   const char* reason = std::strerror(errno);
@@ -41,25 +40,54 @@ fs::path parent_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-std::string temporary_suffix() { return std::string(kTemporary) + std::to_string(::getpid()); }
-
-// The process id at the end of "<name>.tmp-<pid>".
-std::optional<pid_t> writer_of(const std::string& name) {
-  const std::size_t at = name.rfind(kTemporary);
-  if (at == std::string::npos || at == 0) return std::nullopt;
-  const std::string_view digits = std::string_view(name).substr(at + kTemporary.size());
-  pid_t pid = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), pid);
-  if (error != std::errc() || end != digits.data() + digits.size() || pid <= 0) return std::nullopt;
-  return pid;
-}
-
 // The marker goes last: what a killed deletion leaves is still known as ours.
 void discard(const fs::path& folder) {
   remove_tree(parent_of(folder), folder.filename().string(), kMarkerFile);
 }
 
-bool runs_here(pid_t pid) { return ::kill(pid, 0) == 0 || errno == EPERM; }
+bool is_real_folder(const fs::path& path) {
+  const auto info = stat_of(path);
+  return info && S_ISDIR(info->st_mode);
+}
+
+// A descriptor of the folder that holds its lock; none where another process has it, or the folder is gone.
+UniqueFd lock_folder(const fs::path& folder) {
+  UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd || ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return {};
+  return fd;
+}
+
+// A writer was killed before its marker was whole: nothing of value is in the folder yet.
+bool holds_no_more_than_a_begun_marker(const fs::path& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!entry.is_regular_file() || entry.is_symlink()) return false;
+    if (name != kMarkerFile && temporary_target(name) != kMarkerFile) return false;
+  }
+  return !error;
+}
+
+// Removes a temporary folder of ours whose writer no longer lives; false when it is none.
+bool remove_if_stale(const fs::path& folder) {
+  if (!is_real_folder(folder)) return false;
+  const UniqueFd lock = lock_folder(folder);
+  if (!lock || (!has_own_marker(folder) && !holds_no_more_than_a_begun_marker(folder))) return false;
+  discard(folder);
+  return true;
+}
+
+// Those in `parent` with a temporary name, for which `wanted` says yes to the target's name.
+template <typename Wanted>
+std::vector<fs::path> temporary_entries(const fs::path& parent, const Wanted& wanted) {
+  std::vector<fs::path> found;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(parent, ignored)) {
+    const auto target = temporary_target(entry.path().filename().string());
+    if (target && wanted(*target)) found.push_back(entry.path());
+  }
+  return found;
+}
 
 bool is_step_name(std::string_view name) {
   static constexpr std::string_view kStep = "step_";
@@ -112,11 +140,13 @@ AtomicFolder::AtomicFolder(fs::path target) : target_(std::move(target)) {
   }
   std::error_code error;
   fs::create_directories(parent_of(target_), error);
-  temporary_ = target_.string() + temporary_suffix();
-  // One that an earlier process of the same id left behind.
-  if (has_own_marker(temporary_)) discard(temporary_);
+  const auto same_target = [&](const std::string& name) { return name == target_.filename(); };
+  for (const fs::path& left : temporary_entries(parent_of(target_), same_target)) remove_if_stale(left);
+  temporary_ = temporary_beside(target_);
   if (::mkdir(temporary_.c_str(), 0755) != 0) fail(temporary_, "make the folder");
   try {
+    lock_ = lock_folder(temporary_);
+    if (!lock_) fail(temporary_, "lock the folder");
     write_file_atomic(temporary_ / kMarkerFile, kMarkerText);
   } catch (...) {
     ::rmdir(temporary_.c_str());
@@ -158,26 +188,39 @@ void remove_own_folder(const fs::path& folder) {
                     "' is not removed: expected a folder step_<n> that holds our " + kMarkerFile,
                 ErrorKind::kRunFailed);
   }
-  const fs::path doomed = parent_of(folder) / (name + temporary_suffix());
+  const fs::path doomed = temporary_beside(folder);
   if (::rename(folder.c_str(), doomed.c_str()) != 0) fail(folder, "rename");
   discard(doomed);
 }
 
 std::vector<fs::path> remove_stale_folders(const fs::path& parent) {
-  std::vector<fs::path> named;
+  std::vector<fs::path> removed;
+  for (const fs::path& path : temporary_entries(parent, [](const std::string&) { return true; })) {
+    if (remove_if_stale(path)) removed.push_back(path);
+  }
+  return removed;
+}
+
+bool is_stale_file_name(const std::string& name, const std::function<bool(const std::string&)>& own) {
+  // libtorch's profiler writes a trace under the name that it is given with ".tmp" behind it.
+  constexpr std::string_view kProfilers = ".tmp";
+  std::string_view stem = name;
+  if (stem.ends_with(kProfilers)) stem.remove_suffix(kProfilers.size());
+  const auto target = temporary_target(stem);
+  return is_probe_name(name) || (target && own(*target));
+}
+
+std::vector<fs::path> remove_stale_files(const fs::path& parent,
+                                         const std::function<bool(const std::string&)>& own) {
+  std::vector<fs::path> removed;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(parent, ignored)) {
-    const auto pid = writer_of(entry.path().filename().string());
-    if (pid && (*pid == ::getpid() || !runs_here(*pid))) named.push_back(entry.path());
+    const auto info = stat_of(entry.path());
+    if (info && S_ISREG(info->st_mode) && is_stale_file_name(entry.path().filename().string(), own))
+      removed.push_back(entry.path());
   }
-  std::vector<fs::path> removed;
-  for (const fs::path& path : named) {
-    if (has_own_marker(path)) {
-      discard(path);
-    } else if (::rmdir(path.c_str()) != 0) {
-      continue;  // not ours; an empty one was made by a writer killed before it could write its marker
-    }
-    removed.push_back(path);
+  for (const fs::path& path : removed) {
+    if (::unlink(path.c_str()) != 0) fail(path, "remove");
   }
   return removed;
 }
@@ -189,6 +232,12 @@ FolderLock::FolderLock(const fs::path& folder) : path_(folder / ".lorikeet.lock"
   if (errno != EWOULDBLOCK) fail(path_, "lock");
   throw Error("[output] another process is writing into '" + escape_control(folder.string()) +
               "'; wait for it or choose another checkpoint.output_dir");
+}
+
+bool FolderLock::is_in_place() const {
+  struct stat held {};
+  const auto there = stat_of(path_);
+  return ::fstat(fd_.get(), &held) == 0 && there && there->st_ino == held.st_ino && there->st_dev == held.st_dev;
 }
 
 void FolderLock::remove() { ::unlink(path_.c_str()); }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,13 +13,14 @@ namespace lorikeet::io {
 /// The file that marks a folder as written, and removable, by us.
 inline constexpr const char* kMarkerFile = "lorikeet_checkpoint.json";
 
-/// A folder written aside and put in place at once: files go into `path()`, "<target>.tmp-<pid>"; `commit`
-/// syncs every file and the folder, and renames. A crash at any moment leaves the old target, or the whole
-/// new one. Destroyed before the commit, it removes what it wrote.
+/// A folder written aside and put in place at once: files go into `path()`, a temporary name beside the
+/// target; `commit` syncs every file and the folder, and renames. A crash at any moment leaves the old target,
+/// or the whole new one. Destroyed before the commit, it removes what it wrote.
 class AtomicFolder {
  public:
-  /// Makes the temporary folder with our marker in it (and parents of `target` that are absent).
-  /// Throws Error (kEnvironment) when that fails, and (kUsage) when `target` is there and not marked as ours.
+  /// Makes the temporary folder with our marker in it (and parents of `target` that are absent), after removing
+  /// what killed writers of the same target left. Throws Error (kEnvironment) when that fails, and (kUsage)
+  /// when `target` is there and not marked as ours.
   explicit AtomicFolder(std::filesystem::path target);
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;
@@ -33,6 +35,7 @@ class AtomicFolder {
  private:
   std::filesystem::path target_;
   std::filesystem::path temporary_;
+  UniqueFd lock_;  // on the temporary folder: tells that its writer lives
   bool committed_ = false;
 };
 
@@ -44,11 +47,19 @@ bool has_own_marker(const std::filesystem::path& folder);
 /// name. Throws Error when it is anything else, or can't be removed.
 void remove_own_folder(const std::filesystem::path& folder);
 
-/// Removes from `parent` what killed writers left: folders "<name>.tmp-<pid>" that hold our marker, or
-/// nothing, and whose process no longer runs here. To be called by the holder of the FolderLock before it
-/// writes anything itself (its own process id counts as left over: in a container it is often the same).
-/// Returns what it removed.
+/// Removes from `parent` what killed writers left: real folders with a temporary name (base/temporary.h) that
+/// hold our marker, or nothing but a marker that was never finished, and whose writer no longer lives. Links
+/// are never followed, other files never touched. Returns what it removed.
 std::vector<std::filesystem::path> remove_stale_folders(const std::filesystem::path& parent);
+
+/// True for what a killed writer may leave of a file that `own` says is ours to write, by its name alone: a
+/// temporary name (base/temporary.h), or the file of make_writable_folder.
+bool is_stale_file_name(const std::string& name, const std::function<bool(const std::string&)>& own);
+
+/// Removes from `parent` the regular files, no links, with such names. To be called by the holder of the
+/// FolderLock, before it writes anything itself. Returns what it removed.
+std::vector<std::filesystem::path> remove_stale_files(const std::filesystem::path& parent,
+                                                      const std::function<bool(const std::string&)>& own);
 
 /// Keeps two runs from writing into one folder: a lock on a file in it, held for the object's life and
 /// released by the system when the process dies.
@@ -56,6 +67,9 @@ class FolderLock {
  public:
   /// Throws Error (kUsage) when another process holds it.
   explicit FolderLock(const std::filesystem::path& folder);
+
+  /// True while the path leads to the file that was locked: false once the folder was deleted or replaced.
+  bool is_in_place() const;
 
   /// Removes the lock's file, for a folder in which nothing came to be.
   void remove();

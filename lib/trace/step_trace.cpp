@@ -1,7 +1,6 @@
 #include "trace/step_trace.h"
 
 #include <torch/csrc/autograd/profiler_kineto.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <exception>
@@ -11,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/temporary.h"
 
 namespace lorikeet::trace {
 namespace {
@@ -48,7 +48,7 @@ void StepTrace::save(const std::filesystem::path& path) {
   running_ = false;
   const auto result = torch::autograd::profiler::disableProfiler();
   // Whole or not at all: the profiler's library writes bit by bit, and tells of no failure.
-  const std::filesystem::path aside = path.string() + ".tmp-" + std::to_string(getpid());
+  const std::filesystem::path aside = temporary_beside(path);
   std::error_code error;
   result->save(aside.string());
   std::filesystem::rename(aside, path, error);

@@ -32,14 +32,6 @@ std::size_t count(const fs::path& folder) {
   return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), {}));
 }
 
-// The id of a process that has ended.
-pid_t dead_process() {
-  const pid_t pid = fork();
-  if (pid == 0) _exit(0);
-  waitpid(pid, nullptr, 0);
-  return pid;
-}
-
 }  // namespace
 
 TEST_CASE("a folder appears whole at its commit and not before") {
@@ -139,24 +131,58 @@ TEST_CASE("removal follows no link, neither the folder itself nor one inside it"
 
 TEST_CASE("what killed writers left is removed, what lives or isn't ours stays") {
   const test::TemporaryFolder folder;
-  const std::string dead = std::to_string(dead_process());
-  const std::string alive = std::to_string(getppid());
   write_step(folder / "kept", "x");
-  fs::copy(folder / "kept", folder / ("step_1.tmp-" + dead), fs::copy_options::recursive);
-  fs::copy(folder / "kept", folder / ("step_2.tmp-" + alive), fs::copy_options::recursive);
-  fs::create_directory(folder / ("step_3.tmp-" + dead));
-  write_file_atomic(folder / ("step_3.tmp-" + dead) / "precious", "x");
-  fs::create_directory(folder / ("step_4.tmp-" + dead));
+  const auto left = [&](const std::string& name) { return folder / (name + ".tmp-0123456789abcdef"); };
+  fs::copy(folder / "kept", left("step_1"), fs::copy_options::recursive);
+  fs::copy(folder / "kept", folder / "step_2.tmp-4711", fs::copy_options::recursive);  // an older version's
+  fs::create_directory(left("step_3"));
+  write_file_atomic(left("step_3") / "precious", "x");
+  fs::create_directory(left("step_4"));
   fs::create_directory(folder / "step_5.tmp-x");
-  fs::create_symlink("kept", folder / ("step_6.tmp-" + dead));
+  fs::create_symlink("kept", left("step_6"));
+  fs::create_directory(left("step_7"));  // killed while it wrote its marker
+  write_file_atomic(left("step_7") / (std::string(kMarkerFile) + ".tmp-4711"), "{");
+  const AtomicFolder living(folder / "step_8");
   const auto removed = remove_stale_folders(folder.path());
-  CHECK(removed.size() == 2);
-  CHECK_FALSE(fs::exists(folder / ("step_1.tmp-" + dead)));
-  CHECK_FALSE(fs::exists(folder / ("step_4.tmp-" + dead)));
-  CHECK(fs::exists(folder / ("step_2.tmp-" + alive)));
-  CHECK(fs::exists(folder / ("step_3.tmp-" + dead) / "precious"));
+  CHECK(removed.size() == 4);
+  CHECK_FALSE(fs::exists(left("step_1")));
+  CHECK_FALSE(fs::exists(folder / "step_2.tmp-4711"));
+  CHECK_FALSE(fs::exists(left("step_4")));
+  CHECK_FALSE(fs::exists(left("step_7")));
+  CHECK(fs::exists(left("step_3") / "precious"));
+  CHECK(fs::exists(living.path() / kMarkerFile));
   CHECK(fs::exists(folder / "kept/state"));
   CHECK(count(folder.path()) == 5);
+}
+
+TEST_CASE("what a killed writer left is no hindrance to the next one of the same folder, and goes") {
+  const test::TemporaryFolder folder;
+  // As left by the older version, which named its folder by its process id: in containers ids recur.
+  const fs::path left = folder / ("step_1.tmp-" + std::to_string(getpid()));
+  fs::create_directory(left);
+  write_file_atomic(left / (std::string(kMarkerFile) + ".tmp-" + std::to_string(getpid())), "{");
+  write_step(folder / "step_1", "x");
+  CHECK(read_file(folder / "step_1/state") == "x");
+  CHECK(count(folder.path()) == 1);
+}
+
+TEST_CASE("temporary files of our own names are removed, others and links stay") {
+  const test::TemporaryFolder folder;
+  write_file_atomic(folder / "run.json", "x");
+  const std::string ending = ".tmp-0123456789abcdef";
+  for (const std::string& name : {"run.json" + ending, std::string("run.json.tmp-4711"), "notes.txt" + ending,
+                                 std::string(".lorikeet-probe-a1B2c3"), std::string(".lorikeet-probe-")})
+    write_file_atomic(folder / name, "x");
+  fs::create_symlink("run.json", folder / ("config.yaml" + ending));
+  const auto removed = remove_stale_files(folder.path(), [](const std::string& name) {
+    return name == "run.json" || name == "config.yaml";
+  });
+  CHECK(removed.size() == 3);
+  CHECK(fs::exists(folder / "run.json"));
+  CHECK(fs::exists(folder / ("notes.txt" + ending)));
+  CHECK(fs::exists(folder / ".lorikeet-probe-"));
+  CHECK(fs::is_symlink(folder / ("config.yaml" + ending)));
+  CHECK(count(folder.path()) == 4);
 }
 
 TEST_CASE("a writer killed at any moment leaves the old folder or the whole new one") {
@@ -248,6 +274,7 @@ TEST_CASE("an output folder that can't be written is refused with the reason") {
   CHECK_THAT(error_text([&] { make_writable_folder("/proc/nothing"); }), Contains("can't write into"));
   if (geteuid() == 0) return;  // to root every folder is writable
   fs::permissions(folder / "runs", fs::perms::owner_read | fs::perms::owner_exec);
-  CHECK_THAT(error_text([&] { make_writable_folder(folder / "runs"); }), Contains("Permission denied"));
+  CHECK_THAT(error_text([&] { make_writable_folder(folder / "runs"); }, ErrorKind::kEnvironment),
+             Contains("Permission denied"));
   fs::permissions(folder / "runs", fs::perms::owner_all);
 }
