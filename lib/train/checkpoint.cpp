@@ -8,7 +8,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "io/folders.h"
+#include "io/manifest.h"
 #include "io/safetensors.h"
 #include "peft/adapter_file.h"
 #include "peft/tensor_bytes.h"
@@ -46,6 +48,10 @@ std::filesystem::path CheckpointStore::folder(std::int64_t step) const {
 
 void CheckpointStore::save(const RunState& state, const peft::LoraAdapters& adapters,
                            const AdamW& optimizer) const {
+  if (!std::filesystem::is_directory(root_.parent_path()))
+    throw Error("[checkpoint] the output folder '" + root_.parent_path().string() +
+                    "' is gone: it was deleted while the run was going on",
+                ErrorKind::kRunFailed);
   io::AtomicFolder target(folder(state.step));
   peft::save_adapter(target.path(), adapters, base_model_);
 
@@ -59,8 +65,12 @@ void CheckpointStore::save(const RunState& state, const peft::LoraAdapters& adap
   moments.add("updates", optimizer.updates());
   io::write_safetensors(target.path() / kOptimizer, moments.entries());
   write_file_atomic(target.path() / kState, state.json().dump(2) + "\n");
+  io::write_manifest(target.path());
   target.commit();
+  remove_old();
+}
 
+void CheckpointStore::remove_old() const {
   if (!keep_last_) return;
   std::vector<std::int64_t> saved = steps();
   while (std::ssize(saved) > *keep_last_) {
@@ -80,8 +90,20 @@ std::vector<std::int64_t> CheckpointStore::steps() const {
   return result;
 }
 
+std::vector<std::filesystem::path> CheckpointStore::unmarked() const {
+  std::vector<std::filesystem::path> result;
+  if (!std::filesystem::is_directory(root_)) return result;
+  for (const auto& entry : std::filesystem::directory_iterator(root_)) {
+    if (step_of(entry.path()) && !io::has_own_marker(entry.path())) result.push_back(entry.path());
+  }
+  return result;
+}
+
 RunState CheckpointStore::load(std::int64_t step, peft::LoraAdapters& adapters, AdamW& optimizer) const {
   const std::filesystem::path from = folder(step);
+  if (!io::check_manifest(from))
+    log_warning("[checkpoint] '" + from.string() + "' has no " + io::kManifestFile +
+                ", so damage can't be found; an older version wrote it");
   peft::load_adapter(from, adapters);
 
   const auto file = io::SafetensorsFile::open(from / kOptimizer);

@@ -16,23 +16,30 @@ namespace lorikeet::train {
 /// all.
 ///
 /// A checkpoint holds the adapter as PEFT files, the optimizer's moments by parameter name
-/// (optimizer.safetensors) and the run's state (trainer_state.json). Tensors go by name, never by offset, so
-/// that a build that lays them out otherwise reads it too. Resuming from one continues bitwise on the same
-/// device and threads.
+/// (optimizer.safetensors), the run's state (trainer_state.json) and a manifest with the hashes of all these
+/// (io/manifest.h). Tensors go by name, never by offset, so that a build that lays them out otherwise reads it
+/// too. Resuming from one continues bitwise on the same device and threads.
 class CheckpointStore {
  public:
   CheckpointStore(const std::filesystem::path& output_dir, std::string base_model,
                   std::optional<std::int64_t> keep_last);
 
   /// Saves, then removes the oldest beyond `keep_last`. Throws Error (disk full and the like); what was there
-  /// before is untouched then.
+  /// before is untouched then. An output folder that was deleted is not made anew (kRunFailed).
   void save(const RunState& state, const peft::LoraAdapters& adapters, const AdamW& optimizer) const;
+
+  /// Removes the oldest beyond `keep_last`; also for a run that goes on after it was killed before it did so.
+  void remove_old() const;
 
   /// Steps of the complete checkpoints, ascending.
   std::vector<std::int64_t> steps() const;
 
+  /// Folders named step_<n> that lack our marker, so that they are neither read nor replaced.
+  std::vector<std::filesystem::path> unmarked() const;
+
   /// Loads the checkpoint of `step` into allocated adapters and optimizer. Throws Error when anything is
-  /// missing or doesn't fit.
+  /// missing, doesn't fit or isn't what its manifest says; warns where there is no manifest (checkpoints of
+  /// version 0.1 have none).
   RunState load(std::int64_t step, peft::LoraAdapters& adapters, AdamW& optimizer) const;
 
   /// Removes all of this run's checkpoints.

@@ -69,6 +69,12 @@ class OldRuns(unittest.TestCase):
                 self.assertEqual(again.returncode, 0, again.stderr)
                 self.assertIn("finished already", again.stderr)
 
+    def test_the_first_versions_checkpoints_have_no_manifest_and_that_is_said(self):
+        output = self.copy("0.1.0", "warned")
+        result = self.resume("0.1.0", output)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("has no manifest.json", result.stderr)
+
     def test_the_tolerance_finds_moments_that_were_lost(self):
         output = self.copy("0.1.0", "zeroed")
         file = output / "checkpoints" / "step_8" / "optimizer.safetensors"

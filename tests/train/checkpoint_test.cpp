@@ -137,3 +137,61 @@ TEST_CASE("a checkpoint of another adapter, or one that lacks a file, is an erro
              Contains("optimizer.safetensors"));
   CHECK_FALSE(error_text([&] { checkpoints.load(7, run.toy.adapters, run.optimizer); }) == "no error");
 }
+
+TEST_CASE("a flipped bit in any file of a checkpoint is found and its file named") {
+  const TemporaryFolder folder;
+  const CheckpointStore checkpoints(folder.path(), "base", 1);
+  Run run;
+  run.train(1, 3);
+  checkpoints.save({.step = 1}, run.toy.adapters, run.optimizer);
+  for (const char* name : {"adapter_model.safetensors", "adapter_config.json", "optimizer.safetensors",
+                           "trainer_state.json", "manifest.json"}) {
+    INFO(name);
+    const fs::path file = folder / "checkpoints/step_1" / name;
+    const std::string bytes = read_file(file);
+    std::string flipped = bytes;
+    flipped[bytes.size() / 2] = static_cast<char>(flipped[bytes.size() / 2] ^ 1);
+    write_file_atomic(file, flipped);
+    CHECK_THAT(error_text([&] { checkpoints.load(1, run.toy.adapters, run.optimizer); }),
+               Contains(name) || Contains("its manifest says"));
+    write_file_atomic(file, bytes);
+  }
+  CHECK(checkpoints.load(1, run.toy.adapters, run.optimizer).step == 1);
+}
+
+TEST_CASE("a file of another step's checkpoint is found") {
+  const TemporaryFolder folder;
+  const CheckpointStore checkpoints(folder.path(), "base", std::nullopt);
+  Run run;
+  for (const std::int64_t step : {1, 2}) {
+    run.train(1, static_cast<std::uint64_t>(step));
+    checkpoints.save({.step = step}, run.toy.adapters, run.optimizer);
+  }
+  fs::copy_file(folder / "checkpoints/step_1/optimizer.safetensors",
+                folder / "checkpoints/step_2/optimizer.safetensors", fs::copy_options::overwrite_existing);
+  CHECK_THAT(error_text([&] { checkpoints.load(2, run.toy.adapters, run.optimizer); }),
+             Contains("step_2/optimizer.safetensors") && Contains("damaged or replaced"));
+}
+
+TEST_CASE("an output folder that was deleted is not made anew for a checkpoint") {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "run");
+  const CheckpointStore checkpoints(folder / "run", "base", 1);
+  const Run run;
+  fs::remove(folder / "run");
+  CHECK_THAT(error_text([&] { checkpoints.save({.step = 1}, run.toy.adapters, run.optimizer); },
+                        ErrorKind::kRunFailed),
+             Contains("deleted while the run was going on"));
+  CHECK_FALSE(fs::exists(folder / "run"));
+}
+
+TEST_CASE("folders named as checkpoints that lack our marker are listed") {
+  const TemporaryFolder folder;
+  const CheckpointStore checkpoints(folder.path(), "base", std::nullopt);
+  const Run run;
+  for (const std::int64_t step : {1, 2}) checkpoints.save({.step = step}, run.toy.adapters, run.optimizer);
+  CHECK(checkpoints.unmarked().empty());
+  fs::remove(folder / "checkpoints/step_2" / io::kMarkerFile);
+  CHECK(checkpoints.unmarked() == std::vector<fs::path>{folder / "checkpoints/step_2"});
+  CHECK(checkpoints.steps() == Steps{1});
+}

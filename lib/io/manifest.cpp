@@ -1,0 +1,61 @@
+#include "io/manifest.h"
+
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/strings.h"
+#include "io/folders.h"
+
+namespace lorikeet::io {
+namespace {
+
+constexpr std::int64_t kFormat = 1;
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20;
+
+}  // namespace
+
+void write_manifest(const std::filesystem::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (!entry.is_symlink() && entry.is_regular_file()) names.insert(entry.path().filename().string());
+  }
+  Json files{Json::Object{}};
+  for (const std::string& name : names) {
+    if (name == kMarkerFile || name == kManifestFile) continue;
+    const MappedFile file(folder / name);
+    files.set(name, Json()
+                        .set("bytes", static_cast<std::int64_t>(file.bytes().size()))
+                        .set("sha256", sha256_hex(file.bytes())));
+  }
+  write_file_atomic(folder / kManifestFile,
+                    Json().set("format", kFormat).set("files", std::move(files)).dump(2) + "\n");
+}
+
+bool check_manifest(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / kManifestFile;
+  if (!std::filesystem::exists(path)) return false;
+  const Json json = Json::parse(read_file(path, kMostBytes), path.string());
+  const JsonView manifest(json, path.string());
+  if (manifest.at("format").as_int() != kFormat) manifest.at("format").fail(std::to_string(kFormat));
+  for (const auto& [name, listed] : manifest.at("files").members()) {
+    const auto differs = [&, &name = name](const std::string& how) {
+      throw Error("[checkpoint] '" + escape_control((folder / name).string()) + "' " + how +
+                  ": it was damaged or replaced after it was written");
+    };
+    if (!std::filesystem::is_regular_file(folder / name)) differs("is missing");
+    const MappedFile file(folder / name);
+    if (static_cast<std::int64_t>(file.bytes().size()) != listed.at("bytes").as_int())
+      differs("has " + std::to_string(file.bytes().size()) + " bytes, its manifest says " +
+              std::to_string(listed.at("bytes").as_int()));
+    if (sha256_hex(file.bytes()) != listed.at("sha256").as_string())
+      differs("has another SHA-256 than its manifest says");
+  }
+  return true;
+}
+
+}  // namespace lorikeet::io

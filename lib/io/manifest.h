@@ -1,0 +1,20 @@
+#pragma once
+
+#include <filesystem>
+
+namespace lorikeet::io {
+
+/// The file that lists a folder's other files with their sizes and SHA-256:
+/// {"format": 1, "files": {"<name>": {"bytes": n, "sha256": "<hex>"}}}.
+inline constexpr const char* kManifestFile = "manifest.json";
+
+/// Writes the manifest of all regular files directly in `folder`, our marker left out. Throws Error
+/// (kEnvironment).
+void write_manifest(const std::filesystem::path& folder);
+
+/// Reads every file that the folder's manifest lists, and throws Error naming the first one that is missing or
+/// isn't what was written; also when the manifest itself is damaged. False where there is no manifest: the
+/// folder was written by a version that wrote none.
+bool check_manifest(const std::filesystem::path& folder);
+
+}  // namespace lorikeet::io
