@@ -53,6 +53,7 @@ class Loop {
       state_.scaler.emplace();
     }
     const std::int64_t total = p_.sampler.total_steps();
+    if (state_.step < total && patience_spent()) return stop_early();
     while (state_.step < total) {
       if (interrupted()) return interrupt();
       const data::Step step = p_.sampler.step(state_.step);
@@ -65,9 +66,10 @@ class Loop {
       first_step_done_ = true;
 
       const bool last = state_.step == total;
-      const bool stop = validation_due(last) && !validate();
+      if (validation_due(step, last)) validate();
+      const bool stop = patience_spent();
       if (last || stop || checkpoint_due(step)) save();
-      if (stop && !last) return LoopEnd::kEarlyStop;
+      if (stop && !last) return stop_early();
     }
     return LoopEnd::kFinished;
   }
@@ -244,13 +246,13 @@ class Loop {
                          std::to_string(static_cast<std::int64_t>(state_.scaler->scale())) + " from now on");
   }
 
-  bool validation_due(bool last) const {
+  bool validation_due(const data::Step& step, bool last) const {
     if (p_.validation == nullptr) return false;
-    return last || (options_.validate_every_steps && state_.step % *options_.validate_every_steps == 0);
+    if (!options_.validate_every_steps) return last || step.last_of_epoch;
+    return last || state_.step % *options_.validate_every_steps == 0;
   }
 
-  // False when patience has run out.
-  bool validate() {
+  void validate() {
     const double loss = evaluate(p_.model, *p_.validation, options_.micro, p_.device, p_.group).loss();
     if (p_.metrics != nullptr) p_.metrics->write(Json().set("step", state_.step).set("val_loss", loss));
     const bool better = std::isfinite(loss) && (!state_.best || loss < state_.best->val_loss);
@@ -262,10 +264,26 @@ class Loop {
       state_.best = RunState::Best{state_.step, loss};
       state_.evaluations_since_best = 0;
       if (hooks_.new_best) hooks_.new_best(state_);
-      return true;
+    } else {
+      ++state_.evaluations_since_best;
     }
-    ++state_.evaluations_since_best;
-    return !options_.patience || state_.evaluations_since_best < *options_.patience;
+  }
+
+  // Part of the state that checkpoints keep: a run stopped right after it ends early too when it goes on.
+  bool patience_spent() const {
+    return p_.validation != nullptr && options_.patience && state_.evaluations_since_best >= *options_.patience;
+  }
+
+  LoopEnd stop_early() const {
+    if (p_.progress != nullptr) {
+      p_.progress->message(
+          "step " + std::to_string(state_.step) + ": stopped early, " +
+          std::to_string(state_.evaluations_since_best) + " validations in a row brought no lower loss" +
+          (state_.best ? " than " + format_loss(state_.best->val_loss) + " at step " +
+                             std::to_string(state_.best->step)
+                       : ""));
+    }
+    return LoopEnd::kEarlyStop;
   }
 
   bool checkpoint_due(const data::Step& step) const {
@@ -275,6 +293,7 @@ class Loop {
   }
 
   void save() {
+    if (p_.metrics != nullptr) p_.metrics->sync();
     if (p_.checkpoints != nullptr) p_.checkpoints->save(state_, p_.adapters, p_.optimizer);
     saved_step_ = state_.step;
   }

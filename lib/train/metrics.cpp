@@ -1,36 +1,81 @@
 #include "train/metrics.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "base/strings.h"
 
 namespace lorikeet::train {
 namespace {
 
+[[noreturn]] void fail(const std::filesystem::path& path, const char* action, int reason) {
+  throw Error("[metrics] can't " + std::string(action) + " '" + path.string() + "': " + std::strerror(reason),
+              ErrorKind::kEnvironment);
+}
+
+struct KeptLines {
+  std::string text;
+  std::vector<std::int64_t> damaged;  // numbers of lines, from 1
+  std::set<std::int64_t> steps;       // that have a line of their own
+};
+
 // The lines to keep of an earlier part of the run.
-std::string kept_lines(const std::filesystem::path& path, std::int64_t keep_steps) {
-  if (!std::filesystem::exists(path)) return "";
+KeptLines kept_lines(const std::filesystem::path& path, std::int64_t keep_steps) {
+  KeptLines kept;
+  if (keep_steps == 0 || !std::filesystem::exists(path)) return kept;
   const std::string text = read_file(path);
-  std::string kept;
+  std::int64_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin);
     if (end == std::string::npos) break;  // cut by a crash
     const std::string line = text.substr(begin, end - begin);
     begin = end + 1;
+    ++number;
     try {
       const Json json = Json::parse(line, path.string());
-      const Json* step = json.find("step");
-      if (step != nullptr && step->is_integer() && step->integer() <= keep_steps) kept += line + "\n";
+      const std::int64_t step = JsonView(json, path.string()).at("step").as_int();
+      if (step > keep_steps) continue;
+      kept.text += line + "\n";
+      if (json.find("loss") != nullptr) kept.steps.insert(step);  // a validation has lines of its own
     } catch (const Error&) {
-      break;  // what follows a damaged line can't be trusted either
+      kept.damaged.push_back(number);
     }
   }
   return kept;
+}
+
+// "1 to 3, 7": the numbers from 1 to `last` that aren't in `there`.
+std::string missing_ranges(const std::set<std::int64_t>& there, std::int64_t last) {
+  std::vector<std::string> ranges;
+  for (std::int64_t step = 1; step <= last; ++step) {
+    if (there.contains(step)) continue;
+    const std::int64_t first = step;
+    while (step < last && !there.contains(step + 1)) ++step;
+    ranges.push_back(std::to_string(first) + (step > first ? " to " + std::to_string(step) : ""));
+  }
+  return join(ranges, ", ");
+}
+
+void report_losses(const std::filesystem::path& path, const KeptLines& kept, std::int64_t keep_steps) {
+  if (!kept.damaged.empty()) {
+    std::vector<std::string> numbers;
+    for (const std::int64_t number : kept.damaged) numbers.push_back(std::to_string(number));
+    log_warning("[metrics] '" + path.string() + "' was damaged; dropped line" +
+                (numbers.size() > 1 ? "s " : " ") + join(numbers, ", "));
+  }
+  const std::string missing = missing_ranges(kept.steps, keep_steps);
+  if (!missing.empty())
+    log_warning("[metrics] '" + path.string() + "' has no lines of steps " + missing +
+                ", which the run has done: they were lost");
 }
 
 }  // namespace
@@ -62,19 +107,45 @@ Json StepMetrics::json() const {
 }
 
 MetricsWriter::MetricsWriter(const std::filesystem::path& path, std::int64_t keep_steps) : path_(path) {
-  write_file_atomic(path, kept_lines(path, keep_steps));
-  fd_ = UniqueFd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
-  if (!fd_)
-    throw Error("[metrics] can't open '" + path.string() + "': " + std::strerror(errno),
-                ErrorKind::kEnvironment);
+  const KeptLines kept = kept_lines(path, keep_steps);
+  report_losses(path, kept, keep_steps);
+  write_file_atomic(path, kept.text);
+  open();
+}
+
+void MetricsWriter::open() {
+  fd_ = UniqueFd(::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+  if (fd_) return;
+  if (errno != ENOENT) fail(path_, "open", errno);
+  throw Error("[metrics] the folder of '" + path_.string() + "' is gone: it was deleted while the run was going on",
+              ErrorKind::kRunFailed);
 }
 
 void MetricsWriter::write(const Json& line) {
-  const std::string text = line.dump() + "\n";
-  if (::write(fd_.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-    throw Error("[metrics] can't write to '" + path_.string() + "': " + std::strerror(errno),
-                ErrorKind::kEnvironment);
+  struct stat info {};
+  if (::fstat(fd_.get(), &info) != 0) fail(path_, "look at", errno);
+  if (info.st_nlink == 0) {
+    open();
+    log_warning("[metrics] '" + path_.string() + "' was deleted while the run was going on; it begins anew");
+    info.st_size = 0;
   }
+  const std::string text = line.dump() + "\n";
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t n = ::write(fd_.get(), text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      const int reason = n == 0 ? ENOSPC : errno;
+      // Half a line would be taken for damage later; where even this fails, it is.
+      if (done > 0 && ::ftruncate(fd_.get(), info.st_size) != 0) log_warning("[metrics] a line was cut");
+      fail(path_, "write to", reason);
+    }
+    done += static_cast<std::size_t>(n);
+  }
+}
+
+void MetricsWriter::sync() {
+  if (::fsync(fd_.get()) != 0) fail(path_, "sync", errno);
 }
 
 }  // namespace lorikeet::train

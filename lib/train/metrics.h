@@ -42,12 +42,20 @@ struct StepMetrics {
 class MetricsWriter {
  public:
   /// Opens `path`, keeping only lines whose `step` is at most `keep_steps` (a resumed run drops what came
-  /// after the checkpoint it goes on from, and a line cut by a crash).
+  /// after the checkpoint it goes on from, and a line cut by a crash). Warns of damaged lines, which are
+  /// dropped, and of steps up to `keep_steps` whose lines are not there.
   MetricsWriter(const std::filesystem::path& path, std::int64_t keep_steps);
 
+  /// Throws Error: kEnvironment when the system refuses, in which case no part of the line stays; kRunFailed
+  /// when the file's folder was deleted. A file that alone was deleted begins anew, with a warning.
   void write(const Json& line);
 
+  /// Brings the lines written so far to the disk, as a checkpoint needs that says they are there.
+  void sync();
+
  private:
+  void open();
+
   std::filesystem::path path_;
   UniqueFd fd_;
 };

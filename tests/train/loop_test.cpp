@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/strings.h"
 #include "models/toy_lora.h"
+#include "support/captured_stderr.h"
 #include "support/catch.h"
 #include "support/error_text.h"
 #include "support/paths.h"
@@ -127,6 +128,44 @@ TEST_CASE("a validation set is evaluated on time and at the end, and its best st
   REQUIRE(rig.state.best);
   CHECK(rig.state.best->val_loss == lowest);
   CHECK(best.back() == rig.state.best->step);
+}
+
+TEST_CASE("without a number of steps a validation comes at the end of each epoch") {
+  Rig rig;
+  rig.validation = dataset({{1, 2, 3, 4, 5}, {5, 6, 7, 8}});
+  CHECK(rig.run() == LoopEnd::kFinished);
+  Steps evaluated;
+  for (const Json& line : rig.lines()) {
+    if (line.find("val_loss") != nullptr) evaluated.push_back(line.find("step")->integer());
+  }
+  CHECK(evaluated == Steps{3, 6, 9, 12});
+}
+
+TEST_CASE("patience counts the validations at the ends of epochs too") {
+  Rig rig;
+  rig.validation = dataset({{8, 6, 4, 2}, {7, 5, 3, 1}});  // the opposite of what is learnt
+  rig.options.patience = 1;
+  CHECK(rig.run() == LoopEnd::kEarlyStop);
+  CHECK(rig.state.step == 6);
+}
+
+TEST_CASE("an early stop that was killed before the run's end is one when it goes on, and is announced") {
+  Rig rig;
+  rig.validation = dataset({{8, 6, 4, 2}, {7, 5, 3, 1}});
+  rig.options.validate_every_steps = 1;
+  rig.options.patience = 3;
+  CHECK(rig.run() == LoopEnd::kEarlyStop);
+  const std::int64_t step = rig.state.step;
+  const at::Tensor values = rig.toy.adapters.store().values().clone();
+
+  rig.toy.randomize(99);
+  rig.state = rig.checkpoints.load(step, rig.toy.adapters, rig.optimizer);
+  const CapturedStderr captured;
+  CHECK(rig.run() == LoopEnd::kEarlyStop);
+  CHECK(rig.state.step == step);
+  CHECK(at::equal(rig.toy.adapters.store().values(), values));
+  CHECK_THAT(captured.text(), Contains("step " + std::to_string(step) + ": stopped early, 3 validations in a row") &&
+                                  Contains("at step " + std::to_string(step - 3)));
 }
 
 TEST_CASE("a validation loss that stops falling ends the run early, with a checkpoint") {

@@ -1,10 +1,22 @@
 #include "train/metrics.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <string>
+
+#include "base/error.h"
+#include "support/captured_stderr.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 #include "support/paths.h"
 
 using namespace lorikeet;
 using namespace lorikeet::train;
+using Catch::Contains;
 
 namespace {
 
@@ -41,7 +53,7 @@ TEST_CASE("a fresh run drops all lines of an earlier one") {
   CHECK(read_file(folder / "metrics.jsonl").empty());
 }
 
-TEST_CASE("a line cut by a crash is dropped, and all from a damaged one on") {
+TEST_CASE("a line cut by a crash is dropped, and a damaged one, but none of those after it") {
   const test::TemporaryFolder folder;
   const auto kept = [&](const std::string& text) {
     write_file_atomic(folder / "metrics.jsonl", text);
@@ -50,7 +62,62 @@ TEST_CASE("a line cut by a crash is dropped, and all from a damaged one on") {
   };
   CHECK(kept("{\"step\":1}\n{\"step\":2}") == "{\"step\":1}\n");
   CHECK(kept("{\"step\":1}\n{\"step\":2,\"lo") == "{\"step\":1}\n");
-  CHECK(kept("{\"step\":1}\n{\"st\n{\"step\":3}\n") == "{\"step\":1}\n");
+  CHECK(kept("{\"step\":1}\n{\"st\n{\"step\":3}\n") == "{\"step\":1}\n{\"step\":3}\n");
+  CHECK(kept("{\"step\":1}\n[2]\n{\"loss\":3}\n{\"step\":3}\n") == "{\"step\":1}\n{\"step\":3}\n");
+}
+
+TEST_CASE("damaged lines and steps that have no line are warned of") {
+  const test::TemporaryFolder folder;
+  const auto warnings = [&](const std::string& text, std::int64_t steps) {
+    write_file_atomic(folder / "metrics.jsonl", text);
+    const test::CapturedStderr captured;
+    const MetricsWriter writer(folder / "metrics.jsonl", steps);
+    return captured.text();
+  };
+  const auto step = [](int number) { return "{\"step\":" + std::to_string(number) + ",\"loss\":1}\n"; };
+  CHECK(warnings(step(1) + step(2) + "{\"step\":2,\"val_loss\":1}\n", 2).empty());
+  CHECK(warnings("x\n", 0).empty());
+  CHECK_THAT(warnings("", 3), Contains("no lines of steps 1 to 3,"));
+  CHECK_THAT(warnings(step(2) + "{\"step\":3,\"val_loss\":1}\n" + step(4), 6),
+             Contains("no lines of steps 1, 3, 5 to 6,"));
+  CHECK_THAT(warnings(step(1) + "x\n" + std::string(3, '\0') + "\n" + step(2), 2),
+             Contains("dropped lines 2, 3") && !Contains("no lines of"));
+}
+
+TEST_CASE("a deleted metrics file begins anew, one whose folder is gone ends the run") {
+  const test::TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "run");
+  MetricsWriter writer(folder / "run/metrics.jsonl", 0);
+  writer.write(line(1));
+  std::filesystem::remove(folder / "run/metrics.jsonl");
+  writer.write(line(2));
+  CHECK(read_file(folder / "run/metrics.jsonl") == "{\"step\":2}\n");
+  std::filesystem::remove_all(folder / "run");
+  CHECK_THAT(test::error_text([&] { writer.write(line(3)); }, ErrorKind::kRunFailed), Contains("was deleted"));
+}
+
+TEST_CASE("a line that the disk has no room for leaves no part behind, and tells the reason") {
+  const test::TemporaryFolder folder;
+  const auto path = folder / "metrics.jsonl";
+  const pid_t pid = fork();
+  if (pid == 0) {  // a limit on file sizes stands in for a full disk, and cuts a write short as that does
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{20, 20};
+    try {
+      MetricsWriter writer(path, 0);
+      writer.write(line(1));
+      setrlimit(RLIMIT_FSIZE, &limit);
+      writer.write(line(2).set("text", "long"));
+      _exit(1);
+    } catch (const Error& error) {
+      const bool told = std::string(error.what()).find("File too large") != std::string::npos;
+      _exit(told ? error.exit_code() : 1);
+    }
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  CHECK(WEXITSTATUS(status) == 3);
+  CHECK(read_file(path) == "{\"step\":1}\n");
 }
 
 TEST_CASE("a step's line holds its rates, and mfu where the device's rate is known") {
