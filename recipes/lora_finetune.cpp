@@ -16,9 +16,11 @@
 #include "config/config.h"
 #include "data/load.h"
 #include "io/disk.h"
+#include "io/folders.h"
 #include "parallel/weight_gatherer.h"
 #include "peft/adapter_file.h"
 #include "plan/strategy.h"
+#include "recipes/best_adapter.h"
 #include "recipes/devices.h"
 #include "recipes/interrupt.h"
 #include "recipes/merge.h"
@@ -72,8 +74,12 @@ class Finetune {
  private:
   void run_phases() {
     load();
-    const RunFolder::Identity identity{config::to_yaml(settings_), data_.train.fingerprint(),
-                                       session_.checkpoint_fingerprint, session_.policy.fingerprint()};
+    const RunFolder::Identity identity{
+        .settings = config::to_yaml(settings_),
+        .data = data_.train.fingerprint(),
+        .validation = data_.validation ? data_.validation->fingerprint() : "",
+        .model = session_.checkpoint_fingerprint,
+        .policy = session_.policy.fingerprint()};
     const RunFolder::Begin begin = agree(identity);
     if (begin == RunFolder::Begin::kFinished) {
       log_info("this run is finished already: its adapter lies in " + output_dir().string());
@@ -92,18 +98,24 @@ class Finetune {
       folder_->write(identity, false, facts());
       write_file_atomic(output_dir() / "config.yaml", config::to_yaml(settings_));
     }
-    const train::LoopEnd end = loop();
+    end_ = loop();
     if (gatherer_) gatherer_->drain();
-    if (end == train::LoopEnd::kInterrupted) {
-      throw Error("interrupted after step " + std::to_string(state_.step) +
-                      (state_.step > 0 ? "; a checkpoint was saved, the same command goes on from it" : ""),
-                  ErrorKind::kInterrupted);
-    }
+    if (end_ == train::LoopEnd::kInterrupted) fail_interrupted();
     if (!folder_) return;
     group_.phase("finish");
     finish();
     folder_->write(identity, true, facts());
     report();
+  }
+
+  [[noreturn]] void fail_interrupted() const {
+    if (state_.step > 0)
+      throw Error("interrupted after step " + std::to_string(state_.step) +
+                      "; a checkpoint was saved, the same command goes on from it",
+                  ErrorKind::kInterrupted);
+    if (folder_) folder_->forget_run();
+    throw Error("interrupted before the first step was done: nothing of the run was kept",
+                ErrorKind::kInterrupted);
   }
 
   std::filesystem::path base() const { return settings_.model.path; }
@@ -118,6 +130,7 @@ class Finetune {
       if (field.first != "distributed.interface") facts.push_back(std::move(field));
     }
     facts.insert(facts.end(), {{"data", identity.data},
+                               {"validation data", identity.validation},
                                {"base checkpoint", identity.model},
                                {"precision policy", identity.policy}});
     group_.require_agreement(facts);
@@ -143,7 +156,6 @@ class Finetune {
     devices_ = group_.collect("devices of all", device::describe(device, device::cuda_devices()));
     log_info("device: " + devices_[0] + ", " + std::to_string(at::get_num_threads()) + " threads" +
              (group_.alone() ? "" : ", " + std::to_string(devices_.size()) + " ranks"));
-    log_info("precision (" + policy.fingerprint().substr(0, 12) + "):\n" + policy.table());
     group_.phase("open model");
     session_ = open_model(base(), policy, device, lora_config(settings_.lora),
                           static_cast<std::uint64_t>(settings_.training.seed));
@@ -156,6 +168,7 @@ class Finetune {
     group_.by_turns("tokens", [&] { data_ = data::load_data(data_options(settings_), *session_.tokenizer); });
     log_info(data_.train_report.describe());
     if (data_.validation_report) log_info(data_.validation_report->describe());
+    log_info("precision (" + policy.fingerprint().substr(0, 12) + "):\n" + policy.table());
     phases_.finish("tokenise");
   }
 
@@ -265,10 +278,14 @@ class Finetune {
 
   // Its state as JSON; "" where there is none.
   std::string load_latest_checkpoint() {
+    require_marked_checkpoints();
     const std::vector<std::int64_t> saved = checkpoints_->steps();
     if (saved.empty()) return "";
     try {
-      return checkpoints_->load(saved.back(), *session_.adapters, *optimizer_).json().dump();
+      const train::RunState state = checkpoints_->load(saved.back(), *session_.adapters, *optimizer_);
+      if (state.best && settings_.data.validation.keep_best) require_best(output_dir(), state);
+      checkpoints_->remove_old();
+      return state.json().dump();
     } catch (const Error& error) {
       const std::string folder = (output_dir() / "checkpoints/step_").string() + std::to_string(saved.back());
       throw Error(
@@ -277,6 +294,15 @@ class Finetune {
               " instead, remove '" + folder + "'",
           error.kind());
     }
+  }
+
+  // A checkpoint that can't be known as ours would be neither read now nor replaced when its step comes again.
+  void require_marked_checkpoints() const {
+    const std::vector<std::filesystem::path> unmarked = checkpoints_->unmarked();
+    if (unmarked.empty()) return;
+    throw Error("[checkpoint] '" + unmarked.front().string() + "' lacks the file " + io::kMarkerFile +
+                " that every checkpoint has: put it back (it is the same in all), or move the folder away to go "
+                "on without it");
   }
 
   // Goes on from the latest checkpoint, which the first rank reads; false when there is none.
@@ -333,8 +359,9 @@ class Finetune {
                                      },
                                  .trace_file = [&](std::int64_t step) { return traces_->file(step); },
                                  .new_best =
-                                     [&](const train::RunState&) {
-                                       if (folder_) save_best();
+                                     [&](const train::RunState& state) {
+                                       if (folder_ && settings_.data.validation.keep_best)
+                                         save_best(output_dir(), *session_.adapters, base().string(), state);
                                      }};
     const train::LoopParts parts{.model = *session_.model,
                                  .adapters = *session_.adapters,
@@ -353,17 +380,11 @@ class Finetune {
     return train::run_loop(parts, options, hooks, state_);
   }
 
-  void save_best() const {
-    if (!settings_.data.validation.keep_best) return;
-    io::AtomicFolder folder(output_dir() / kBestFolder);
-    peft::save_adapter(folder.path(), *session_.adapters, base().string());
-    folder.commit();
-  }
-
   // The adapter that the run is for: the best validated one where that is kept, else the last.
   void finish() {
+    folder_->require_intact({"run.json", "config.yaml", "metrics.jsonl"});
     if (state_.best && settings_.data.validation.keep_best && state_.best->step != state_.step) {
-      peft::load_adapter(output_dir() / kBestFolder, *session_.adapters);
+      load_best(output_dir(), state_, *session_.adapters);
       log_info("the adapter is that of step " + std::to_string(state_.best->step) +
                ", the best validated one");
     }
@@ -382,6 +403,10 @@ class Finetune {
     json.set("expected_memory_bytes", std::move(memory));
     json.set("micro_tokens", micro_tokens_);
     json.set("steps", state_.step);
+    if (end_ == train::LoopEnd::kEarlyStop)
+      json.set("early_stop", Json()
+                                 .set("step", state_.step)
+                                 .set("evaluations_since_best", state_.evaluations_since_best));
     json.set("training_seconds", state_.elapsed_seconds);
     if (state_.best) json.set("best_step", state_.best->step).set("best_val_loss", state_.best->val_loss);
     json.set("training_examples", static_cast<std::int64_t>(data_.train.size()));
@@ -390,7 +415,11 @@ class Finetune {
   }
 
   void report() const {
-    log_info("done: " + std::to_string(state_.step) + " steps in " + format_seconds(state_.elapsed_seconds) +
+    log_info("done: " + std::to_string(state_.step) + " steps" +
+             (end_ == train::LoopEnd::kEarlyStop
+                  ? " of " + std::to_string(sampler_->total_steps()) + ", stopped early,"
+                  : "") +
+             " in " + format_seconds(state_.elapsed_seconds) +
              "; the adapter lies in " + output_dir().string());
   }
 
@@ -412,6 +441,7 @@ class Finetune {
   std::uint64_t process_bytes_ = 0;  // before anything of the model was allocated
   plan::MemoryEstimate memory_;
   train::RunState state_;
+  train::LoopEnd end_ = train::LoopEnd::kFinished;
 };
 
 }  // namespace

@@ -2,14 +2,17 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <system_error>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/strings.h"
-#include "config/config.h"
 #include "io/disk.h"
 #include "io/remove_tree.h"
+#include "recipes/best_adapter.h"
+#include "recipes/run_settings.h"
 #include "recipes/step_traces.h"
 #include "train/checkpoint.h"
 
@@ -25,15 +28,14 @@ constexpr const char* kGivenUp = "given_up";
 constexpr std::array kOwnFiles{"config.yaml", "metrics.jsonl", "adapter_model.safetensors",
                                "adapter_config.json"};
 
-// The settings that change numbers and differ between two runs.
-std::string settings_difference(const std::string& older, const std::string& newer) {
-  std::vector<std::string> lines;
-  const auto old_settings = config::parse_settings(older, "the run there");
-  const auto new_settings = config::parse_settings(newer, "this run");
-  for (const auto& d : config::differences(old_settings, new_settings, config::FingerprintScope::kNumbers)) {
-    lines.push_back(d.name + ": " + d.old_value + " there, " + d.new_value + " now");
-  }
-  return join(lines, "; ");
+constexpr const char* kHint =
+    "; choose another checkpoint.output_dir, or checkpoint.overwrite=true to start anew there";
+
+// Whether a run writes a file of this name at the top of its folder.
+bool is_own_file(const std::string& name) {
+  const auto is = [&](const char* own) { return name == own; };
+  return name == kRunFile || std::any_of(kOwnFiles.begin(), kOwnFiles.end(), is) ||
+         std::any_of(kTokenizerFiles.begin(), kTokenizerFiles.end(), is) || StepTraces::is_trace_name(name);
 }
 
 void require_no_others_files(const std::filesystem::path& folder) {
@@ -41,7 +43,7 @@ void require_no_others_files(const std::filesystem::path& folder) {
   if (std::filesystem::exists(folder / kRunFile, ignored)) return;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with('.')) continue;  // the lock
+    if (name.starts_with('.') || io::is_stale_file_name(name, is_own_file)) continue;  // the lock, a killed start
     throw Error("[checkpoint.output_dir] '" + folder.string() + "' holds '" + escape_control(name) +
                 "' but no run of this program; choose an empty or new folder");
   }
@@ -70,28 +72,57 @@ RunFolder::~RunFolder() {
   }
 }
 
+bool RunFolder::nothing_to_lose() const {
+  std::error_code ignored;
+  const auto holds_bytes = [&](const char* name) {
+    const auto size = std::filesystem::file_size(path_ / name, ignored);
+    return !ignored && size > 0;
+  };
+  return !holds_bytes("adapter_model.safetensors") && !holds_bytes("metrics.jsonl") &&
+         !std::filesystem::exists(path_ / kBestFolder, ignored) &&
+         std::filesystem::directory_iterator(path_ / "checkpoints", ignored) ==
+             std::filesystem::directory_iterator();
+}
+
 RunFolder::Begin RunFolder::begin(const Identity& identity, bool resume, bool overwrite) const {
+  io::remove_stale_files(path_, is_own_file);
+  io::remove_stale_folders(path_);
   io::remove_stale_folders(path_ / "checkpoints");
   const std::filesystem::path file = path_ / kRunFile;
   if (!std::filesystem::exists(file)) return Begin::kFresh;
-  if (overwrite) return Begin::kReplace;
-  const std::string hint =
-      "; choose another checkpoint.output_dir, or checkpoint.overwrite=true to start anew there";
+  if (overwrite || nothing_to_lose()) return Begin::kReplace;
+  Json json;
+  try {
+    json = Json::parse(read_file(file), file.string());
+  } catch (const Error& error) {
+    throw Error(std::string(error.what()) +
+                "; this file tells which run the folder holds, and was damaged: put a copy of it back to go on "
+                "with its checkpoints" +
+                kHint);
+  }
+  return compare(JsonView(json, file.string()), identity, resume);
+}
+
+RunFolder::Begin RunFolder::compare(const JsonView& run, const Identity& identity, bool resume) const {
   const std::string where = "[checkpoint.output_dir] '" + path_.string() + "' ";
-  const Json json = Json::parse(read_file(file), file.string());
-  const JsonView run(json, file.string());
-  if (run.get_bool(kGivenUp, false)) throw Error(where + "holds the rest of a run that was given up" + hint);
+  if (run.get_bool(kGivenUp, false)) throw Error(where + "holds the rest of a run that was given up" + kHint);
   const JsonView there = run.at("identity");
-  const std::string difference = settings_difference(there.at("settings").as_string(), identity.settings);
-  if (!difference.empty()) throw Error(where + "holds a run with other settings (" + difference + ")" + hint);
+  const SettingsComparison settings = compare_run_settings(there.at("settings").as_string(), identity.settings);
+  if (settings.verdict == SettingsVerdict::kOther)
+    throw Error(where + "holds a run with other settings (" + settings.difference + ")" +
+                (settings.advice.empty() ? kHint : "; " + settings.advice));
   const auto require_equal = [&](const char* key, const std::string& now, const char* what) {
-    if (there.at(key).as_string() != now) throw Error(where + "holds a run of " + what + hint);
+    if (there.at(key).as_string() != now) throw Error(where + "holds a run of " + what + kHint);
   };
   require_equal("data", identity.data, "other data");
+  // Version 0.1 didn't record it.
+  if (there.has("validation")) require_equal("validation", identity.validation, "other validation data");
   require_equal("model", identity.model, "another base checkpoint");
   require_equal("policy", identity.policy, "another precision policy");
-  if (run.at("finished").as_bool()) return Begin::kFinished;
-  if (!resume) throw Error(where + "holds an unfinished run, and checkpoint.resume is 'never'" + hint);
+  const bool longer = settings.verdict == SettingsVerdict::kLonger;
+  if (run.at("finished").as_bool() && !longer) return Begin::kFinished;
+  if (!resume) throw Error(where + "holds an unfinished run, and checkpoint.resume is 'never'" + kHint);
+  if (longer) log_info("the run there goes on for longer (" + settings.difference + ")");
   return Begin::kResume;
 }
 
@@ -109,10 +140,30 @@ void RunFolder::write(const Identity& identity, bool finished, const Json& facts
   json.set("identity", Json()
                            .set("settings", identity.settings)
                            .set("data", identity.data)
+                           .set("validation", identity.validation)
                            .set("model", identity.model)
                            .set("policy", identity.policy));
   for (const auto& [key, value] : facts.object()) json.set(key, value);
   write_file_atomic(path_ / kRunFile, json.dump(2) + "\n");
+}
+
+void RunFolder::forget_run() const {
+  give_up_run();
+  std::filesystem::remove(path_ / kRunFile);
+}
+
+void RunFolder::require_intact(const std::vector<std::string>& files) const {
+  const std::string where = "[checkpoint.output_dir] '" + path_.string() + "' ";
+  if (!lock_->is_in_place())
+    throw Error(where + "was deleted or replaced while the run was going on: what it held is lost",
+                ErrorKind::kRunFailed);
+  std::vector<std::string> missing;
+  for (const std::string& name : files) {
+    if (!std::filesystem::exists(path_ / name)) missing.push_back(name);
+  }
+  if (!missing.empty())
+    throw Error(where + "lacks " + join(missing, ", ") + ": deleted while the run was going on",
+                ErrorKind::kRunFailed);
 }
 
 void RunFolder::give_up_run() const {

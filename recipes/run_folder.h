@@ -15,8 +15,7 @@ namespace lorikeet::recipes {
 inline constexpr std::array kTokenizerFiles{"tokenizer.json",        "tokenizer.model",
                                             "tokenizer_config.json", "special_tokens_map.json",
                                             "added_tokens.json",     "chat_template.jinja"};
-/// The best validated adapter, and the merged checkpoint.
-inline constexpr const char* kBestFolder = "best";
+/// The merged checkpoint.
 inline constexpr const char* kMergedFolder = "merged";
 
 /// A run's output folder, locked for as long as the object lives: decides whether a run starts, goes on or is
@@ -25,8 +24,8 @@ class RunFolder {
  public:
   enum class Begin {
     kFresh,     ///< nothing there
-    kReplace,   ///< a run that `overwrite` gives up
-    kResume,    ///< an unfinished run of the same settings and data
+    kReplace,   ///< a run that `overwrite` gives up, or one that has nothing to lose: no step of it was kept
+    kResume,    ///< an unfinished run of the same settings and data, or one that is to become longer
     kFinished,  ///< a finished one
   };
 
@@ -34,6 +33,7 @@ class RunFolder {
   struct Identity {
     std::string settings;  ///< resolved settings as YAML; compared are those that change numbers
     std::string data;      ///< fingerprint
+    std::string validation;  ///< fingerprint of the held-out rows; "" without
     std::string model;     ///< fingerprint of the base checkpoint
     std::string policy;    ///< fingerprint
   };
@@ -47,8 +47,16 @@ class RunFolder {
   RunFolder& operator=(const RunFolder&) = delete;
 
   /// Compares with the run that is there. Throws Error, naming what differs, when it is another one and
-  /// `overwrite` is false. Changes nothing, but for the leftovers of killed writers.
+  /// `overwrite` is false, or when its run.json is damaged. Changes nothing, but for the leftovers of killed
+  /// writers, which go.
   Begin begin(const Identity& identity, bool resume, bool overwrite) const;
+
+  /// Removes the run altogether, for one that ends before anything of it is worth keeping.
+  void forget_run() const;
+
+  /// Throws Error (kRunFailed) when the folder was deleted or replaced since it was locked, or one of `files`
+  /// isn't in it: what a run that says it is done must not overlook.
+  void require_intact(const std::vector<std::string>& files) const;
 
   /// Removes what the run that is there wrote, and nothing else. Its run.json stays, as that of a given-up
   /// run, until `write` replaces it: killed in between, the folder is still known as ours. To be called when
@@ -64,6 +72,9 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  bool nothing_to_lose() const;
+  Begin compare(const JsonView& run, const Identity& identity, bool resume) const;
+
   std::filesystem::path path_;
   std::vector<std::filesystem::path> made_;  // folders that weren't there, the innermost first
   std::optional<io::FolderLock> lock_;

@@ -30,12 +30,14 @@ std::optional<std::filesystem::path> StepTraces::file(std::int64_t step) const {
                         (placement_.alone() ? "" : "_rank_" + std::to_string(placement_.rank)) + ".json");
 }
 
+bool StepTraces::is_trace_name(const std::string& name) {
+  return name.starts_with(kPrefix) && name.ends_with(".json");
+}
+
 void StepTraces::remove_all(const std::filesystem::path& output_dir) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(output_dir, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kPrefix) && entry.path().extension() == ".json")
-      std::filesystem::remove(entry.path());
+    if (is_trace_name(entry.path().filename().string())) std::filesystem::remove(entry.path());
   }
 }
 

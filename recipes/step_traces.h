@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "comm/placement.h"
@@ -20,6 +21,9 @@ class StepTraces {
   /// trace_step_3_rank_1.json; nothing where it is not asked for. Ranks of other machines than the first
   /// write none: the output folder need not be there.
   std::optional<std::filesystem::path> file(std::int64_t step) const;
+
+  /// True for the name of such a file.
+  static bool is_trace_name(const std::string& name);
 
   /// Removes what an earlier run left in its output folder.
   static void remove_all(const std::filesystem::path& output_dir);

@@ -1,0 +1,63 @@
+#include "recipes/best_adapter.h"
+
+#include <cstdint>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "io/folders.h"
+#include "io/manifest.h"
+#include "peft/adapter_file.h"
+
+namespace lorikeet::recipes {
+namespace {
+
+constexpr const char* kBestFile = "best.json";
+
+// The step whose adapter the folder holds, once all of it was found undamaged. Version 0.1 recorded neither
+// hashes nor the step: then that of `state` is believed.
+std::int64_t checked_step(const std::filesystem::path& folder, const train::RunState& state) {
+  if (!io::has_own_marker(folder))
+    throw Error("[checkpoint] the best adapter, of step " + std::to_string(state.best->step) +
+                ", is not in '" + folder.string() + "'");
+  if (!io::check_manifest(folder)) return state.best->step;
+  const std::string where = (folder / kBestFile).string();
+  const Json json = Json::parse(read_file(folder / kBestFile, 1U << 20), where);
+  return JsonView(json, where).at("step").as_int();
+}
+
+[[noreturn]] void fail_other_step(const std::filesystem::path& folder, std::int64_t step,
+                                  const train::RunState& state, ErrorKind kind) {
+  throw Error("[checkpoint] '" + folder.string() + "' holds the adapter of step " + std::to_string(step) +
+                  ", but the best one of this run is of step " + std::to_string(state.best->step),
+              kind);
+}
+
+}  // namespace
+
+void save_best(const std::filesystem::path& output_dir, const peft::LoraAdapters& adapters,
+               const std::string& base_model, const train::RunState& state) {
+  io::AtomicFolder folder(output_dir / kBestFolder);
+  peft::save_adapter(folder.path(), adapters, base_model);
+  const Json best = Json().set("step", state.best->step).set("val_loss", state.best->val_loss);
+  write_file_atomic(folder.path() / kBestFile, best.dump(2) + "\n");
+  io::write_manifest(folder.path());
+  folder.commit();
+}
+
+void require_best(const std::filesystem::path& output_dir, const train::RunState& state) {
+  const std::filesystem::path folder = output_dir / kBestFolder;
+  const std::int64_t step = checked_step(folder, state);
+  if (step != state.best->step && step <= state.step)
+    fail_other_step(folder, step, state, ErrorKind::kUsage);
+}
+
+void load_best(const std::filesystem::path& output_dir, const train::RunState& state,
+               peft::LoraAdapters& adapters) {
+  const std::filesystem::path folder = output_dir / kBestFolder;
+  const std::int64_t step = checked_step(folder, state);
+  if (step != state.best->step) fail_other_step(folder, step, state, ErrorKind::kRunFailed);
+  peft::load_adapter(folder, adapters);
+}
+
+}  // namespace lorikeet::recipes

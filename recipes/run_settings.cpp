@@ -1,0 +1,83 @@
+#include "recipes/run_settings.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "base/strings.h"
+#include "config/config.h"
+
+namespace lorikeet::recipes {
+namespace {
+
+using config::Settings;
+
+constexpr std::array<std::string_view, 3> kFingerprintedPaths{"model.path", "data.train.path",
+                                                              "data.validation.path"};
+constexpr std::array<std::string_view, 2> kLengths{"training.epochs", "training.max_steps"};
+
+bool contains(const auto& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool same_place(const std::string& a, const std::string& b) {
+  std::error_code ignored;
+  return std::filesystem::equivalent(a, b, ignored);
+}
+
+// True for a difference in how a path is written alone.
+bool only_spelt_otherwise(const std::string& name, const Settings& there, const Settings& now) {
+  if (contains(kFingerprintedPaths, name)) return true;
+  if (name == "lora.init")
+    return there.lora.starts_from_folder() && now.lora.starts_from_folder() &&
+           same_place(there.lora.init, now.lora.init);
+  return name == "data.chat_template" && same_place(there.data.chat_template, now.data.chat_template);
+}
+
+bool is_longer(const config::TrainingSettings& there, const config::TrainingSettings& now) {
+  constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
+  return now.epochs >= there.epochs &&
+         now.max_steps.value_or(kNoLimit) >= there.max_steps.value_or(kNoLimit);
+}
+
+// "" where the first steps' learning rates don't depend on how many follow.
+std::string why_rates_would_change(const config::SchedulerSettings& scheduler) {
+  if (scheduler.name != config::SchedulerName::kConstant)
+    return "its learning rate falls towards the end that it had (only lr_scheduler.name=constant has none)";
+  if (!scheduler.warmup_steps && scheduler.warmup_ratio.value_or(0) > 0)
+    return "its warm-up is a part of all its steps (lr_scheduler.warmup_steps would be a number of them)";
+  return "";
+}
+
+}  // namespace
+
+SettingsComparison compare_run_settings(const std::string& there, const std::string& now) {
+  const Settings older = config::parse_settings(there, "the run there");
+  const Settings newer = config::parse_settings(now, "this run");
+  std::vector<std::string> lines;
+  bool only_lengths = true;
+  for (const auto& d : config::differences(older, newer, config::FingerprintScope::kNumbers)) {
+    if (only_spelt_otherwise(d.name, older, newer)) continue;
+    only_lengths = only_lengths && contains(kLengths, d.name);
+    lines.push_back(d.name + ": " + d.old_value + " there, " + d.new_value + " now");
+  }
+  if (lines.empty()) return {};
+  SettingsComparison result{.verdict = SettingsVerdict::kOther, .difference = join(lines, "; ")};
+  if (!only_lengths || !is_longer(older.training, newer.training)) return result;
+  const std::string reason = why_rates_would_change(newer.lr_scheduler);
+  if (reason.empty()) {
+    result.verdict = SettingsVerdict::kLonger;
+  } else {
+    result.advice = "that run can't be made longer, since " + reason +
+                    "; to train on from its adapter, choose another checkpoint.output_dir and set lora.init "
+                    "to this folder";
+  }
+  return result;
+}
+
+}  // namespace lorikeet::recipes

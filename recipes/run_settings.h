@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+
+namespace lorikeet::recipes {
+
+/// How the settings of this run stand to those of the run that its output folder holds.
+enum class SettingsVerdict {
+  kSame,    ///< they compute the same
+  kLonger,  ///< the same steps first, then more: the run there can be continued
+  kOther,   ///< another run
+};
+
+struct SettingsComparison {
+  SettingsVerdict verdict = SettingsVerdict::kSame;
+  std::string difference;  ///< "optimizer.lr: 1e-4 there, 2e-4 now", of each that differs
+  std::string advice;      ///< how to train on from a run that can't be made longer; else ""
+};
+
+/// Compares two runs' resolved settings (YAML): those that change numbers. Paths of the base and of the data
+/// don't count, since what lies there is compared by fingerprints; an adapter's or template's path counts as
+/// equal when both lead to the same place. More epochs or max_steps alone are kLonger where the learning rate
+/// of the steps done stays what it was: with lr_scheduler.name constant and a warm-up given in steps.
+SettingsComparison compare_run_settings(const std::string& there, const std::string& now);
+
+}  // namespace lorikeet::recipes

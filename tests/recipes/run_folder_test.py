@@ -1,0 +1,211 @@
+"""What a run's output folder lets be done next: go on, go on for longer, begin anew, or an error that tells what to do."""
+
+import json
+import os
+import shutil
+import signal
+import sys
+import unittest
+
+import harness
+
+CONSTANT = ["lr_scheduler.name=constant"]
+
+
+class RunFolder(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.programs = harness.Programs(sys.argv[1])
+        config = cls.programs.work / "config.yaml"
+        config.write_text(config.read_text().replace("global: 8", "global: 2"))  # short steps: there are many runs
+        cls.constant = cls.trained("constant", *CONSTANT)
+        cls.cosine = cls.trained("cosine")
+
+    @classmethod
+    def trained(cls, name, *overrides):
+        output = cls.programs.work / name
+        result = cls.programs.train(output, *overrides)
+        assert result.returncode == 0, result.stderr
+        return output
+
+    def copy_of(self, folder, name):
+        output = self.programs.work / name
+        shutil.copytree(folder, output)
+        return output
+
+    def unfinished(self, name):
+        """The run as if it had been killed after its last checkpoint."""
+        output = self.copy_of(self.cosine, name)
+        run = json.loads((output / "run.json").read_text())
+        (output / "run.json").write_text(json.dumps({**run, "finished": False}))
+        return output
+
+    def require_refused(self, output, *words, overrides=(), code=2):
+        before = harness.tree(output)
+        result = self.programs.train(output, *overrides)
+        self.assertEqual(result.returncode, code, result.stderr)
+        for word in words:
+            self.assertIn(word, result.stderr)
+        self.assertEqual(harness.tree(output), before)
+
+    def test_a_finished_run_with_a_constant_rate_goes_on_for_longer_as_if_it_had_never_ended(self):
+        output = self.trained("longer", *CONSTANT, "training.max_steps=5")
+        result = self.programs.train(output, *CONSTANT)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("goes on for longer (training.max_steps: 5 there, 12 now)", result.stderr)
+        self.assertIn("resuming after step 5", result.stderr)
+        name = "adapter_model.safetensors"
+        self.assertEqual((output / name).read_bytes(), (self.constant / name).read_bytes())
+        self.assertEqual(harness.metrics(output), harness.metrics(self.constant))
+
+    def test_a_run_whose_rate_falls_to_its_end_cant_be_made_longer_and_the_error_says_what_can_be_done(self):
+        self.require_refused(
+            self.cosine, "training.max_steps: 12 there, 20 now", "lr_scheduler.name=constant", "lora.init",
+            overrides=["training.max_steps=20"],
+        )
+
+    def test_a_warm_up_that_depends_on_the_length_cant_be_continued_either(self):
+        warm_up = [*CONSTANT, "~lr_scheduler.warmup_steps", "lr_scheduler.warmup_ratio=0.2"]
+        output = self.trained("ratio", *warm_up, "training.max_steps=5")
+        self.require_refused(output, "warm-up is a part of all its steps", "lora.init", overrides=warm_up)
+
+    def test_fewer_steps_are_another_run(self):
+        self.require_refused(self.constant, "other settings", overrides=[*CONSTANT, "training.max_steps=3"])
+
+    def test_paths_given_another_way_or_moved_data_are_the_same_run(self):
+        moved = self.programs.work / "moved.jsonl"
+        shutil.copy(harness.EXAMPLE / "train.jsonl", moved)
+        base = os.path.relpath(harness.EXAMPLE / "base")
+        for override in (f"model.path={base}", f"data.train.path={moved}"):
+            result = self.programs.train(os.path.relpath(self.cosine), override)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn("finished already", result.stderr)
+
+    def test_other_validation_rows_are_another_run(self):
+        rows = (harness.EXAMPLE / "heldout.jsonl").read_text().splitlines(keepends=True)
+        file = self.programs.work / "rows.jsonl"
+        file.write_text("".join(rows[:4]))
+        validated = [f"data.validation.path={file}", "training.max_steps=3"]
+        output = self.trained("validated", *validated)
+        file.write_text("".join(rows[:5]))
+        self.require_refused(output, "other validation data", overrides=validated)
+
+    def test_a_start_that_was_killed_before_its_first_step_is_no_hindrance_to_another_run(self):
+        output = self.programs.work / "begun"
+        process = self.programs.start(output, "batch.global=512", "training.epochs=10")
+        self.assertTrue(harness.wait_for(lambda: (output / "run.json").exists()))
+        harness.stop(process)
+        self.assertEqual((output / "metrics.jsonl").read_text() if (output / "metrics.jsonl").exists() else "", "")
+        result = self.programs.train(output, "lora.rank=3", "training.max_steps=3")
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_a_start_that_was_killed_while_it_wrote_its_first_file_is_none_either(self):
+        output = self.programs.work / "first-file"
+        output.mkdir()
+        for name in ("run.json.tmp-0123456789abcdef", "run.json.tmp-4711", ".lorikeet-probe-abcDEF"):
+            (output / name).write_text("{")
+        result = self.programs.train(output, "training.max_steps=3")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual([p.name for p in output.iterdir() if "tmp" in p.name or "probe" in p.name], [])
+
+    def test_files_of_others_are_still_respected(self):
+        output = self.programs.work / "theirs"
+        output.mkdir()
+        (output / "notes.txt.tmp-4711").write_text("mine")
+        self.require_refused(output, "holds 'notes.txt.tmp-4711' but no run of this program")
+
+    def test_a_damaged_run_file_comes_with_advice(self):
+        output = self.unfinished("damaged")
+        for damage in ("", "{\"finished\": fal"):
+            (output / "run.json").write_text(damage)
+            self.require_refused(output, "run.json", "was damaged: put a copy of it back", "checkpoint.overwrite=true")
+
+    def test_a_checkpoint_without_its_marker_is_named_at_the_start(self):
+        output = self.unfinished("unmarked")
+        checkpoint = output / "checkpoints" / "step_12"
+        (checkpoint / "lorikeet_checkpoint.json").unlink()
+        result = self.programs.train(output)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn(f"'{checkpoint}' lacks the file lorikeet_checkpoint.json", result.stderr)
+        shutil.move(checkpoint, self.programs.work / "aside")
+        self.assertEqual(self.programs.train(output).returncode, 0)
+
+    def test_a_flipped_bit_in_a_checkpoint_is_found_and_the_one_before_it_offered(self):
+        output = self.unfinished("flipped")
+        file = output / "checkpoints" / "step_12" / "optimizer.safetensors"
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+        result = self.programs.train(output)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("optimizer.safetensors' has another SHA-256", result.stderr)
+        self.assertIn(f"to go on from step 9 instead, remove '{file.parent}'", result.stderr)
+
+    def test_the_best_adapter_must_be_the_one_that_the_run_found(self):
+        rows = "".join((harness.EXAMPLE / "heldout.jsonl").read_text().splitlines(keepends=True)[:4])
+        file = self.programs.work / "few.jsonl"
+        file.write_text(rows)
+        validated = [f"data.validation.path={file}", "data.validation.every_steps=3", "checkpoint.keep_last=4"]
+        output = self.trained("best", *validated)
+        run = json.loads((output / "run.json").read_text())
+        (output / "run.json").write_text(json.dumps({**run, "finished": False}))
+        best = output / "best" / "adapter_model.safetensors"
+        content = bytearray(best.read_bytes())
+        content[-1] ^= 1
+        best.write_bytes(content)
+        result = self.programs.train(output, *validated)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("best/adapter_model.safetensors' has another SHA-256", result.stderr)
+        shutil.rmtree(output / "best")
+        result = self.programs.train(output, *validated)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn(f"the best adapter, of step {run['best_step']}, is not in", result.stderr)
+
+    def test_an_early_stop_is_in_the_log_and_in_run_json(self):
+        file = self.programs.work / "few-rows.jsonl"
+        file.write_text("".join((harness.EXAMPLE / "heldout.jsonl").read_text().splitlines(keepends=True)[:4]))
+        output = self.programs.work / "early"
+        result = self.programs.train(
+            output, f"data.validation.path={file}", "data.validation.every_steps=1", "data.validation.patience=2",
+            "optimizer.lr=0.5",
+        )
+        self.assertEqual(result.returncode, 0, result.stderr)
+        run = json.loads((output / "run.json").read_text())
+        step = run["early_stop"]["step"]
+        self.assertLess(step, 12)
+        self.assertEqual(run["early_stop"]["evaluations_since_best"], 2)
+        self.assertIn(f"step {step}: stopped early, 2 validations in a row brought no lower loss", result.stderr)
+        self.assertIn(f"done: {step} steps of 12, stopped early", result.stderr)
+
+    def test_a_folder_that_is_deleted_while_the_run_goes_on_ends_it_with_an_error(self):
+        for name, later in (("deleted", None), ("replaced", "mkdir")):
+            output = self.programs.work / name
+            process = self.programs.start(output, "checkpoint.save_every_steps=100", "batch.global=64")
+            metrics = output / "metrics.jsonl"
+            self.assertTrue(harness.wait_for(lambda: metrics.exists() and metrics.stat().st_size > 0))
+            process.send_signal(signal.SIGSTOP)
+            shutil.rmtree(output)
+            if later:
+                output.mkdir()
+            process.send_signal(signal.SIGCONT)
+            self.assertEqual(process.wait(timeout=120), 1)
+
+    def test_a_run_resumed_without_some_of_its_lines_says_so(self):
+        output = self.unfinished("lines")
+        lines = (output / "metrics.jsonl").read_text().splitlines(keepends=True)
+        (output / "metrics.jsonl").write_text("".join(lines[:3]) + "\0\0\0\n" + "".join(lines[5:]))
+        result = self.programs.train(output)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("dropped line 4", result.stderr)
+        self.assertIn("no lines of steps 4 to 5", result.stderr)
+        self.assertEqual(len(harness.metrics(output)), 10)
+
+    def test_a_folder_that_cant_be_written_is_the_environments_fault(self):
+        # To root every folder is writable but the kernel's own.
+        result = self.programs.train("/sys/lorikeet-run")
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertIn("can't write into the folder '/sys/lorikeet-run'", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
