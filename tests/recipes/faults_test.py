@@ -1,0 +1,124 @@
+"""A run that is killed, or whose disk is full, at any of its file calls goes on to the same adapter.
+
+A preloaded library (tests/support/fault_injection.cpp) counts the calls of a short run that change files: validation,
+early stop, the best adapter, checkpoints and their removal are in it. For a call n a fresh run is killed at it, or
+finds the disk full from it on; then the same command is given again. Its adapter must be the undisturbed run's, byte
+for byte, and nothing temporary may be left. By default some fifty calls are tried, one for every file that the run
+writes; LORIKEET_TEST_FAULTS=all tries every one (scripts/faults).
+"""
+
+import collections
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+import harness
+
+LIBRARY = pathlib.Path(sys.argv[2])
+ALL = os.environ.get("LORIKEET_TEST_FAULTS") == "all"
+WORKERS = len(os.sched_getaffinity(0))
+KILLED = -9
+
+
+def file_of(call):
+    """The file or folder that the call changes, without numbers and random endings."""
+    path = call.split(" ", 2)[2]
+    path = re.sub(r"\.tmp-[0-9a-f]+", ".tmp", path)
+    path = re.sub(r"\.lorikeet-probe-\w+", ".lorikeet-probe", path)
+    return re.sub(r"[0-9a-f]{16,}|\d+", "#", path)
+
+
+class Faults(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.programs = harness.Programs(sys.argv[1])
+        cls.work = cls.programs.work
+        result, cls.calls = cls.run_counted("whole", {})
+        assert result.returncode == 0, result.stderr
+        assert "stopped early" in result.stderr, result.stderr
+        cls.whole = harness.tree(cls.work / "whole" / "run")
+        print(f"{len(cls.calls)} calls of {len(set(map(file_of, cls.calls)))} files", file=sys.stderr)
+
+    @classmethod
+    def run_counted(cls, name, fault):
+        """Runs in a folder of that name; the result, and the calls that changed files."""
+        folder = cls.work / name
+        (folder / "cache").mkdir(parents=True, exist_ok=True)
+        log = cls.work / f"{name}.calls"
+        environment = {
+            **harness.ENVIRONMENT, "OMP_NUM_THREADS": "1", "LD_PRELOAD": str(LIBRARY), "LORIKEET_FAULT_LOG": str(log),
+            "LORIKEET_FAULT_ROOTS": str(folder), **fault,
+        }
+        command = cls.programs.command(
+            folder / "run", "lora.rank=2", "lora.target_modules=[q_proj]", "precision.preset=fp32", "batch.global=2",
+            "training.max_steps=12", "optimizer.lr=0.5", "checkpoint.save_every_steps=2",
+            "checkpoint.keep_last=1", f"data.validation.path={cls.short_file()}", "data.validation.every_steps=1",
+            "data.validation.patience=2", f"data.cache_dir={folder / 'cache' / 'tokens'}", "metrics.profile_steps=[2]",
+        )
+        result = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=120, check=False, errors="replace"
+        )
+        prefix = str(folder) + "/"
+        calls = [line.replace(prefix, "") for line in log.read_text().splitlines()] if log.exists() else []
+        return result, calls
+
+    @classmethod
+    def short_file(cls):
+        path = cls.work / "heldout.jsonl"
+        if not path.exists():
+            rows = (harness.EXAMPLE / "heldout.jsonl").read_text().splitlines(keepends=True)
+            path.write_text("".join(rows[:4]))
+        return path
+
+    def points(self):
+        """Calls to try: one for each file, of another function from file to file."""
+        if ALL:
+            return list(range(1, len(self.calls) + 1))
+        calls = collections.defaultdict(list)
+        for number, call in enumerate(self.calls, 1):
+            calls[file_of(call)].append(number)
+        return [numbers[i % len(numbers)] for i, numbers in enumerate(calls.values())]
+
+    def try_points(self, how, points):
+        def one(number):
+            name = f"{how}{number}"
+            first, _ = self.run_counted(name, {"LORIKEET_FAULT_AT": str(number), "LORIKEET_FAULT_HOW": how})
+            second, _ = self.run_counted(name, {})
+            return number, first, second
+
+        with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+            for number, first, second in pool.map(one, points):
+                with self.subTest(how=how, call=self.calls[number - 1]):
+                    if how == "kill":
+                        self.assertEqual(first.returncode, KILLED, first.stderr)
+                    else:  # what a full disk can't stop, such as a deletion or the cache, does no harm
+                        self.assertIn(first.returncode, (0, 3), first.stderr)
+                        if first.returncode == 3:
+                            self.assertIn("No space left on device", first.stderr)
+                    self.assertEqual(second.returncode, 0, second.stderr)
+                    self.require_equal_to_whole(self.work / f"{how}{number}" / "run")
+
+    def require_equal_to_whole(self, output):
+        ours = harness.tree(output)
+        self.assertEqual(sorted(ours), sorted(self.whole))  # no leftovers, and nothing missing
+        for name, content in self.whole.items():
+            if name.endswith(".safetensors"):
+                self.assertEqual(ours[name], content, name)
+        self.assertEqual(harness.metrics(output), harness.metrics(self.work / "whole" / "run"))
+
+    def test_killed_at_a_file_call(self):
+        points = self.points()
+        self.assertGreaterEqual(len(points), 40)
+        self.try_points("kill", points)
+
+    def test_disk_full_from_a_file_call_on(self):
+        points = self.points()
+        self.try_points("full", points if ALL else points[::4])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
