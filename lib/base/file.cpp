@@ -10,13 +10,18 @@
 
 #include "base/error.h"
 #include "base/temporary.h"
+#include "base/write_all.h"
 
 namespace lorikeet {
 namespace {
 
-[[noreturn]] void throw_errno(const std::filesystem::path& path, const char* action, ErrorKind kind) {
-  throw Error("[file] can't " + std::string(action) + " '" + path.string() + "': " + std::strerror(errno),
+[[noreturn]] void fail(const std::filesystem::path& path, const char* action, ErrorKind kind, int error) {
+  throw Error("[file] can't " + std::string(action) + " '" + path.string() + "': " + std::strerror(error),
               kind);
+}
+
+[[noreturn]] void throw_errno(const std::filesystem::path& path, const char* action, ErrorKind kind) {
+  fail(path, action, kind, errno);
 }
 
 UniqueFd open_regular(const std::filesystem::path& path, std::uint64_t* size) {
@@ -29,15 +34,6 @@ UniqueFd open_regular(const std::filesystem::path& path, std::uint64_t* size) {
     throw Error("[file] expected a regular file, '" + path.string() + "' is not one");
   *size = static_cast<std::uint64_t>(info.st_size);
   return fd;
-}
-
-void write_all(int fd, std::string_view bytes, const std::filesystem::path& path) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw_errno(path, "write", ErrorKind::kEnvironment);
-    bytes.remove_prefix(static_cast<std::size_t>(n));
-  }
 }
 
 }  // namespace
@@ -102,10 +98,11 @@ void sync_path(const std::filesystem::path& path) {
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes, unsigned mode) {
   const std::filesystem::path temporary = temporary_beside(path);
   {
+    // O_EXCL: neither a link that was planted under the temporary name nor another's file gets the bytes.
     const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
     if (!fd) throw_errno(temporary, "create", ErrorKind::kEnvironment);
     try {
-      write_all(fd.get(), bytes, path);
+      if (const int error = write_all(fd.get(), bytes)) fail(path, "write", ErrorKind::kEnvironment, error);
       if (::fsync(fd.get()) != 0) throw_errno(path, "sync", ErrorKind::kEnvironment);
     } catch (...) {
       ::unlink(temporary.c_str());
@@ -115,8 +112,7 @@ void write_file_atomic(const std::filesystem::path& path, std::string_view bytes
   if (::rename(temporary.c_str(), path.c_str()) != 0) {
     const int error = errno;
     ::unlink(temporary.c_str());
-    errno = error;
-    throw_errno(path, "rename to", ErrorKind::kEnvironment);
+    fail(path, "rename to", ErrorKind::kEnvironment, error);
   }
   sync_path(path.has_parent_path() ? path.parent_path() : ".");
 }

@@ -10,13 +10,14 @@
 #include "base/error.h"
 #include "base/strings.h"
 #include "base/temporary.h"
+#include "base/write_all.h"
 
 namespace lorikeet::io {
 namespace {
 
-[[noreturn]] void fail(const std::filesystem::path& path, const char* action) {
-  const char* reason = std::strerror(errno);
-  throw Error("[file] can't " + std::string(action) + " '" + escape_control(path.string()) + "': " + reason,
+[[noreturn]] void fail(const std::filesystem::path& path, const char* action, int error = errno) {
+  throw Error("[file] can't " + std::string(action) + " '" + escape_control(path.string()) +
+                  "': " + std::strerror(error),
               ErrorKind::kEnvironment);
 }
 
@@ -24,6 +25,7 @@ namespace {
 
 AtomicFile::AtomicFile(std::filesystem::path path, unsigned mode)
     : path_(std::move(path)), temporary_(temporary_beside(path_)) {
+  // O_EXCL: neither a link that was planted under the temporary name nor another's file gets the bytes.
   fd_ = UniqueFd(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
   if (!fd_) fail(temporary_, "create");
 }
@@ -33,13 +35,8 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd_.get(), bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(path_, "write");
-    bytes.remove_prefix(static_cast<std::size_t>(n));
-    written_ += static_cast<std::uint64_t>(n);
-  }
+  if (const int error = write_all(fd_.get(), bytes)) fail(path_, "write", error);
+  written_ += bytes.size();
 }
 
 void AtomicFile::commit() {

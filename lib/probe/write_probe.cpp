@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/write_all.h"
 #include "probe/probes.h"
 #include "probe/stopwatch.h"
 
@@ -15,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail(const fs::path& folder) {
-  throw Error("[probe] can't write into '" + folder.string() + "': " + std::strerror(errno),
+[[noreturn]] void fail(const fs::path& folder, int error = errno) {
+  throw Error("[probe] can't write into '" + folder.string() + "': " + std::strerror(error),
               ErrorKind::kEnvironment);
 }
 
@@ -44,11 +45,7 @@ ProbeAnswer probe_write(const ProbeRequest& request) {
   ::unlink(name.c_str());
   const std::string bytes = noise(kBytes);
   const Stopwatch watch;
-  for (std::size_t written = 0; written < bytes.size();) {
-    const ssize_t count = ::write(file.get(), bytes.data() + written, bytes.size() - written);
-    if (count < 0) fail(folder);
-    written += static_cast<std::size_t>(count);
-  }
+  if (const int error = write_all(file.get(), bytes)) fail(folder, error);
   if (::fsync(file.get()) != 0) fail(folder);
   return {.figures = {{"mb_per_second", static_cast<double>(kBytes) / 1e6 / watch.seconds()}}};
 }
