@@ -80,7 +80,11 @@ void declare_data(Schema& schema) {
       .field("chat_template", &DataSettings::chat_template, text("auto, a built-in's name or a file"),
              "How messages are written as text; auto takes the checkpoint's if it is a known one.")
       .field("cache_dir", &DataSettings::cache_dir, nullable(text("a folder")),
-             "Where tokenised data is kept; null: lorikeet under XDG_CACHE_HOME.")
+             "Where tokenised data is kept, readable for you alone: a folder that is absent is made with "
+             "mode 0700, "
+             "one that is there is used and left as it is (not where others may replace its files); null: "
+             "lorikeet "
+             "under XDG_CACHE_HOME.")
       .same_numbers();
 }
 

@@ -1,10 +1,6 @@
 #include "data/token_cache.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <array>
-#include <cerrno>
 #include <cstring>
 
 #include "base/cache_folder.h"
@@ -13,6 +9,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "data/cache_files.h"
 
 namespace lorikeet::data {
 namespace {
@@ -78,27 +75,24 @@ std::optional<std::filesystem::path> default_cache_dir() {
   return folder ? std::optional(*folder / "tokens") : std::nullopt;
 }
 
-// Tokens are the user's data in another spelling: nobody else may read them, nor put others in their place.
 bool TokenCache::prepare_folder() const {
-  std::error_code error;
-  if (folder_.has_parent_path()) std::filesystem::create_directories(folder_.parent_path(), error);
-  struct stat info {};
-  if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST) {
-    log_warning("[data.cache_dir] can't make '" + folder_.string() + "': " + std::strerror(errno) +
+  if (const std::string problem = prepare_cache_folder(folder_); !problem.empty()) {
+    log_warning("[data.cache_dir] '" + folder_.string() + "' can't be used, " + problem +
                 "; going on without a cache");
     return false;
   }
-  const bool ours =
-      ::stat(folder_.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::geteuid();
-  if (ours && ((info.st_mode & 0077) == 0 || ::chmod(folder_.c_str(), 0700) == 0)) return true;
-  log_warning("[data.cache_dir] expected '" + folder_.string() +
-              "' to be a folder of this user's; going on without a cache");
-  return false;
+  remove_stale_temporaries(folder_);
+  return true;
 }
 
 std::optional<TokenizedFile> TokenCache::find(const std::string& key) const {
   std::error_code error;
   if (!std::filesystem::exists(file_of(key), error) || !prepare_folder()) return std::nullopt;
+  if (!is_own_file(file_of(key))) {
+    log_warning("[data.cache_dir] '" + file_of(key).string() +
+                "' is a link, another user's, or others may write it; tokenising again");
+    return std::nullopt;
+  }
   try {
     return read_entry(file_of(key));
   } catch (const Error& damage) {

@@ -22,9 +22,10 @@ struct TokenizedFile {
 /// absolute path.
 std::optional<std::filesystem::path> default_cache_dir();
 
-/// Tokenised files on disk, one file a key. The folder is made with mode 0700, files with 0600, by atomic
-/// rename. A file carries a sha256 of its content and is read by memory map. Nothing here throws for a bad or
-/// unwritable cache: it says so by a warning, and the data is tokenised again.
+/// Tokenised files on disk, one file a key. The folder is made with mode 0700 where it is absent and used as
+/// it is otherwise; files are made with mode 0600, by atomic rename, and those that somebody else could have
+/// written are not read. A file carries a sha256 of its content and is read by memory map. Nothing here
+/// throws for a bad or unwritable cache: it says so by a warning, and the data is tokenised again.
 class TokenCache {
  public:
   explicit TokenCache(std::filesystem::path folder) : folder_(std::move(folder)) {}

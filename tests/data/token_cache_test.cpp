@@ -29,7 +29,7 @@ struct CacheFixture : test::DataFixture {
   unsigned mode_of(const std::filesystem::path& path) const {
     struct stat info {};
     REQUIRE(::stat(path.c_str(), &info) == 0);
-    return info.st_mode & 0777;
+    return info.st_mode & 07777;
   }
 };
 
@@ -61,9 +61,46 @@ TEST_CASE("the cache is for its owner's eyes only") {
   data.load(kRows);
   CHECK(data.mode_of(*data.options.cache_dir) == 0700);
   CHECK(data.mode_of(data.only_file()) == 0600);
-  std::filesystem::permissions(*data.options.cache_dir, std::filesystem::perms{0755});
+}
+
+TEST_CASE("a folder that was there is used as it is, also through a link, and its mode stays") {
+  CacheFixture data;
+  for (const unsigned mode : {0755U, 01777U}) {
+    const auto shared = data.folder / std::to_string(mode);
+    std::filesystem::create_directory(shared);
+    std::filesystem::permissions(shared, std::filesystem::perms{mode});
+    std::filesystem::create_directory_symlink(shared, data.folder / "link");
+    data.options.cache_dir = data.folder / "link";
+    CHECK_FALSE(data.load(kRows).report.cache_hit);
+    CHECK(data.load(kRows).report.cache_hit);
+    CHECK(data.mode_of(shared) == mode);
+    CHECK(data.mode_of(data.only_file()) == 0600);
+    std::filesystem::remove(data.folder / "link");
+  }
+}
+
+TEST_CASE("a folder in which others may replace files is left alone, and costs time, not the run") {
+  CacheFixture data;
+  std::filesystem::create_directory(*data.options.cache_dir);
+  std::filesystem::permissions(*data.options.cache_dir, std::filesystem::perms{0777});
+  CHECK(data.load(kRows).dataset.size() == 2);
+  CHECK_FALSE(data.load(kRows).report.cache_hit);
+  CHECK(std::filesystem::is_empty(*data.options.cache_dir));
+  CHECK(data.mode_of(*data.options.cache_dir) == 0777);
+}
+
+TEST_CASE("a cache file that somebody else could have written is not read") {
+  CacheFixture data;
+  const std::string fingerprint = data.load(kRows).dataset.fingerprint();
+  const auto file = data.only_file();
+  std::filesystem::permissions(file, std::filesystem::perms{0666});
+  CHECK_FALSE(data.load(kRows).report.cache_hit);
+  CHECK(data.mode_of(file) == 0600);  // made anew
+  std::filesystem::rename(file, data.folder / "elsewhere");
+  std::filesystem::create_symlink(data.folder / "elsewhere", file);
+  CHECK_FALSE(data.load(kRows).report.cache_hit);
+  CHECK_FALSE(std::filesystem::is_symlink(file));
   CHECK(data.load(kRows).report.cache_hit);
-  CHECK(data.mode_of(*data.options.cache_dir) == 0700);
 }
 
 TEST_CASE("whatever decides the tokens decides the key") {
