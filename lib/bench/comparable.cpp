@@ -1,6 +1,7 @@
 #include "bench/comparable.h"
 
 #include "base/error.h"
+#include "base/fingerprint.h"
 #include "base/strings.h"
 #include "config/config.h"
 
@@ -21,9 +22,14 @@ std::vector<std::string> differences(const RunRecord& a, const RunRecord& b) {
   compare("program version", a.version, b.version);
   compare("code", a.code, b.code);
   compare("libtorch", a.libtorch, b.libtorch);
-  compare("base model", a.model, b.model);
-  compare("data", a.data, b.data);
-  compare("precision policy", a.policy, b.policy);
+  // Runs of other versions of this program may have been fingerprinted by other functions too.
+  const auto compare_fingerprints = [&](const char* what, const std::string& one, const std::string& other) {
+    const auto both = comparable_fingerprints(one, other).value_or(std::pair(one, other));
+    compare(what, both.first, both.second);
+  };
+  compare_fingerprints("base model", a.model, b.model);
+  compare_fingerprints("data", a.data, b.data);
+  compare_fingerprints("precision policy", a.policy, b.policy);
   if (a.settings == b.settings) return found;
   const auto settings_a = config::parse_settings(a.settings, a.name);
   const auto settings_b = config::parse_settings(b.settings, b.name);

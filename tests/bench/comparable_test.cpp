@@ -44,6 +44,18 @@ TEST_CASE("everything that changes the work is named") {
   CHECK(differences(run, other) == std::vector<std::string>{"lora.rank: 16 and 4", "batch.global: 32 and 8"});
 }
 
+TEST_CASE("fingerprints of other versions of the program are compared by what both have") {
+  RunRecord older = made_up_run(1, 100), newer = older;
+  older.model = "abc";
+  newer.model = "v1:abc v2:123";
+  CHECK(differences(older, newer).empty());
+  RunRecord changed = newer;
+  changed.model = "v1:abc v2:456";
+  CHECK(differences(newer, changed) == std::vector<std::string>{"base model: 123 and 456"});
+  changed.model = "v3:456";
+  CHECK(differences(older, changed) == std::vector<std::string>{"base model: abc and v3:456"});
+}
+
 TEST_CASE("one run that differs among many is named with all its differences") {
   RunRecord other = made_up_run(4, 100);
   other.data = "x";
