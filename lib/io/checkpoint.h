@@ -36,7 +36,8 @@ class Checkpoint {
   std::uint64_t total_bytes() const;
 
   /// sha256 over names, dtypes and shapes and a sample of each tensor's bytes: tells bases apart without
-  /// reading them whole, and doesn't depend on how they are cut into files.
+  /// reading them whole, and doesn't depend on how they are cut into files. This is version 1 of a base's
+  /// fingerprint, which older runs recorded: it never changes. All bytes count in models::base_fingerprint.
   std::string fingerprint() const;
 
  private:
