@@ -1,6 +1,7 @@
 #include "models/loading.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace lorikeet::models {
 namespace {
 
 // Of a tensor's mapped bytes at most so many are in memory beside its converted values.
-constexpr std::size_t kPieceBytes = std::size_t{8} << 20;
+constexpr std::size_t kPieceBytes = 8 * io::TensorDigest::kBlockBytes;
 
 // The mapped bytes as a flat tensor; copied where they are not aligned to their element size.
 at::Tensor flat_tensor(const io::TensorView& view, std::vector<char>* scratch) {
@@ -40,24 +41,45 @@ void require_same_finite(const std::string& name, const at::Tensor& source, cons
               "; choose precision.preset=bf16 or fp32");
 }
 
-// Converts the elements of a tensor that are held here, piece by piece, giving back the pages of each.
-void convert(const io::Checkpoint& checkpoint, const io::TensorView& view, const nn::WeightUnit::Held& held) {
+// Adds the blocks that begin in the bytes [begin, end) of a tensor, hashed on all threads. Returns where the
+// last of them, or the range, ends.
+std::size_t add_blocks(const io::TensorView& view, std::size_t begin, std::size_t end,
+                       io::TensorDigest* digest) {
+  static constexpr std::size_t kBlock = io::TensorDigest::kBlockBytes;
+  const std::size_t first = (begin + kBlock - 1) / kBlock, last = (end + kBlock - 1) / kBlock;
+  if (first >= last) return end;
+  std::vector<io::TensorDigest> blocks(last - first);
+  at::parallel_for(0, std::ssize(blocks), 1, [&](std::int64_t from, std::int64_t to) {
+    for (auto i = static_cast<std::size_t>(from); i < static_cast<std::size_t>(to); ++i)
+      blocks[i].add_block(view, first + i);
+  });
+  for (const io::TensorDigest& block : blocks) *digest += block;
+  return std::max(end, std::min(last * kBlock, view.bytes.size()));
+}
+
+// Converts the elements of a tensor that are held here, piece by piece, giving back the pages of each. Where
+// there is a digest, adds the blocks that begin in what is held.
+void convert(const io::Checkpoint& checkpoint, const io::TensorView& view, const nn::WeightUnit::Held& held,
+             io::TensorDigest* digest) {
   if (!held.values.defined()) return;
   const std::size_t element = dtype_size(view.dtype);
   const std::size_t first = static_cast<std::size_t>(held.first) * element;
-  const std::size_t size = static_cast<std::size_t>(held.values.numel()) * element;
+  const std::size_t last = first + static_cast<std::size_t>(held.values.numel()) * element;
   // fp32 to bf16 loses digits, not range: its largest value is near fp32's.
   const bool may_overflow =
       2 * dtype_largest(ops::from_torch(held.values.scalar_type())) < dtype_largest(view.dtype);
   std::vector<char> scratch;
   io::TensorView piece = view;
-  for (std::size_t begin = 0; begin < size; begin += kPieceBytes) {
-    piece.bytes = view.bytes.substr(first + begin, std::min(kPieceBytes, size - begin));
+  for (std::size_t begin = first, end = first; begin < last; begin = end) {
+    end = std::min((begin / kPieceBytes + 1) * kPieceBytes, last);  // whole blocks, but for the ends
+    const std::size_t touched = digest != nullptr ? add_blocks(view, begin, end, digest) : end;
+    piece.bytes = view.bytes.substr(begin, end - begin);
     const at::Tensor source = flat_tensor(piece, &scratch);
-    const auto to = static_cast<std::int64_t>(begin / element);
+    const auto to = static_cast<std::int64_t>((begin - first) / element);
     const at::Tensor target = held.values.slice(0, to, to + source.numel());
     target.copy_(source);
     if (may_overflow) require_same_finite(view.name, source, target);
+    piece.bytes = view.bytes.substr(begin, touched - begin);
     checkpoint.drop_pages(piece);
   }
 }
@@ -77,6 +99,26 @@ std::string mismatch(const nn::WeightSegment& segment, const io::TensorView& vie
     return segment.name + ": expected a floating dtype, got " + std::string(dtype_name(view.dtype));
   }
   return "";
+}
+
+// Fills what the model holds; adds to `digests`, where given, what is this part's to hash.
+void load(nn::CausalLM& model, const io::Checkpoint& checkpoint, const nn::WeightShard& shard,
+          WeightDigests* digests) {
+  const at::NoGradGuard no_grad;
+  for (const auto& unit : model.store().units()) {
+    for (std::size_t i = 0; i < unit->segments().size(); ++i) {
+      const nn::WeightSegment& segment = unit->segments()[i];
+      const io::TensorView* view = checkpoint.find(segment.name);
+      if (view == nullptr) throw Error("[checkpoint] " + escape_control(segment.name) + " is missing");
+      const std::string problem = mismatch(segment, *view);
+      if (!problem.empty()) throw Error("[checkpoint] " + escape_control(problem));
+      io::TensorDigest* digest = digests != nullptr ? &(*digests)[segment.name] : nullptr;
+      // Every process holds all vectors: the first one hashes them, and what there is once of a tensor.
+      if (digest != nullptr && shard.rank == 0) digest->add_header(*view);
+      const bool own = segment.is_matrix() || shard.rank == 0;
+      convert(checkpoint, *view, unit->held(i), own ? digest : nullptr);
+    }
+  }
 }
 
 std::string list(const std::vector<std::string>& names) {
@@ -122,17 +164,14 @@ void require_complete(const LoadReport& report, const io::Checkpoint& checkpoint
 }
 
 void load_weights(nn::CausalLM& model, const io::Checkpoint& checkpoint) {
-  const at::NoGradGuard no_grad;
-  for (const auto& unit : model.store().units()) {
-    for (std::size_t i = 0; i < unit->segments().size(); ++i) {
-      const nn::WeightSegment& segment = unit->segments()[i];
-      const io::TensorView* view = checkpoint.find(segment.name);
-      if (view == nullptr) throw Error("[checkpoint] " + escape_control(segment.name) + " is missing");
-      const std::string problem = mismatch(segment, *view);
-      if (!problem.empty()) throw Error("[checkpoint] " + escape_control(problem));
-      convert(checkpoint, *view, unit->held(i));
-    }
-  }
+  load(model, checkpoint, {}, nullptr);
+}
+
+WeightDigests load_and_digest_weights(nn::CausalLM& model, const io::Checkpoint& checkpoint,
+                                      const nn::WeightShard& shard) {
+  WeightDigests digests;
+  load(model, checkpoint, shard, &digests);
+  return digests;
 }
 
 }  // namespace lorikeet::models

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "io/checkpoint.h"
+#include "models/fingerprint.h"
 #include "nn/causal_lm.h"
 
 namespace lorikeet::models {
@@ -29,5 +30,11 @@ void require_complete(const LoadReport& report, const io::Checkpoint& checkpoint
 /// file are given back as soon as they were converted, so that the peak of memory is the weights and one
 /// tensor. Throws Error at the first tensor that doesn't fit.
 void load_weights(nn::CausalLM& model, const io::Checkpoint& checkpoint);
+
+/// The same, and hashes what it reads while it is in memory: each byte of the file is read once. Where the
+/// weights are split, `shard` is this process's part; blocks (io::TensorDigest) that begin in it are hashed
+/// here, and the parts' digests add up to the whole's.
+WeightDigests load_and_digest_weights(nn::CausalLM& model, const io::Checkpoint& checkpoint,
+                                      const nn::WeightShard& shard = {});
 
 }  // namespace lorikeet::models

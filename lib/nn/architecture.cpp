@@ -1,0 +1,149 @@
+#include "nn/architecture.h"
+
+#include <array>
+#include <charconv>
+
+namespace lorikeet::nn {
+namespace {
+
+std::string text(const std::string& value) { return value; }
+std::string text(bool value) { return value ? "true" : "false"; }
+std::string text(std::int64_t value) { return std::to_string(value); }
+// The shortest digits that read back equal, whatever the locale.
+std::string text(double value) {
+  std::array<char, 32> digits{};
+  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
+}
+
+// Every struct is taken apart by a structured binding: a member that is added to it doesn't compile until
+// someone has decided here whether it changes numbers. List a new one only where it isn't off.
+class Lines {
+ public:
+  explicit Lines(std::string prefix) : prefix_(std::move(prefix)) {}
+
+  template <typename Value>
+  void add(const std::string& name, const Value& value) {
+    lines_.emplace_back(prefix_ + name, text(value));
+  }
+  template <typename Value>
+  void add_unless(const Value& off, const std::string& name, const Value& value) {
+    if (value != off) add(name, value);
+  }
+  const Architecture& lines() const { return lines_; }
+
+ private:
+  std::string prefix_;
+  Architecture lines_;
+};
+
+std::string activation_name(ops::Activation activation) {
+  switch (activation) {
+    case ops::Activation::kSilu: return "silu";
+    case ops::Activation::kGeluTanh: return "gelu_tanh";
+    case ops::Activation::kGelu: return "gelu";
+  }
+  return "";
+}
+
+void add_norm(Lines& lines, const std::string& where, const NormSpec& norm) {
+  [[maybe_unused]] const auto& [name, size, eps, unit_offset] = norm;
+  lines.add(where + ".eps", eps);
+  lines.add_unless(false, where + ".unit_offset", unit_offset);
+}
+
+void add_norm(Lines& lines, const std::string& where, const std::optional<NormSpec>& norm) {
+  if (norm) add_norm(lines, where, *norm);
+}
+
+void add_attention(Lines& lines, const AttentionSpec& attention) {
+  [[maybe_unused]] const auto& [prefix, hidden_size, layout, qkv_bias, output_bias, options, names] =
+      attention;
+  const auto& [heads, kv_heads, head_dim] = layout;
+  const auto& [scale, causal, window, soft_cap] = options;
+  lines.add("attention.heads", heads);
+  lines.add("attention.kv_heads", kv_heads);
+  lines.add("attention.head_dim", head_dim);
+  lines.add("attention.scale", scale);
+  lines.add_unless(true, "attention.causal", causal);
+  lines.add_unless(std::int64_t{0}, "attention.window", window);
+  lines.add_unless(0.0, "attention.soft_cap", soft_cap);
+  lines.add_unless(false, "attention.qkv_bias", qkv_bias);
+  lines.add_unless(false, "attention.output_bias", output_bias);
+}
+
+void add_mlp(Lines& lines, const MlpSpec& mlp) {
+  [[maybe_unused]] const auto& [prefix, hidden_size, intermediate_size, activation, bias, names] = mlp;
+  lines.add("mlp.intermediate_size", intermediate_size);
+  lines.add("mlp.activation", activation_name(activation));
+  lines.add_unless(false, "mlp.bias", bias);
+}
+
+Architecture layer_lines(const DecoderLayerSpec& layer, const std::string& prefix) {
+  [[maybe_unused]] const auto& [index, attention, mlp, attention_norm, mlp_norm, post_attention_norm,
+                                post_mlp_norm, parallel, rotary] = layer;
+  Lines lines(prefix);
+  add_attention(lines, attention);
+  add_mlp(lines, mlp);
+  add_norm(lines, "attention_norm", attention_norm);
+  add_norm(lines, "mlp_norm", mlp_norm);
+  add_norm(lines, "post_attention_norm", post_attention_norm);
+  add_norm(lines, "post_mlp_norm", post_mlp_norm);
+  lines.add_unless(false, "parallel", parallel);
+  lines.add_unless(true, "rotary", rotary);
+  return lines.lines();
+}
+
+void add_rotary(Lines& lines, const RotarySpec& rotary) {
+  const auto& [head_dim, rotary_dim, theta, scaling, factor, low_freq_factor, high_freq_factor,
+               original_max_position] = rotary;
+  lines.add("rotary.theta", theta);
+  lines.add_unless(head_dim, "rotary.dim", rotary_dim);
+  if (scaling == RotarySpec::Scaling::kNone) return;
+  const bool linear = scaling == RotarySpec::Scaling::kLinear;
+  lines.add("rotary.scaling", std::string(linear ? "linear" : "llama3"));
+  lines.add("rotary.factor", factor);
+  if (linear) return;
+  lines.add("rotary.low_freq_factor", low_freq_factor);
+  lines.add("rotary.high_freq_factor", high_freq_factor);
+  lines.add("rotary.original_max_position", original_max_position);
+}
+
+void append(Architecture& all, const Architecture& lines) {
+  all.insert(all.end(), lines.begin(), lines.end());
+}
+
+// Layers that are alike in a row are listed once: "layers 0-3".
+void append_layers(Architecture& all, const std::vector<DecoderLayerSpec>& layers) {
+  for (std::size_t first = 0, last = 0; first < layers.size(); first = last + 1) {
+    const Architecture lines = layer_lines(layers[first], "");
+    last = first;
+    while (last + 1 < layers.size() && layer_lines(layers[last + 1], "") == lines) ++last;
+    append(all,
+           layer_lines(layers[first], "layers " + std::to_string(first) + "-" + std::to_string(last) + " "));
+  }
+}
+
+}  // namespace
+
+Architecture architecture(const CausalLMSpec& spec) {
+  [[maybe_unused]] const auto& [shape, embedding_name, embedding_scale, rotary, layers, final_norm, head] =
+      spec;
+  // What the layers' own lines say, and what only limits lengths or follows from the rest.
+  [[maybe_unused]] const auto& [layer_count, hidden_size, heads, kv_heads, head_dim, intermediate_size,
+                                vocab_size, max_position, layer_linear_parameters, tied_head] = shape;
+  [[maybe_unused]] const auto& [head_name, head_hidden_size, head_vocab_size, soft_cap, scale] = head;
+  Lines lines("");
+  lines.add("hidden_size", hidden_size);
+  lines.add("vocab_size", vocab_size);
+  lines.add_unless(false, "tied_head", tied_head);
+  lines.add_unless(1.0, "embedding_scale", embedding_scale);
+  if (rotary) add_rotary(lines, *rotary);
+  add_norm(lines, "final_norm", final_norm);
+  lines.add_unless(0.0, "head.soft_cap", soft_cap);
+  lines.add_unless(1.0, "head.scale", scale);
+  Architecture all = lines.lines();
+  append_layers(all, layers);
+  return all;
+}
+
+}  // namespace lorikeet::nn

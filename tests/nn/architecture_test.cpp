@@ -1,0 +1,69 @@
+#include "nn/architecture.h"
+
+#include <algorithm>
+
+#include "models/toy_family.h"
+#include "support/catch.h"
+
+using namespace lorikeet;
+using namespace lorikeet::nn;
+using test::toy_spec;
+
+namespace {
+
+std::string value(const Architecture& lines, const std::string& name) {
+  const auto found = std::ranges::find(lines, name, &Architecture::value_type::first);
+  return found == lines.end() ? "" : found->second;
+}
+
+// Whether a change of the spec changes its architecture.
+template <typename Change>
+bool shows(const Change& change) {
+  CausalLMSpec spec = toy_spec();
+  change(spec);
+  return architecture(spec) != architecture(toy_spec());
+}
+
+}  // namespace
+
+TEST_CASE("an architecture lists what decides numbers, and layers that are alike once") {
+  CausalLMSpec spec = toy_spec();
+  spec.layers = {spec.layers[0], spec.layers[0], spec.layers[1]};
+  const Architecture lines = architecture(spec);
+  CHECK(value(lines, "hidden_size") == "24");
+  CHECK(value(lines, "rotary.theta") == "100");
+  CHECK(value(lines, "rotary.dim") == "4");
+  CHECK(value(lines, "final_norm.eps") == "1e-05");
+  CHECK(value(lines, "head.soft_cap") == "3");
+  CHECK(value(lines, "layers 0-1 attention.window") == "3");
+  CHECK(value(lines, "layers 0-1 mlp.activation") == "gelu");
+  CHECK(value(lines, "layers 2-2 attention.soft_cap") == "2");
+  CHECK(value(lines, "layers 2-2 rotary") == "false");
+  CHECK(value(lines, "layers 2-2 attention.window") == "");  // off
+}
+
+TEST_CASE("whatever changes a model's numbers changes its architecture") {
+  CHECK(shows([](CausalLMSpec& s) { s.rotary->theta = 101; }));
+  CHECK(shows([](CausalLMSpec& s) { s.rotary.reset(); }));
+  CHECK(shows([](CausalLMSpec& s) { s.rotary->scaling = RotarySpec::Scaling::kLinear; }));
+  CHECK(shows([](CausalLMSpec& s) { s.embedding_scale = 1.71; }));
+  CHECK(shows([](CausalLMSpec& s) { s.shape.tied_head = true; }));
+  CHECK(shows([](CausalLMSpec& s) { s.final_norm.eps = 1e-6; }));
+  CHECK(shows([](CausalLMSpec& s) { s.final_norm.unit_offset = false; }));
+  CHECK(shows([](CausalLMSpec& s) { s.head.scale = 0.25; }));
+  CHECK(shows([](CausalLMSpec& s) { s.layers[1].attention.layout.kv_heads = 4; }));
+  CHECK(shows([](CausalLMSpec& s) { s.layers[2].attention.options.scale = 0.25; }));
+  CHECK(shows([](CausalLMSpec& s) { s.layers[2].attention.options.causal = false; }));
+  CHECK(shows([](CausalLMSpec& s) { s.layers[0].attention.qkv_bias = false; }));
+  CHECK(shows([](CausalLMSpec& s) { s.layers[1].post_mlp_norm.reset(); }));
+  CHECK(shows([](CausalLMSpec& s) { s.layers[0].parallel = false; }));
+  CHECK(shows([](CausalLMSpec& s) { s.layers[0].mlp.activation = ops::Activation::kSilu; }));
+  CHECK(shows([](CausalLMSpec& s) { s.layers.pop_back(); }));
+}
+
+TEST_CASE("names of weights and limits of lengths are no part of an architecture") {
+  CHECK_FALSE(shows([](CausalLMSpec& s) { s.shape.max_position = 128; }));
+  CHECK_FALSE(shows([](CausalLMSpec& s) { s.embedding_name = "tok"; }));
+  CHECK_FALSE(shows([](CausalLMSpec& s) { s.layers[0].attention.prefix = "x"; }));
+  CHECK_FALSE(shows([](CausalLMSpec& s) { s.rotary->factor = 7; }));  // of a scaling that is off
+}
