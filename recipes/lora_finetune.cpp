@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/fingerprint.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "base/version.h"
@@ -74,21 +75,21 @@ class Finetune {
  private:
   void run_phases() {
     load();
-    const RunFolder::Identity identity{
+    RunFolder::Identity identity{
         .settings = config::to_yaml(settings_),
-        .data = data_.train.fingerprint(),
-        .validation = data_.validation ? data_.validation->fingerprint() : "",
-        .model = session_.checkpoint_fingerprint,
-        .policy = session_.policy.fingerprint()};
+        .data = versioned_fingerprint(1, data_.train.fingerprint()),
+        .validation = data_.validation ? versioned_fingerprint(1, data_.validation->fingerprint()) : "",
+        .model = versioned_fingerprint(1, session_.checkpoint_fingerprint),
+        .policy = versioned_fingerprint(1, session_.policy.fingerprint()),
+        .architecture = session_.architecture};
     const RunFolder::Begin begin = agree(identity);
     if (begin == RunFolder::Begin::kFinished) {
       log_info("this run is finished already: its adapter lies in " + output_dir().string());
       return;
     }
     choose_strategy(begin == RunFolder::Begin::kResume);
-    read_weights();
-    // Reading may take one rank far longer than another; connecting has a time limit.
-    group_.least("weights read", 0);
+    read_weights(identity);
+    if (folder_ && begin == RunFolder::Begin::kResume) folder_->require_same_weights(identity, base());
     group_.phase("connect");
     group_.connect(session_.torch_device(), strategy_.degree);
     if (strategy_.degree > 1) gatherer_.emplace(*group_.sharers(), *session_.model);
@@ -133,6 +134,7 @@ class Finetune {
                                {"validation data", identity.validation},
                                {"base checkpoint", identity.model},
                                {"precision policy", identity.policy}});
+    for (const auto& [name, value] : identity.architecture) facts.emplace_back("base's " + name, value);
     group_.require_agreement(facts);
     std::string begin;
     if (folder_) {
@@ -224,10 +226,18 @@ class Finetune {
     if (!begun.empty()) micro_tokens_ = std::stoll(begun);
   }
 
-  void read_weights() {
+  // Every byte that a rank reads is hashed meanwhile; only then is it known whether the base is the run's.
+  void read_weights(RunFolder::Identity& identity) {
     group_.phase("read model");
-    load_weights(session_, {group_.placement().rank % strategy_.degree, strategy_.degree});
+    const models::WeightDigests own =
+        load_and_digest_weights(session_, {group_.placement().rank % strategy_.degree, strategy_.degree});
     phases_.finish("read model");
+    // Waits for all: reading may take one rank far longer than another, and connecting has a time limit.
+    const auto texts = group_.collect("weights read", models::digests_text(own));
+    identity.tensors = models::combine_digests(own, texts, strategy_.degree);
+    identity.model +=
+        " " + versioned_fingerprint(models::kBaseFingerprintVersion,
+                                    models::base_fingerprint(identity.architecture, identity.tensors));
   }
 
   void prepare(bool resume) {

@@ -43,6 +43,16 @@ void add_ids(const JsonView& config, std::set<std::int32_t>* ids) {
   }
 }
 
+void allocate_weights(ModelSession& session, const nn::WeightShard& shard) {
+  ops::install_cpu_allocator();
+  session.model->store().allocate(session.torch_device(), shard);
+}
+
+void finish_loading(ModelSession& session) {
+  session.checkpoint.reset();
+  if (session.adapters) session.adapters->store().allocate(session.torch_device());
+}
+
 }  // namespace
 
 precision::Policy choose_policy(const config::PrecisionSettings& settings, const device::Device& device) {
@@ -76,6 +86,7 @@ ModelSession open_shapes(const std::filesystem::path& path, const precision::Pol
   const nn::CausalLMSpec spec = models::model_spec(JsonView(session.config, (path / "config.json").string()));
   session.tokenizer = text::load_tokenizer(path);
   require_tokenizer_fits(*session.tokenizer, spec.shape, path.string());
+  session.architecture = nn::architecture(spec);
 
   if (lora) {
     session.adapters = std::make_unique<peft::LoraAdapters>(*lora, policy, seed);
@@ -90,11 +101,16 @@ ModelSession open_shapes(const std::filesystem::path& path, const precision::Pol
 }
 
 void load_weights(ModelSession& session, const nn::WeightShard& shard) {
-  ops::install_cpu_allocator();
-  session.model->store().allocate(session.torch_device(), shard);
+  allocate_weights(session, shard);
   models::load_weights(*session.model, *session.checkpoint);
-  session.checkpoint.reset();
-  if (session.adapters) session.adapters->store().allocate(session.torch_device());
+  finish_loading(session);
+}
+
+models::WeightDigests load_and_digest_weights(ModelSession& session, const nn::WeightShard& shard) {
+  allocate_weights(session, shard);
+  models::WeightDigests digests = models::load_and_digest_weights(*session.model, *session.checkpoint, shard);
+  finish_loading(session);
+  return digests;
 }
 
 ModelSession load_model(const std::filesystem::path& path, const precision::Policy& policy,

@@ -8,6 +8,8 @@
 #include "config/settings.h"
 #include "device/device.h"
 #include "io/checkpoint.h"
+#include "models/fingerprint.h"
+#include "nn/architecture.h"
 #include "nn/causal_lm.h"
 #include "peft/lora.h"
 #include "precision/policy.h"
@@ -30,7 +32,8 @@ struct ModelSession {
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::unique_ptr<peft::LoraAdapters> adapters;  ///< null without adapters
   std::unique_ptr<nn::CausalLM> model;
-  std::string checkpoint_fingerprint;
+  nn::Architecture architecture;
+  std::string checkpoint_fingerprint;        ///< io::Checkpoint::fingerprint: by samples
   std::optional<io::Checkpoint> checkpoint;  ///< mapped, until the weights are loaded
 
   at::Device torch_device() const { return recipes::torch_device(device); }
@@ -53,6 +56,8 @@ ModelSession open_shapes(const std::filesystem::path& path, const precision::Pol
 /// Reads the weights, or this process's part of them, to the session's device, and allocates the adapters,
 /// which are not initialised. Lets the mapped checkpoint go.
 void load_weights(ModelSession& session, const nn::WeightShard& shard = {});
+/// The same, with the digests of what this process read: see models::load_and_digest_weights.
+models::WeightDigests load_and_digest_weights(ModelSession& session, const nn::WeightShard& shard);
 
 /// Both at once.
 ModelSession load_model(const std::filesystem::path& path, const precision::Policy& policy,

@@ -7,10 +7,12 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/fingerprint.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "io/disk.h"
 #include "io/remove_tree.h"
+#include "recipes/base_record.h"
 #include "recipes/best_adapter.h"
 #include "recipes/run_settings.h"
 #include "recipes/step_traces.h"
@@ -112,18 +114,42 @@ RunFolder::Begin RunFolder::compare(const JsonView& run, const Identity& identit
     throw Error(where + "holds a run with other settings (" + settings.difference + ")" +
                 (settings.advice.empty() ? kHint : "; " + settings.advice));
   const auto require_equal = [&](const char* key, const std::string& now, const char* what) {
-    if (there.at(key).as_string() != now) throw Error(where + "holds a run of " + what + kHint);
+    const auto both = comparable_fingerprints(there.at(key).as_string(), now);
+    if (!both) {
+      throw Error(
+          where + "holds a run whose fingerprint '" + key +
+          "' is of a version that this program doesn't know; finish it with the program that began it" +
+          kHint);
+    }
+    if (both->first != both->second) throw Error(where + "holds a run of " + what + kHint);
   };
   require_equal("data", identity.data, "other data");
   // Version 0.1 didn't record it.
   if (there.has("validation")) require_equal("validation", identity.validation, "other validation data");
   require_equal("model", identity.model, "another base checkpoint");
+  if (const auto recorded = there.maybe("architecture")) {
+    const std::string changed = architecture_difference(*recorded, identity.architecture);
+    if (!changed.empty())
+      throw Error(where + "holds a run of a base with another config.json (" + changed + ")" + kHint);
+  }
   require_equal("policy", identity.policy, "another precision policy");
   const bool longer = settings.verdict == SettingsVerdict::kLonger;
   if (run.at("finished").as_bool() && !longer) return Begin::kFinished;
   if (!resume) throw Error(where + "holds an unfinished run, and checkpoint.resume is 'never'" + kHint);
   if (longer) log_info("the run there goes on for longer (" + settings.difference + ")");
   return Begin::kResume;
+}
+
+void RunFolder::require_same_weights(const Identity& identity, const std::filesystem::path& base) const {
+  const std::filesystem::path file = path_ / kRunFile;
+  const Json json = Json::parse(read_file(file), file.string());
+  const JsonView there = JsonView(json, file.string()).at("identity");
+  const auto both = comparable_fingerprints(there.at("model").as_string(), identity.model);
+  if (both && both->first == both->second) return;
+  throw Error("[model.path] '" + base.string() +
+              "': the base checkpoint's weights differ from those that the run in '" + path_.string() +
+              "' began with: " + tensors_difference(there.at("tensors"), identity.tensors, base) +
+              "; download the checkpoint again" + kHint);
 }
 
 std::string RunFolder::fact(const std::string& name) const {
@@ -142,7 +168,9 @@ void RunFolder::write(const Identity& identity, bool finished, const Json& facts
                            .set("data", identity.data)
                            .set("validation", identity.validation)
                            .set("model", identity.model)
-                           .set("policy", identity.policy));
+                           .set("policy", identity.policy)
+                           .set("architecture", architecture_json(identity.architecture))
+                           .set("tensors", tensors_json(identity.tensors)));
   for (const auto& [key, value] : facts.object()) json.set(key, value);
   write_file_atomic(path_ / kRunFile, json.dump(2) + "\n");
 }

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "io/folders.h"
+#include "models/fingerprint.h"
 
 namespace lorikeet::recipes {
 
@@ -32,10 +33,13 @@ class RunFolder {
   /// What identifies a run.
   struct Identity {
     std::string settings;  ///< resolved settings as YAML; compared are those that change numbers
-    std::string data;      ///< fingerprint
-    std::string validation;  ///< fingerprint of the held-out rows; "" without
-    std::string model;     ///< fingerprint of the base checkpoint
-    std::string policy;    ///< fingerprint
+    // Fingerprints with their functions' versions, as in base/fingerprint.h.
+    std::string data;
+    std::string validation;  ///< of the held-out rows; "" without
+    std::string model;       ///< the base checkpoint's: by samples, and by all of it once it was read
+    std::string policy;
+    nn::Architecture architecture;    ///< what config.json says
+    models::WeightDigests tensors{};  ///< the base's, once it was read
   };
 
   /// Makes the folder where it is absent and locks it. Throws Error when it can't be written, another process
@@ -50,6 +54,11 @@ class RunFolder {
   /// `overwrite` is false, or when its run.json is damaged. Changes nothing, but for the leftovers of killed
   /// writers, which go.
   Begin begin(const Identity& identity, bool resume, bool overwrite) const;
+
+  /// The same for the base's weights, to be called for a run that goes on once they were read: throws Error,
+  /// naming tensors and their files in `base`, when they aren't those that the run there began with. Older
+  /// versions of this program recorded only samples of them, which `begin` has compared.
+  void require_same_weights(const Identity& identity, const std::filesystem::path& base) const;
 
   /// Removes the run altogether, for one that ends before anything of it is worth keeping.
   void forget_run() const;

@@ -1,0 +1,55 @@
+#include "recipes/base_record.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "io/checkpoint.h"
+
+namespace lorikeet::recipes {
+
+Json architecture_json(const nn::Architecture& architecture) {
+  Json json{Json::Object{}};
+  for (const auto& [name, value] : architecture) json.set(name, value);
+  return json;
+}
+
+Json tensors_json(const models::WeightDigests& tensors) {
+  Json::Object members;
+  for (const auto& [name, digest] : tensors) members.emplace_back(name, digest.hex());
+  return {std::move(members)};
+}
+
+std::string architecture_difference(const JsonView& recorded, const nn::Architecture& now) {
+  std::map<std::string, std::pair<std::string, std::string>> values;  // there, now
+  for (const auto& [name, value] : recorded.members()) values[name].first = value.as_string();
+  for (const auto& [name, value] : now) values[name].second = value;
+  const auto shown = [](const std::string& value) { return value.empty() ? "none" : value; };
+  std::vector<std::string> lines;
+  for (const auto& [name, both] : values) {
+    if (both.first != both.second)
+      lines.push_back(name + ": " + shown(both.first) + " there, " + shown(both.second) + " now");
+  }
+  return join(lines, "; ");
+}
+
+std::string tensors_difference(const JsonView& recorded, const models::WeightDigests& now,
+                               const std::filesystem::path& base) {
+  static constexpr std::size_t kShown = 4;
+  models::WeightDigests before;
+  for (const auto& [name, hex] : recorded.members())
+    before.emplace(name, io::TensorDigest::from_hex(hex.as_string()));
+  const std::vector<std::string> changed = models::changed_tensors(before, now);
+  const io::Checkpoint checkpoint = io::Checkpoint::open(base);
+  std::string text = std::to_string(changed.size()) + " of " + std::to_string(now.size()) + " tensors";
+  for (std::size_t i = 0; i < std::min(kShown, changed.size()); ++i) {
+    const io::TensorView* tensor = checkpoint.find(changed[i]);
+    text += ", " + changed[i];
+    if (tensor != nullptr) text += " (" + checkpoint.files()[tensor->file].path().filename().string() + ")";
+  }
+  return escape_control(text) + (changed.size() > kShown ? ", ..." : "");
+}
+
+}  // namespace lorikeet::recipes
