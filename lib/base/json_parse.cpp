@@ -165,6 +165,9 @@ Json Json::parse(std::string_view text, const std::string& where, const JsonLimi
   } catch (const LimitError& error) {
     throw fail(consumed, error.message);
   }
+  // nlohmann takes a NUL byte for the end of the text, whatever follows it.
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
+    throw fail(nul + 1, "a NUL byte (\\x00), which JSON doesn't have");
   return root;
 }
 

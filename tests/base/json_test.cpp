@@ -48,6 +48,16 @@ TEST_CASE("json refuses what is not JSON, with line and column") {
   }
 }
 
+TEST_CASE("json refuses NUL bytes, which would otherwise end the text unseen") {
+  for (const std::string& text : {std::string("{\"a\": 1}\0{\"a\": 2}", 17), std::string("[1]\0", 4),
+                                  std::string("\"a\0b\"", 5), std::string("1\0", 2)}) {
+    CAPTURE(text.size());
+    CHECK_FALSE(message_of(text).empty());
+  }
+  CHECK_THAT(message_of(std::string("{\"a\":\n1}\0", 9)),
+             Catch::Contains("line 2, column 3") && Catch::Contains("a NUL byte"));
+}
+
 TEST_CASE("json refuses duplicate keys at any level") {
   CHECK_THAT(message_of(R"({"a":1,"b":{"x":1,"x":2}})"), Catch::Contains("duplicate key 'x'"));
   CHECK(message_of(R"({"a":{"x":1},"b":{"x":2}})").empty());

@@ -100,6 +100,7 @@ TEST_CASE("headers that are no tensor table are refused") {
       {"{\"__metadata__\":3}", "object"},
       {"{\"w\":1,\"w\":1}", "duplicate key 'w'"},
       {"{\"w\":[[[[[[1]]]]]]}", "nested deeper"},
+      {std::string("{}\0\0", 4), "a NUL byte"},  // the format pads with blanks
   }));
   INFO(json);
   CHECK_THAT(error_of_header(json, 8), Contains(message));
