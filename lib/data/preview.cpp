@@ -26,6 +26,16 @@ std::string one_line(std::string_view text) {
   return out;
 }
 
+// Models may have more embedding rows than the tokenizer has tokens.
+bool is_known(text::TokenId id, const text::Tokenizer& tokenizer) {
+  return static_cast<std::size_t>(id) < tokenizer.vocab_size();
+}
+
+// Tokens that are shown by themselves, between texts.
+bool stands_alone(text::TokenId id, const text::Tokenizer& tokenizer) {
+  return !is_known(id, tokenizer) || tokenizer.is_special(id);
+}
+
 std::string_view colour(bool trained, bool odd) {
   if (trained) return odd ? "\x1b[30;46m" : "\x1b[30;42m";
   return odd ? "\x1b[37m" : "\x1b[90m";
@@ -37,8 +47,9 @@ std::vector<std::string> token_texts(std::span<const text::TokenId> ids, const t
   std::vector<std::string> texts(ids.size());
   std::size_t text_begin = 0;  // behind the last control token: decoding starts anew there
   for (std::size_t begin = 0; begin < ids.size();) {
-    if (tokenizer.is_special(ids[begin])) {
-      texts[begin] = tokenizer.token_of(ids[begin]);
+    if (stands_alone(ids[begin], tokenizer)) {
+      texts[begin] = is_known(ids[begin], tokenizer) ? tokenizer.token_of(ids[begin])
+                                                     : "<id " + std::to_string(ids[begin]) + ">";
       text_begin = ++begin;
       continue;
     }
@@ -49,7 +60,7 @@ std::vector<std::string> token_texts(std::span<const text::TokenId> ids, const t
     while (true) {
       text = tokenizer.decode(ids.subspan(context, end - context), false);
       const bool more =
-          end < ids.size() && end - begin < kLongestCharacter && !tokenizer.is_special(ids[end]);
+          end < ids.size() && end - begin < kLongestCharacter && !stands_alone(ids[end], tokenizer);
       if (!text.ends_with(kReplacement) || !more) break;
       ++end;
     }
@@ -69,9 +80,9 @@ std::string preview_example(const TokenDataset& dataset, std::size_t i, const te
   const auto labels = dataset.labels(i);
   const std::size_t shown = std::min<std::size_t>(labels.size(), options.max_tokens);
   const std::vector<std::string> texts = token_texts(dataset.ids(i).first(shown), tokenizer);
-  std::string out = "example " + std::to_string(i) + ", line " + std::to_string(dataset.source_line(i)) +
-                    ": " + std::to_string(labels.size()) + " tokens, " +
-                    std::to_string(dataset.label_count(i)) + " trained on\n";
+  std::string out = "example " + std::to_string(i) + ", " + dataset.source_places({&i, 1}) + ": " +
+                    std::to_string(labels.size()) + " tokens, " + std::to_string(dataset.label_count(i)) +
+                    " trained on\n";
   for (std::size_t t = 0; t < shown; ++t) {
     // The first token is never a target, whatever its label.
     const auto is_target = [&](std::size_t k) { return k > 0 && labels[k] != kNoLabel; };

@@ -21,7 +21,8 @@ std::string preview_example(const TokenDataset& dataset, std::size_t i, const te
                             const PreviewOptions& options = {});
 
 /// The text that each token adds to those before it; a character spread over several tokens belongs to the
-/// last of them, the others get "". Control tokens give their spelling.
+/// last of them, the others get "". Control tokens give their spelling, ids
+/// that the tokenizer doesn't have "<id 1300>".
 std::vector<std::string> token_texts(std::span<const text::TokenId> ids, const text::Tokenizer& tokenizer);
 
 }  // namespace lorikeet::data

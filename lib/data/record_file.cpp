@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/strings.h"
+#include "data/file_kind.h"
 #include "data/gzip.h"
 
 namespace lorikeet::data {
@@ -43,12 +44,16 @@ RecordFile::RecordFile(const std::filesystem::path& path)
     unpacked_ = gunzip(text_, name_);
     text_ = unpacked_;
   }
+  require_no_other_binary_kind(text_, name_);
   check_utf8();
   if (text_.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);
   const std::size_t first = text_.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos)
     throw Error("[data] '" + name_ + "' is empty: expected JSON lines or a JSON array of rows");
+  require_no_other_text_kind(text_, name_);
   if (text_[first] == '[') {
+    is_array_ = true;
+    one_line_ = text_.find('\n', first) >= text_.find_last_not_of(" \t\r\n");
     split_array();
   } else {
     split_lines();
@@ -89,7 +94,7 @@ void RecordFile::split_array() {
     return line;
   };
   const auto fail = [&](std::size_t offset, const std::string& what) -> Error {
-    return Error("[data] line " + std::to_string(line_at(offset)) + " of " + name_ + ": " + what);
+    return Error("[data] " + row_place(spans_.size() + 1, line_at(offset)) + " of " + name_ + ": " + what);
   };
   const auto skip_blanks = [&](std::size_t i) {
     while (i < text_.size() && is_blank(text_[i])) ++i;
@@ -103,11 +108,15 @@ void RecordFile::split_array() {
       throw fail(i, "the JSON array is cut short: expected ']' before the end of the file");
     if (text_[i] == ']') {
       i = skip_blanks(i + 1);
-      if (i != text_.size()) throw fail(i, "expected nothing after the JSON array's ']'");
+      if (i != text_.size()) {
+        throw Error("[data] line " + std::to_string(line_at(i)) + " of " + name_ +
+                    ": expected nothing after the JSON array's ']', whose rows are " +
+                    std::to_string(spans_.size()));
+      }
       return;
     }
     if (!first) {
-      if (text_[i] != ',') throw fail(i, "expected ',' or ']' after a row of the JSON array");
+      if (text_[i] != ',') throw fail(i, "expected ',' or ']' before this row of the JSON array");
       i = skip_blanks(i + 1);
     }
     const std::size_t end = value_end(text_, i);
@@ -120,8 +129,14 @@ void RecordFile::split_array() {
   }
 }
 
+std::string RecordFile::row_place(std::size_t row, std::size_t line) const {
+  const std::string place = "row " + std::to_string(row);
+  return one_line_ ? place : place + " (line " + std::to_string(line) + ")";
+}
+
 std::string RecordFile::where(std::size_t i) const {
-  return "[data] line " + std::to_string(spans_[i].line) + " of " + name_;
+  const std::size_t line = spans_[i].line;
+  return "[data] " + (is_array_ ? row_place(i + 1, line) : "line " + std::to_string(line)) + " of " + name_;
 }
 
 Json RecordFile::parse(std::size_t i) const {
@@ -132,11 +147,13 @@ Json RecordFile::parse(std::size_t i) const {
   } catch (const Error& error) {
     std::string what = error.what();
     what = what.substr(what.find("] ") + 2);
-    // Lines inside the record would be mistaken for the file's.
-    if (what.starts_with(kOneLine))
+    // Lines and columns inside the record would be mistaken for the file's.
+    if (what.starts_with(kOneLine)) {
       what = "not valid JSON at " + what.substr(kOneLine.size());
-    else if (what.starts_with("not valid JSON at line "))
+      if (is_array_) what.insert(what.find(':'), " of the row");
+    } else if (what.starts_with("not valid JSON at line ")) {
       what.insert(what.find(','), " of the row");
+    }
     throw Error(where(i) + ": " + what);
   }
 }

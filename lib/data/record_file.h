@@ -15,6 +15,7 @@ namespace lorikeet::data {
 /// A data file cut into its records without parsing them: JSON lines (one object a line, blank lines skipped)
 /// or one JSON array, which is told by the first character; either gzipped, told by the magic number. A UTF-8
 /// byte order mark is skipped. Immutable; records may be parsed by several threads.
+/// Other kinds of files (CSV, Parquet, plain text, ...) are refused by name, see file_kind.h.
 class RecordFile {
  public:
   /// Throws Error when the file can't be read, is empty, holds no record, isn't UTF-8 (naming the line),
@@ -23,10 +24,12 @@ class RecordFile {
 
   std::size_t size() const { return spans_.size(); }
 
-  /// Line of the file (from 1) on which record `i` begins.
-  std::size_t line(std::size_t i) const { return spans_[i].line; }
+  /// Line of the file (from 1) on which record `i` begins, where a line is a record; 0 in an array, whose
+  /// records are counted as rows.
+  std::size_t line(std::size_t i) const { return is_array_ ? 0 : spans_[i].line; }
 
-  /// "[data] line 17 of train.jsonl": how errors about record `i` begin.
+  /// How errors about record `i` begin: "[data] line 17 of train.jsonl", or for an array "[data] row 3 of
+  /// train.json", with the line too where the array has several: "[data] row 3 (line 17) of train.json".
   std::string where(std::size_t i) const;
 
   /// Parses record `i`; throws Error naming the line if it isn't valid JSON.
@@ -47,12 +50,15 @@ class RecordFile {
   void split_lines();
   void split_array();
   std::size_t line_of(std::size_t offset) const;
+  std::string row_place(std::size_t row, std::size_t line) const;
 
   std::string name_;
   std::unique_ptr<MappedFile> map_;
   std::string unpacked_;  // of a gzip file
   std::string_view text_;
   std::vector<Span> spans_;
+  bool is_array_ = false;
+  bool one_line_ = false;  // no two rows begin on different lines
 };
 
 }  // namespace lorikeet::data

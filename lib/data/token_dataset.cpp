@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/strings.h"
 
 namespace lorikeet::data {
 namespace {
@@ -73,6 +74,17 @@ std::span<const std::int32_t> TokenDataset::sequence(std::span<const std::int32_
   const std::size_t k = at(i);
   const auto begin = static_cast<std::size_t>(k == 0 ? 0 : ends_[k - 1]);
   return all.subspan(begin, static_cast<std::size_t>(ends_[k]) - begin);
+}
+
+std::string TokenDataset::source_places(std::span<const std::size_t> examples) const {
+  bool has_lines = true;
+  std::vector<std::string> places;
+  places.reserve(examples.size());
+  for (const std::size_t i : examples) {
+    has_lines = source_line(i) > 0;
+    places.push_back(std::to_string(has_lines ? source_line(i) : source_row(i) + 1));
+  }
+  return std::string(has_lines ? "line" : "row") + (places.size() == 1 ? " " : "s ") + join(places, ", ");
 }
 
 std::int64_t TokenDataset::total_tokens() const {

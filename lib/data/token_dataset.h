@@ -14,7 +14,7 @@ namespace lorikeet::data {
 struct TokenRows {
   std::vector<std::int64_t> ends;          ///< [N], sequence i is [ends[i - 1], ends[i])
   std::vector<std::int64_t> source_rows;   ///< [N], the file's row that each came from, from 0
-  std::vector<std::int64_t> source_lines;  ///< [N], the line on which that row begins, from 1
+  std::vector<std::int64_t> source_lines;  ///< [N], the line on which that row begins, from 1; 0 in an array
   std::vector<std::int32_t> ids;           ///< [T]
   std::vector<std::int32_t> labels;        ///< [T]
 
@@ -48,9 +48,12 @@ class TokenDataset {
   std::int64_t length(std::size_t i) const { return static_cast<std::int64_t>(ids(i).size()); }
   /// Targets after the shift inside the sequence (see count_targets).
   std::int64_t label_count(std::size_t i) const { return label_counts_->at(at(i)); }
-  /// The row of the source file (from 0), and its line (from 1).
+  /// The row of the source file (from 0), and its line (from 1; 0 where the file is an array).
   std::int64_t source_row(std::size_t i) const { return source_rows_[at(i)]; }
   std::int64_t source_line(std::size_t i) const { return source_lines_[at(i)]; }
+
+  /// Where people find examples in the source file: "lines 17, 20", in an array "rows 3, 4" (from 1).
+  std::string source_places(std::span<const std::size_t> examples) const;
 
   std::int64_t total_tokens() const;
   std::int64_t total_labels() const;

@@ -223,16 +223,12 @@ class Loop {
   void require_finite(const StepMetrics& m, const data::Step& step) const {
     const bool skipped = state_.scaler && !overflowed_at_one_;
     if (std::isfinite(m.loss) && (std::isfinite(m.grad_norm) || skipped)) return;
-    std::vector<std::string> lines;
-    lines.reserve(step.examples.size());
-    for (const std::size_t example : step.examples)
-      lines.push_back(std::to_string(p_.training.source_line(example)));
     throw Error(
         "[train] step " + std::to_string(m.step) + ": " +
             (std::isfinite(m.loss) ? "the gradient norm" : "the loss") +
-            " is not finite; its examples are on lines " + join(lines, ", ") +
+            " is not finite; its examples are on " + p_.training.source_places(step.examples) +
             " of the training data; the adapter was not changed by this step and no checkpoint of it was "
-            "written; lower optimizer.lr or look at these lines" +
+            "written; lower optimizer.lr or look at these rows" +
             (state_.scaler
                  ? "; values beyond fp16's 65504 do this too: precision.preset=bf16 or fp32 has room"
                  : ""),

@@ -36,7 +36,7 @@ TEST_CASE("a broken line is an error with its line and column") {
   CHECK_THROWS_WITH(data.load(kGood + std::string(100000, '[')),
                     Contains("line 2") && Contains("nested deeper"));
   CHECK_THROWS_WITH(data.load("[" + kGood + ",\n{\"instruction\":\n tru}]"),
-                    Contains("line 3 of train.jsonl: not valid JSON at line 2 of the row"));
+                    Contains("row 2 (line 3) of train.jsonl: not valid JSON at line 2 of the row"));
   CHECK_THROWS_WITH(data.load(kGood + "17\n"),
                     Contains("line 2") && Contains("expected a JSON object, got integer"));
 }

@@ -15,6 +15,16 @@ TEST_CASE("a preview shows each token and whether it is trained on") {
         "example 0, line 1: 7 tokens, 3 trained on\n- <s>|H\n... and 5 tokens more\n");
 }
 
+TEST_CASE("examples of an array are found by their rows") {
+  test::DataFixture data;
+  const data::TokenDataset dataset = data.load(R"([{"text": "a"}, {"text": "b"}, {"text": "c"}])").dataset;
+  CHECK_THAT(data::preview_example(dataset, 1, *test::fake_tokenizer()),
+             Catch::StartsWith("example 1, row 2: "));
+  CHECK(dataset.source_places(std::vector<std::size_t>{2, 0}) == "rows 3, 1");
+  CHECK(data.load("{\"text\": \"a\"}\n{\"text\": \"b\"}\n")
+            .dataset.source_places(std::vector<std::size_t>{1, 0}) == "lines 2, 1");
+}
+
 TEST_CASE("a coloured preview holds no escape sequence but its own") {
   test::DataFixture data;
   data.options.chat_template = "plain";

@@ -26,10 +26,27 @@ TEST_CASE("JSON lines, an array, and either gzipped give the same records with t
     CHECK(file.parse(0).dump() == R"({"a":1})");
     CHECK(file.parse(1).dump() == R"({"a":"]},{\""})");
     CHECK(file.parse(2).dump() == R"({"a":3})");
-    CHECK(file.line(0) == (bytes == lines || bytes == test::gzip(lines) ? 1 : 2));
-    CHECK(file.line(1) == (bytes == lines || bytes == test::gzip(lines) ? 3 : 4));
-    CHECK(file.where(0) == "[data] line " + std::to_string(file.line(0)) + " of rows");
+    const bool is_array = bytes == array || bytes == test::gzip(array);
+    CHECK(file.line(1) == (is_array ? 0 : 3));
+    CHECK(file.where(1) == (is_array ? "[data] row 2 (line 4) of rows" : "[data] line 3 of rows"));
   }
+}
+
+TEST_CASE("errors in a one-line array name the row, not line 1") {
+  const test::TemporaryFolder folder;
+  const data::RecordFile file = open(folder, "[{\"a\": 1}, {\"a\": 2}, {\"a\" 3}]\n");
+  CHECK(file.where(1) == "[data] row 2 of rows");
+  CHECK_THROWS_WITH(file.parse(2),
+                    Catch::StartsWith("[data] row 3 of rows: not valid JSON at column 6 of the row:"));
+  CHECK_THROWS_WITH(open(folder, "[{\"a\": 1}, {\"a\": 2} {\"a\": 3}]"),
+                    Catch::Contains("row 3 of rows") && !Catch::Contains("line"));
+}
+
+TEST_CASE("a NUL byte in a record is an error, never the end of it") {
+  const test::TemporaryFolder folder;
+  const data::RecordFile file = open(folder, std::string("{\"a\": 1}\n{\"a\": 2}\0{\"a\": 3}\n", 27));
+  CHECK(file.parse(0).dump() == R"({"a":1})");
+  CHECK_THROWS_WITH(file.parse(1), Catch::Contains("line 2 of rows") && Catch::Contains("a NUL byte"));
 }
 
 TEST_CASE("a byte order mark is skipped and joined gzip members are read on") {
