@@ -48,8 +48,10 @@ void declare_data(Schema& schema) {
                                      {"text", DataFormat::kText},
                                      {"tokens", DataFormat::kTokens}}},
              "What a row holds; auto finds out and says which.")
-      .field("columns", &TrainDataSettings::columns, TextMapRule{},
-             "Other names of the format's columns, e.g. {prompt: question, completion: answer}.");
+      .field(
+          "columns", &TrainDataSettings::columns, TextMapRule{},
+          "Other names of the format's columns, e.g. {prompt: question, completion: answer}; of keys inside "
+          "turns too: {messages: dialogue, role: speaker, content: text}.");
 
   SectionBuilder<ValidationSettings>(
       schema, "data.validation", [](Settings& s) -> ValidationSettings& { return s.data.validation; },

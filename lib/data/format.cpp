@@ -1,7 +1,7 @@
 #include "data/format.h"
 
 #include <algorithm>
-#include <array>
+#include <optional>
 
 #include "base/error.h"
 #include "base/strings.h"
@@ -14,14 +14,24 @@ struct FormatSpec {
   std::string_view name;
   std::vector<std::string> required;
   std::vector<std::string> optional;
+  std::vector<std::string>
+      of_turns{};  // of each turn in the row's one field: the role's and the content's key
+
+  // All names that data.train.columns may give other keys.
+  std::vector<std::string> fields() const {
+    std::vector<std::string> all = required;
+    all.insert(all.end(), optional.begin(), optional.end());
+    all.insert(all.end(), of_turns.begin(), of_turns.end());
+    return all;
+  }
 };
 
 const std::vector<FormatSpec>& specs() {
   static const std::vector<FormatSpec> kSpecs{
       {Format::kAlpaca, "alpaca", {"instruction", "output"}, {"input"}},
       {Format::kInstruct, "instruct", {"prompt", "completion"}, {}},
-      {Format::kChat, "chat", {"messages"}, {}},
-      {Format::kShareGpt, "sharegpt", {"conversations"}, {}},
+      {Format::kChat, "chat", {"messages"}, {}, {"role", "content"}},
+      {Format::kShareGpt, "sharegpt", {"conversations"}, {}, {"from", "value"}},
       {Format::kText, "text", {"text"}, {}},
       {Format::kTokens, "tokens", {"input_ids"}, {"labels"}},
   };
@@ -61,6 +71,7 @@ std::string formats_known() {
   for (const FormatSpec& spec : specs()) {
     std::vector<std::string> fields = spec.required;
     for (const std::string& field : spec.optional) fields.push_back(field + "?");
+    if (!spec.of_turns.empty()) fields.back() += ": [{" + join(spec.of_turns, ", ") + "}, ...]";
     lines.push_back(std::string(spec.name) + " {" + join(fields, ", ") + "}");
   }
   return join(lines, ", ");
@@ -77,7 +88,8 @@ const Json& field(const Json& record, const std::string& name, const Columns& co
   const Json* value = record.find(key);
   if (value == nullptr) {
     throw Error(where + ": expected key '" + key + "', found " + keys_found(record) +
-                "; name the file's keys in data.train.columns, or choose another data.train.format");
+                "; name the file's key in data.train.columns ({" + name +
+                ": its key}), or choose another data.train.format");
   }
   return *value;
 }
@@ -107,32 +119,64 @@ std::string content_of(const Json& value, const std::string& name, const std::st
   return text;
 }
 
-// "weight" is OpenAI's name, "loss_weight" LLaMA-Factory's.
-bool trained_by_weight(const Json& turn, const std::string& where) {
+// "train" is axolotl's name, "weight" OpenAI's, "loss_weight" LLaMA-Factory's.
+bool is_trained_on(const Json& turn, const std::string& where) {
+  std::optional<bool> trained;
+  const char* said_by = nullptr;
+  const auto say = [&](const char* key, bool value) {
+    if (trained && *trained != value) {
+      throw Error(where + ": '" + said_by + "' and '" + key +
+                  "' contradict each other about whether this turn is trained on");
+    }
+    trained = value;
+    said_by = key;
+  };
+  if (const Json* train = turn.find("train"); train != nullptr && !train->is_null()) {
+    if (!train->is_bool()) {
+      throw Error(where + ": expected 'train' to be true or false, got " +
+                  escape_control(train->dump().substr(0, 40)));
+    }
+    say("train", train->boolean());
+  }
   for (const char* key : {"weight", "loss_weight"}) {
     const Json* weight = turn.find(key);
     if (weight == nullptr || weight->is_null()) continue;
-    if (!weight->is_number() || (weight->number() != 0 && weight->number() != 1))
-      throw Error(where + ": expected '" + key + "' to be 0 or 1");
-    return weight->number() == 1;
+    if (!weight->is_number() || (weight->number() != 0 && weight->number() != 1)) {
+      throw Error(where + ": expected '" + key + "' to be 0 or 1, got " +
+                  escape_control(weight->dump().substr(0, 40)));
+    }
+    say(key, weight->number() == 1);
   }
-  return true;
+  return trained.value_or(true);
 }
 
+// Answers with a verdict of good or bad (KTO) hold some that must not be learnt.
+void require_no_verdict(const Json& record, const Columns& columns, const std::string& where) {
+  const Json* label = record.find("label");
+  const bool renamed = std::any_of(columns.begin(), columns.end(),
+                                   [](const auto& column) { return column.second == "label"; });
+  if (label == nullptr || !label->is_bool() || renamed) return;
+  throw Error(where + ": found 'label': " + label->dump() +
+              ", a verdict on the answer: preference data (KTO), which isn't supported here; keep the rows "
+              "whose label is true, and drop the key");
+}
+
+// The role that a speaker is known as; other names stay, for the template to refuse.
 std::string role_of_speaker(const std::string& speaker) {
-  static const std::map<std::string, std::string, std::less<>> kRoles{
-      {"human", "user"},        {"user", "user"},       {"gpt", "assistant"}, {"assistant", "assistant"},
-      {"chatgpt", "assistant"}, {"model", "assistant"}, {"system", "system"}};
+  static const std::map<std::string, std::string, std::less<>> kRoles{{"human", "user"},
+                                                                      {"gpt", "assistant"},
+                                                                      {"chatgpt", "assistant"},
+                                                                      {"model", "assistant"},
+                                                                      {"bot", "assistant"}};
   const auto found = kRoles.find(speaker);
   return found == kRoles.end() ? speaker : found->second;
 }
 
 std::vector<text::Message> parse_messages(const Json& record, Format format, const Columns& columns,
                                           const std::string& where) {
-  const bool chat = format == Format::kChat;
-  const std::string name = chat ? "messages" : "conversations";
-  const char* role_key = chat ? "role" : "from";
-  const char* content_key = chat ? "content" : "value";
+  const FormatSpec& spec = spec_of(format);
+  const std::string& name = spec.required[0];
+  const std::string &role_field = spec.of_turns[0], &content_field = spec.of_turns[1];
   const Json& turns = field(record, name, columns, where);
   if (!turns.is_array() || turns.array().empty()) {
     throw Error(where + ": expected '" + key_of(name, columns) + "' to be a list of turns, got " +
@@ -148,11 +192,12 @@ std::vector<text::Message> parse_messages(const Json& record, Format format, con
       if (call != nullptr && !call->is_null())
         throw Error(here + ": tool calls ('" + key + "') are not supported");
     }
-    static const Columns kNone;
-    const std::string role = text_of(field(turn, role_key, kNone, here), role_key, here);
-    messages.push_back({chat ? role : role_of_speaker(role),
-                        content_of(field(turn, content_key, kNone, here), content_key, here),
-                        trained_by_weight(turn, here)});
+    const std::string role =
+        text_of(field(turn, role_field, columns, here), key_of(role_field, columns), here);
+    messages.push_back(
+        {role_of_speaker(role),
+         content_of(field(turn, content_field, columns, here), key_of(content_field, columns), here),
+         is_trained_on(turn, here)});
   }
   return messages;
 }
@@ -203,8 +248,7 @@ Format format_from_name(std::string_view name) {
 
 void check_columns(Format format, const Columns& columns) {
   const FormatSpec& spec = spec_of(format);
-  std::vector<std::string> fields = spec.required;
-  fields.insert(fields.end(), spec.optional.begin(), spec.optional.end());
+  const std::vector<std::string> fields = spec.fields();
   for (const auto& [name, key] : columns) {
     if (std::find(fields.begin(), fields.end(), name) != fields.end()) continue;
     throw Error("[data.train.columns] format " + std::string(spec.name) + " has the fields " +
@@ -219,11 +263,9 @@ Format detect_format(const Json& record, const Columns& columns, const std::stri
     const bool has_all =
         std::all_of(spec.required.begin(), spec.required.end(),
                     [&](const std::string& name) { return record.find(key_of(name, columns)) != nullptr; });
+    const std::vector<std::string> fields = spec.fields();
     const bool knows_columns = std::all_of(columns.begin(), columns.end(), [&](const auto& column) {
-      const auto in = [&](const std::vector<std::string>& names) {
-        return std::find(names.begin(), names.end(), column.first) != names.end();
-      };
-      return in(spec.required) || in(spec.optional);
+      return std::find(fields.begin(), fields.end(), column.first) != fields.end();
     });
     if (has_all && knows_columns) matches.push_back(&spec);
   }
@@ -248,6 +290,7 @@ Format detect_format(const Json& record, const Columns& columns, const std::stri
 
 Row parse_row(const Json& record, Format format, const Columns& columns, const std::string& where) {
   require_object(record, where);
+  if (needs_template(format)) require_no_verdict(record, columns, where);
   const auto text = [&](const std::string& name) {
     return text_of(field(record, name, columns, where), key_of(name, columns), where);
   };

@@ -14,11 +14,13 @@
 
 namespace lorikeet::data {
 
-/// What a row of a data file looks like. Fields are found under these keys, or those that `columns` gives.
+/// What a row of a data file looks like. Fields, those of turns too, are found under these keys, or those
+/// that `columns` gives. A turn may say whether it is trained on: "train" (true or false), "weight" or
+/// "loss_weight" (0 or 1).
 enum class Format : std::uint8_t {
   kAlpaca,    ///< {"instruction", "input" (optional), "output"}
   kInstruct,  ///< {"prompt", "completion"}
-  kChat,      ///< {"messages": [{"role", "content", "weight" (optional, 0 or 1)}, ...]}
+  kChat,      ///< {"messages": [{"role", "content"}, ...]}
   kShareGpt,  ///< {"conversations": [{"from", "value"}, ...]}
   kText,      ///< {"text"}
   kTokens,    ///< {"input_ids", "labels" (optional, -100 for no loss)}
@@ -49,7 +51,9 @@ void check_columns(Format format, const Columns& columns);
 Format detect_format(const Json& record, const Columns& columns, const std::string& where);
 
 /// Reads one record. Contents of messages may be strings or lists of typed text parts. `where` ("[data] line
-/// 17 of train.jsonl") starts the Error that is thrown for whatever is missing or of another type.
+/// 17 of train.jsonl") starts the Error that is thrown for whatever is missing or of another type, and for
+/// rows with a "label" of true or false beside their answer (KTO's preference data). Usual names of speakers
+/// become roles: human, gpt, chatgpt, model, bot.
 Row parse_row(const Json& record, Format format, const Columns& columns, const std::string& where);
 
 /// True if rows of the format are an instruction and an answer (alpaca, instruct).

@@ -54,6 +54,31 @@ TEST_CASE("columns rename a format's fields, and only those") {
                     Contains("did you mean 'prompt'"));
 }
 
+TEST_CASE("columns rename the keys inside turns too") {
+  const data::Columns columns{{"messages", "dialogue"}, {"role", "speaker"}, {"content", "text"}};
+  const std::string row =
+      R"({"dialogue": [{"speaker": "human", "text": "a"}, {"speaker": "bot", "text": "b"}]})";
+  CHECK(detect(row, columns) == Format::kChat);
+  const auto turns = messages(parse(row, Format::kChat, columns));
+  REQUIRE(turns.size() == 2);
+  CHECK(turns[0].role == "user");
+  CHECK(turns[1].role == "assistant");
+  CHECK(turns[1].content == "b");
+
+  const data::Columns shared{{"from", "who"}, {"value", "says"}};
+  const std::string spoken = R"({"conversations": [{"who": "gpt", "says": "a"}]})";
+  CHECK(detect(spoken, shared) == Format::kShareGpt);
+  CHECK(messages(parse(spoken, Format::kShareGpt, shared))[0].content == "a");
+
+  // The advice of the error is what helps.
+  CHECK_THROWS_WITH(parse(row, Format::kChat, {{"messages", "dialogue"}}),
+                    Contains("turn 1: expected key 'role', found 'speaker', 'text'") &&
+                        Contains("data.train.columns ({role: its key})"));
+  CHECK_THROWS_WITH(data::check_columns(Format::kChat, {{"rolle", "speaker"}}),
+                    Contains("did you mean 'role'"));
+  CHECK_THROWS_WITH(detect("{}"), Contains("chat {messages: [{role, content}, ...]}"));
+}
+
 TEST_CASE("alpaca's input may be absent or null") {
   for (const char* row :
        {R"({"instruction": "a", "output": "b"})", R"({"instruction": "a", "input": null, "output": "b"})"})
@@ -79,6 +104,38 @@ TEST_CASE("a message's content may be text parts, its weight 0 or 1") {
   CHECK(turns[0].content == "ab");
   CHECK_FALSE(turns[1].trained);
   CHECK(turns[2].trained);
+}
+
+TEST_CASE("a message's train says whether it is trained on, and nothing but true or false") {
+  const auto turn = [](const std::string& more) {
+    return messages(
+        parse(R"({"messages": [{"role": "assistant", "content": "a", )" + more + "}]}", Format::kChat))[0];
+  };
+  CHECK_FALSE(turn(R"("train": false)").trained);
+  CHECK(turn(R"("train": true)").trained);
+  CHECK(turn(R"("train": null)").trained);
+  CHECK_FALSE(turn(R"("train": false, "weight": 0)").trained);
+  CHECK_THROWS_WITH(turn(R"("train": "false")"),
+                    Contains("turn 1") && Contains("'train' to be true or false"));
+  CHECK_THROWS_WITH(turn(R"("train": 0)"), Contains("got 0"));
+  CHECK_THROWS_WITH(turn(R"("train": true, "weight": 0)"), Contains("'train' and 'weight' contradict"));
+  const auto shared = messages(
+      parse(R"({"conversations": [{"from": "gpt", "value": "a", "train": false}]})", Format::kShareGpt));
+  CHECK_FALSE(shared[0].trained);
+}
+
+TEST_CASE("rows with a verdict on their answer are preference data, in every format with answers") {
+  for (const char* row : {R"({"prompt": "a", "completion": "b", "label": true})",
+                          R"({"prompt": "a", "completion": "b", "label": false})"})
+    CHECK_THROWS_WITH(parse(row, Format::kInstruct),
+                      Contains("line 1 of f") && Contains("preference data (KTO)"));
+  CHECK_THROWS_WITH(parse(R"({"instruction": "a", "output": "b", "label": false})", Format::kAlpaca),
+                    Contains("KTO"));
+  CHECK_THROWS_WITH(
+      parse(R"({"messages": [{"role": "user", "content": "a"}], "label": false})", Format::kChat),
+      Contains("KTO"));
+  CHECK_NOTHROW(parse(R"({"prompt": "a", "completion": "b", "label": "news"})", Format::kInstruct));
+  CHECK_NOTHROW(parse(R"({"text": "a", "label": true})", Format::kText));
 }
 
 TEST_CASE("turns that can't be trained on are errors that name the turn") {
