@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/strings.h"
 #include "data/sampler.h"
 
@@ -111,6 +112,12 @@ LoadedFile load_file(const std::filesystem::path& path, const DataOptions& optio
   report.tokens = loaded.dataset.total_tokens();
   report.label_tokens = loaded.dataset.total_labels();
   report.longest = loaded.dataset.longest();
+  if (report.counts.unknown_ids > 0) {
+    log_warning("[data] " + std::to_string(report.counts.unknown_ids) + " ids in " + report.file +
+                " are beyond the tokenizer's vocabulary (" + std::to_string(tokenizer.vocab_size()) +
+                "), though within the model's " + std::to_string(options.embedding_rows) +
+                " embedding rows; check that the file was made for this model");
+  }
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return loaded;
 }

@@ -32,6 +32,9 @@ struct DataOptions {
   bool train_on_prompt = false;        ///< loss on every token instead of the answers alone
   std::string chat_template = "auto";  ///< see text::choose_chat_template
 
+  /// Rows of the model's embedding table, the limit of ids given as tokens; 0: the tokenizer's vocabulary.
+  std::int64_t embedding_rows = 0;
+
   bool use_cache = true;
   /// Where tokenised data is kept; default: default_cache_dir().
   std::optional<std::filesystem::path> cache_dir;

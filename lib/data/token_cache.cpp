@@ -35,7 +35,8 @@ std::string meta_of(const TokenizedFile& entry) {
       .set("truncated", entry.counts.truncated)
       .set("dropped", entry.counts.dropped)
       .set("without_labels", entry.counts.without_labels)
-      .set("split", entry.counts.split);
+      .set("split", entry.counts.split)
+      .set("unknown_ids", entry.counts.unknown_ids);
   std::string text = meta.dump();
   text.append((8 - text.size() % 8) % 8, ' ');
   return text;
@@ -63,8 +64,9 @@ TokenizedFile read_entry(const std::filesystem::path& path) {
       TokenDataset::from_bytes(body.substr(header.meta_bytes), map, view.at("fingerprint").as_string());
   entry.format = view.at("format").as_string();
   entry.template_description = view.at("template").as_string();
-  entry.counts = {view.at("rows").as_int(), view.at("truncated").as_int(), view.at("dropped").as_int(),
-                  view.at("without_labels").as_int(), view.at("split").as_int()};
+  entry.counts = {view.at("rows").as_int(),    view.at("truncated").as_int(),
+                  view.at("dropped").as_int(), view.at("without_labels").as_int(),
+                  view.at("split").as_int(),   view.at("unknown_ids").as_int()};
   return entry;
 }
 
@@ -140,7 +142,8 @@ std::string cache_key(std::string_view file_bytes, const DataOptions& options,
   for (const auto& [name, column] : options.columns) key.field(name).field(column);
   key.field("end of columns").field(std::to_string(options.max_seq_len));
   key.field(std::to_string(static_cast<int>(options.overlong)))
-      .field(options.train_on_prompt ? "all" : "answers");
+      .field(options.train_on_prompt ? "all" : "answers")
+      .field(std::to_string(options.embedding_rows));
   return key.hex();
 }
 

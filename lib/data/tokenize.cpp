@@ -23,12 +23,13 @@ class RowEncoder {
     const Row row = parse_row(file_.parse(i), format_, options_.columns, where);
     const EncodedRow encoded = [&] {
       try {
-        return encode_row(row, encoder_, template_, options_.train_on_prompt);
+        return encode_row(row, encoder_, template_, options_.train_on_prompt, options_.embedding_rows);
       } catch (const Error& error) {
         throw Error(where + ": " + error.what());
       }
     }();
     ++counts.rows;
+    if (format_ == Format::kTokens) counts.unknown_ids += count_unknown(encoded.ids);
     if (count_targets(encoded.labels) == 0) {
       ++counts.without_labels;
       return;
@@ -37,6 +38,11 @@ class RowEncoder {
   }
 
  private:
+  std::int64_t count_unknown(std::span<const std::int32_t> ids) const {
+    const auto known = static_cast<std::int64_t>(encoder_.tokenizer().vocab_size());
+    return std::count_if(ids.begin(), ids.end(), [&](std::int32_t id) { return id >= known; });
+  }
+
   void add(const EncodedRow& row, std::size_t i, TokenRows& out, RowCounts& counts) const {
     const auto line = static_cast<std::int64_t>(file_.line(i));
     const auto limit = static_cast<std::size_t>(options_.max_seq_len);
@@ -75,12 +81,15 @@ class RowEncoder {
   const text::ChatTemplate* template_;
 };
 
-void check_token_range(const TokensRow& row, std::size_t vocab_size) {
+void check_token_range(const TokensRow& row, std::size_t tokenizer_size, std::int64_t embedding_rows) {
+  const std::size_t limit = embedding_rows > 0 ? static_cast<std::size_t>(embedding_rows) : tokenizer_size;
+  const std::string of_what =
+      embedding_rows > 0 ? "the model's embedding rows, " : "the tokenizer's vocabulary size, ";
   const auto fail = [&](const char* what, std::size_t i, std::int32_t value) {
-    throw Error(std::string("expected ") + what + " below the vocabulary size " + std::to_string(vocab_size) +
-                ", element " + std::to_string(i) + " is " + std::to_string(value));
+    throw Error(std::string("expected ") + what + " below " + of_what + std::to_string(limit) + ", element " +
+                std::to_string(i) + " is " + std::to_string(value));
   };
-  const auto in_range = [&](std::int32_t id) { return id >= 0 && static_cast<std::size_t>(id) < vocab_size; };
+  const auto in_range = [&](std::int32_t id) { return id >= 0 && static_cast<std::size_t>(id) < limit; };
   for (std::size_t i = 0; i < row.ids.size(); ++i) {
     if (!in_range(row.ids[i])) fail("input_ids", i, row.ids[i]);
     if (row.labels[i] != kNoLabel && !in_range(row.labels[i]))
@@ -129,14 +138,16 @@ RowCounts& RowCounts::operator+=(const RowCounts& other) {
   dropped += other.dropped;
   without_labels += other.without_labels;
   split += other.split;
+  unknown_ids += other.unknown_ids;
   return *this;
 }
 
 EncodedRow encode_row(const Row& row, const text::SegmentEncoder& encoder,
-                      const text::ChatTemplate* chat_template, bool train_on_prompt) {
+                      const text::ChatTemplate* chat_template, bool train_on_prompt,
+                      std::int64_t embedding_rows) {
   EncodedRow out;
   if (const auto* tokens = std::get_if<TokensRow>(&row)) {
-    check_token_range(*tokens, encoder.tokenizer().vocab_size());
+    check_token_range(*tokens, encoder.tokenizer().vocab_size(), embedding_rows);
     return {tokens->ids, tokens->labels};
   }
   if (const auto* document = std::get_if<DocumentRow>(&row)) {

@@ -17,8 +17,9 @@ struct RowCounts {
   std::int64_t truncated = 0;  ///< cut to max_seq_len
   std::int64_t dropped = 0;    ///< left out: longer than max_seq_len
   std::int64_t without_labels =
-      0;                   ///< left out: nothing to learn (nothing is left of the answer, or none was)
-  std::int64_t split = 0;  ///< texts that were split into consecutive chunks
+      0;                         ///< left out: nothing to learn (nothing is left of the answer, or none was)
+  std::int64_t split = 0;        ///< texts that were split into consecutive chunks
+  std::int64_t unknown_ids = 0;  ///< ids given as tokens that the model has and the tokenizer hasn't
 
   RowCounts& operator+=(const RowCounts& other);
 };
@@ -27,13 +28,15 @@ struct RowCounts {
 ///
 /// Instructions and conversations go through `chat_template`; only the answers and the tokens that end them
 /// have labels, or with `train_on_prompt` all tokens. A text is BOS, text, EOS with labels throughout. Tokens
-/// are taken as they are; ids and labels outside the vocabulary are an Error.
+/// are taken as they are; ids and labels from `embedding_rows` on (0: from the tokenizer's vocabulary size
+/// on) are an Error.
 struct EncodedRow {
   std::vector<std::int32_t> ids;
   std::vector<std::int32_t> labels;
 };
 EncodedRow encode_row(const Row& row, const text::SegmentEncoder& encoder,
-                      const text::ChatTemplate* chat_template, bool train_on_prompt);
+                      const text::ChatTemplate* chat_template, bool train_on_prompt,
+                      std::int64_t embedding_rows = 0);
 
 /// Parses, renders and encodes all records of `file` on `options.threads` threads. The result has the file's
 /// order whatever the number of threads. `chat_template` may be null for formats that need none. Throws the

@@ -124,6 +124,7 @@ TEST_CASE("whatever decides the tokens decides the key") {
   CHECK(misses([](auto& fixture, auto&) { fixture.options.format = "instruct"; }));
   CHECK(misses([](auto& fixture, auto&) { fixture.options.columns = {{"prompt", "prompt"}}; }));
   CHECK(misses([](auto& fixture, auto&) { fixture.options.chat_template = "plain"; }));
+  CHECK(misses([](auto& fixture, auto&) { fixture.options.embedding_rows = 100000; }));
   CHECK(misses([](auto& fixture, auto&) { fixture.tokenizer_options.dummy_prefix = true; }));
   CHECK(misses([](auto& fixture, auto&) { fixture.tokenizer_options.bos = false; }));
   CHECK(misses([](auto& fixture, auto&) {

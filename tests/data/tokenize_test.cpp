@@ -1,6 +1,7 @@
 #include "data/tokenize.h"
 
 #include "base/error.h"
+#include "data/preview.h"
 #include "data_fixture.h"
 #include "support/catch.h"
 
@@ -102,6 +103,24 @@ TEST_CASE("tokens are taken as they are, within the vocabulary") {
                     Contains("line 1") && Contains("element 1 is 100000"));
   CHECK_THROWS_WITH(data.load(R"({"input_ids": [5, -1]})"), Contains("element 1 is -1"));
   CHECK_THROWS_WITH(data.load(R"({"input_ids": [5, 6], "labels": [5, -7]})"), Contains("element 1 is -7"));
+}
+
+TEST_CASE("ids that the model has and the tokenizer hasn't are taken, and counted") {
+  test::DataFixture data;
+  const auto known = static_cast<std::int64_t>(test::fake_tokenizer()->vocab_size());
+  data.options.embedding_rows = known + 2;
+  const auto row = [&](std::int64_t id) { return "{\"input_ids\": [5, " + std::to_string(id) + "]}\n"; };
+  const data::LoadedFile loaded = data.load(row(known) + row(6) + row(known + 1));
+  CHECK(loaded.report.counts.unknown_ids == 2);
+  CHECK(loaded.dataset.size() == 3);
+  CHECK(data::token_texts(loaded.dataset.ids(0), *test::fake_tokenizer())[1] ==
+        "<id " + std::to_string(known) + ">");
+  CHECK_THROWS_WITH(data.load(row(known + 2)),
+                    Contains("the model's embedding rows, " + std::to_string(known + 2)) &&
+                        Contains("element 1 is " + std::to_string(known + 2)));
+  data.options.embedding_rows = 0;
+  CHECK_THROWS_WITH(data.load(row(known)),
+                    Contains("the tokenizer's vocabulary size, " + std::to_string(known)));
 }
 
 TEST_CASE("the first token of a sequence is no target") {
