@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/strings.h"
+#include "text/chat_jinja.h"
 
 namespace lorikeet::text {
 namespace {
@@ -107,7 +108,7 @@ constexpr std::array<KnownSource, 14> kKnownSources{{
 }};
 
 // Jinja reads CRLF as LF and drops one final newline, so neither changes what a template renders.
-std::string source_hash(std::string_view source) {
+std::string as_jinja_reads(std::string_view source) {
   std::string text;
   text.reserve(source.size());
   for (std::size_t i = 0; i < source.size(); ++i) {
@@ -115,11 +116,11 @@ std::string source_hash(std::string_view source) {
     text += source[i];
   }
   if (!text.empty() && text.back() == '\n') text.pop_back();
-  return sha256_hex(text);
+  return text;
 }
 
 const KnownSource* find_known(std::string_view source) {
-  const std::string hash = source_hash(source);
+  const std::string hash = sha256_hex(as_jinja_reads(source));
   const auto* known = std::find_if(kKnownSources.begin(), kKnownSources.end(),
                                    [&](const KnownSource& k) { return k.sha256 == hash; });
   return known != kKnownSources.end() ? known : nullptr;
@@ -138,12 +139,6 @@ const ChatTemplate* find_builtin(std::string_view name) {
   return nullptr;
 }
 
-ChosenTemplate recognised(const KnownSource& known, const std::string& where) {
-  std::string text = std::string(known.builtin) + " (recognised " + where;
-  if (!known.difference.empty()) text += ", but " + std::string(known.difference);
-  return {find_builtin(known.builtin), text + ")"};
-}
-
 }  // namespace
 
 const std::vector<ChatTemplate>& builtin_chat_templates() {
@@ -159,9 +154,27 @@ const ChatTemplate& builtin_chat_template(std::string_view name) {
               escape_control(name) + "'" + did_you_mean(name, names) + "; " + choices());
 }
 
-const ChatTemplate* recognise_chat_template(std::string_view source) {
+std::optional<ChosenTemplate> recognise_source(std::string_view source, const std::string& where) {
+  if (const auto origin = find_by_jinja(as_jinja_reads(source))) {
+    return ChosenTemplate{origin->chat_template, origin->chat_template->name + " (recognised " + where + ")",
+                          std::string(source), origin->rows};
+  }
   const KnownSource* known = find_known(source);
-  return known != nullptr ? find_builtin(known->builtin) : nullptr;
+  if (known == nullptr) return std::nullopt;
+  std::string text = std::string(known->builtin) + " (recognised " + where;
+  if (!known->difference.empty()) text += ", but " + std::string(known->difference);
+  return ChosenTemplate{find_builtin(known->builtin), text + ")", std::string(source)};
+}
+
+const ChatTemplate* recognise_chat_template(std::string_view source) {
+  const auto found = recognise_source(source, "");
+  return found ? found->chat_template : nullptr;
+}
+
+std::string jinja_of(const ChosenTemplate& chosen, RowKind rows) {
+  const bool has_two_texts = chosen.chat_template->family == TemplateFamily::kAlpaca;
+  if (chosen.source && (!has_two_texts || chosen.rows == rows)) return *chosen.source;
+  return chat_template_jinja(*chosen.chat_template, rows);
 }
 
 ChosenTemplate choose_chat_template(const std::string& setting,
@@ -171,14 +184,13 @@ ChosenTemplate choose_chat_template(const std::string& setting,
     if (const ChatTemplate* builtin = find_builtin(setting)) return {builtin, setting + " (as configured)"};
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(setting, ignored)) return {&builtin_chat_template(setting), ""};
-    if (const KnownSource* known = find_known(read_file(setting, 1 << 20)))
-      return recognised(*known, "in '" + setting + "'");
+    if (const auto known = recognise_source(read_file(setting, 1 << 20), "in '" + setting + "'"))
+      return *known;
     throw Error("[data.chat_template] expected '" + setting +
                 "' to hold a template that is known here, its text is not; " + choices());
   }
   if (checkpoint_source) {
-    if (const KnownSource* known = find_known(*checkpoint_source))
-      return recognised(*known, "as the checkpoint's own");
+    if (const auto known = recognise_source(*checkpoint_source, "as the checkpoint's own")) return *known;
     throw Error("[data.chat_template] auto: the checkpoint has a chat template (" +
                 std::to_string(checkpoint_source->size()) +
                 " characters) that equals none of the known ones; " + choices());

@@ -65,6 +65,10 @@ struct ChatTemplate {
   std::vector<Segment> render(const Instruction& row, bool prompt_only = false) const;
 };
 
+/// How a row comes to a template. The texts differ only for alpaca, which has Stanford's prompts for rows of
+/// instructions.
+enum class RowKind : std::uint8_t { kConversation, kInstruction };
+
 /// All choices for `chat_template`, by name.
 const std::vector<ChatTemplate>& builtin_chat_templates();
 
@@ -73,14 +77,28 @@ const ChatTemplate& builtin_chat_template(std::string_view name);
 
 /// The built-in whose rendering equals that of the Jinja source `source` for the inputs supported here, or
 /// nullptr. Known sources are recognised by the sha256 of their text (CRLF read as LF, one final newline
-/// dropped); each was rendered with jinja2 and compared. Llama-3.2's is taken for Llama-3.1's, whose date
+/// dropped), and those written by chat_template_jinja by the text itself; each was rendered with jinja2 and
+/// compared. Llama-3.2's is taken for Llama-3.1's, whose date
 /// stays.
 const ChatTemplate* recognise_chat_template(std::string_view source);
 
 struct ChosenTemplate {
   const ChatTemplate* chat_template = nullptr;
   std::string description;  ///< which and why, for the log: "llama3 (the checkpoint's own)"
+  /// The Jinja source that was recognised: the checkpoint's or a file's. nullopt for a built-in chosen by
+  /// name or by default.
+  std::optional<std::string> source{};
+  /// The rows that the recognised source was written for; a conversation's where it doesn't say.
+  RowKind rows = RowKind::kConversation;
 };
+
+/// The template of a Jinja source, `where` it stands ("as the checkpoint's own") for the description; nullopt
+/// if the source isn't recognised.
+std::optional<ChosenTemplate> recognise_source(std::string_view source, const std::string& where);
+
+/// The Jinja source that gives to transformers' users what rows of this kind were written with by `chosen`:
+/// the recognised source itself, else the built-in's.
+std::string jinja_of(const ChosenTemplate& chosen, RowKind rows);
 
 /// Resolves the config's `data.chat_template`.
 /// `setting` is "auto", a built-in's name, or the path of a Jinja file with a source that is recognised.
