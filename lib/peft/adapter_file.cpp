@@ -1,5 +1,7 @@
 #include "peft/adapter_file.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <set>
 
@@ -49,6 +51,15 @@ void require_fits(const io::SafetensorsFile& file, const AdapterStore& store) {
       count(unexpected, " are unexpected") + ", " + count(mismatched, " have another shape")));
 }
 
+void require_finite(const at::Tensor& value, const std::string& name, const std::filesystem::path& file) {
+  if (at::isfinite(value).all().item<bool>()) return;
+  throw Error(
+      escape_control("[" + file.string() + "] expected finite values, tensor '" + name +
+                     "' has some that are NaN or infinite; the training that wrote it diverged, or the "
+                     "file is damaged: take another adapter"),
+      ErrorKind::kRunFailed);
+}
+
 }  // namespace
 
 void require_adapter_fits(const std::filesystem::path& folder, const LoraAdapters& adapters) {
@@ -87,6 +98,7 @@ void load_adapter(const std::filesystem::path& folder, LoraAdapters& adapters) {
       const io::TensorView* tensor = file.find(kPrefix + store.segment(i).name);
       copy_into({tensor->name, tensor->dtype, tensor->shape}, tensor->bytes, store.value(i),
                 file.path().string());
+      require_finite(store.value(i), tensor->name, file.path());
     }
   } catch (...) {
     store.values().copy_(before);

@@ -21,7 +21,7 @@ void require_adapter_fits(const std::filesystem::path& folder, const LoraAdapter
 
 /// Fills the values of `adapters` (allocated, of the same settings) from a PEFT adapter folder. Every tensor
 /// must be there in its shape and no other may be: PEFT itself ignores misspelt names silently. Throws Error
-/// otherwise, and changes nothing then.
+/// otherwise, and for values that are NaN or infinite (kRunFailed); changes nothing then.
 void load_adapter(const std::filesystem::path& folder, LoraAdapters& adapters);
 
 /// Throws Error, naming the first key that disagrees, unless an adapter of `found` goes on as one of `wanted`

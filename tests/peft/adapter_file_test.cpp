@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <limits>
+
 #include "io/safetensors.h"
 #include "models/toy_lora.h"
 #include "peft/tensor_bytes.h"
@@ -37,11 +39,11 @@ void rewrite(const TemporaryFolder& folder, const State& state) {
 }
 
 // The error of loading into other adapters, whose values must be left alone by it.
-std::string load_error(const TemporaryFolder& folder) {
+std::string load_error(const TemporaryFolder& folder, ErrorKind kind = ErrorKind::kUsage) {
   ToyLora other(kConfig);
   other.randomize(99);
   const at::Tensor before = other.adapters.store().values().clone();
-  const std::string error = error_text([&] { load_adapter(folder.path(), other.adapters); });
+  const std::string error = error_text([&] { load_adapter(folder.path(), other.adapters); }, kind);
   CHECK(at::equal(other.adapters.store().values(), before) == (error != "no error"));
   return error;
 }
@@ -118,6 +120,18 @@ TEST_CASE("missing, misspelt, misshaped and cut tensors are errors that change n
   const std::string bytes = read_file(folder / "adapter_model.safetensors");
   write_file_atomic(folder / "adapter_model.safetensors", bytes.substr(0, bytes.size() - 1));
   CHECK_THAT(load_error(folder), Contains("adapter_model.safetensors"));
+}
+
+TEST_CASE("values that are NaN or infinite are an error that names the tensor and changes nothing") {
+  const TemporaryFolder folder;
+  const ToyLora toy(kConfig);
+  for (const double value :
+       {std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::infinity()}) {
+    State state = saved(folder, toy);
+    state.at(kName)[1][23] = value;
+    rewrite(folder, state);
+    CHECK_THAT(load_error(folder, ErrorKind::kRunFailed), Contains(kName) && Contains("NaN or infinite"));
+  }
 }
 
 TEST_CASE("a rank that the file's tensors don't have is found before anything is allocated") {
