@@ -29,6 +29,7 @@
 #include "recipes/phases.h"
 #include "recipes/preflight.h"
 #include "recipes/rank_group.h"
+#include "recipes/run_data.h"
 #include "recipes/run_facts.h"
 #include "recipes/run_folder.h"
 #include "recipes/settings_map.h"
@@ -167,7 +168,7 @@ class Finetune {
     phases_.finish("open model");
     group_.phase("tokenise");
     // The first rank of a machine leaves the tokens in the cache for the others.
-    group_.by_turns("tokens", [&] { data_ = data::load_data(data_options(settings_), *session_.tokenizer); });
+    group_.by_turns("tokens", [&] { data_ = load_run_data(settings_, session_); });
     log_info(data_.train_report.describe());
     if (data_.validation_report) log_info(data_.validation_report->describe());
     log_info("precision (" + policy.fingerprint().substr(0, 12) + "):\n" + policy.table());

@@ -14,6 +14,7 @@
 #include "plan/micro_size.h"
 #include "recipes/memory_input.h"
 #include "recipes/model_session.h"
+#include "recipes/run_data.h"
 #include "recipes/settings_map.h"
 #include "train/flops.h"
 
@@ -197,7 +198,7 @@ std::unique_ptr<RunPlan> plan_run(const PlanRequest& request) {
   measure_rate(out->device, session.model->shape());
   out->model = describe_model(session);
 
-  const data::LoadedData data = data::load_data(data_options(settings), *session.tokenizer);
+  const data::LoadedData data = load_run_data(settings, session);
   log_info(data.train_report.describe());
   const data::Sampler sampler(data.train, sampler_options(settings));
   out->data = facts_of(data.train, sampler);

@@ -54,6 +54,12 @@ data::DataOptions data_options(const config::Settings& settings) {
   return options;
 }
 
+data::DataOptions data_options(const config::Settings& settings, const nn::ModelShape& shape) {
+  data::DataOptions options = data_options(settings);
+  options.embedding_rows = shape.vocab_size;
+  return options;
+}
+
 std::int64_t usual_micro_tokens(const config::Settings& settings, const device::Device& device) {
   return settings.batch.micro_tokens.value_or(device.is_cuda() ? plan::kUsualMicroTokensCuda
                                                                : plan::kUsualMicroTokensCpu);

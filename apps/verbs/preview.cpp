@@ -1,17 +1,31 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
 #include "apps/verbs/between.h"
 #include "apps/verbs/model_options.h"
 #include "apps/verbs/verbs.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "data/load.h"
 #include "data/preview.h"
 #include "recipes/settings_map.h"
 
 namespace lorikeet::apps {
+namespace {
+
+// As the folder's config.json says, 0 for a tokenizer's folder without one.
+std::int64_t embedding_rows(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "config.json";
+  if (!std::filesystem::exists(path)) return 0;
+  const Json json = Json::parse(read_file(path, 1U << 20), path.string());
+  return JsonView(json, path.string()).get_int("vocab_size", 0);
+}
+
+}  // namespace
 
 Verb add_preview(CLI::App& app) {
   struct Options {
@@ -33,6 +47,7 @@ Verb add_preview(CLI::App& app) {
   return {command, [o] {
             data::DataOptions options = recipes::data_options(verb_settings(o->model, o->overrides));
             options.use_cache = false;
+            options.embedding_rows = embedding_rows(o->model);
             const auto tokenizer = text::load_tokenizer(o->model);
             const data::LoadedFile file = data::load_file(o->data, options, *tokenizer);
             std::cerr << file.report.describe() << "\n";

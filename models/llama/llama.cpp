@@ -1,6 +1,8 @@
 #include "models/llama/llama.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <string>
 
 #include "models/llama/config.h"
@@ -30,6 +32,15 @@ std::int64_t layer_linear_parameters(const LlamaConfig& c) {
   return attention + 3 * c.hidden_size * c.intermediate_size;
 }
 
+// Linear scaling reaches beyond max_position_embeddings, which stays that of pretraining; llama3's is the
+// scaled one already.
+std::int64_t positions(const LlamaConfig& c) {
+  if (c.rotary.scaling != nn::RotarySpec::Scaling::kLinear) return c.max_position;
+  constexpr double kMost = 1e15;  // exact as a double, and far beyond any text
+  const double scaled = static_cast<double>(c.max_position) * std::max(c.rotary.factor, 1.0);
+  return static_cast<std::int64_t>(std::min(scaled, kMost));
+}
+
 }  // namespace
 
 nn::CausalLMSpec llama_spec(const JsonView& config) {
@@ -41,7 +52,7 @@ nn::CausalLMSpec llama_spec(const JsonView& config) {
                                   .head_dim = c.head_dim,
                                   .intermediate_size = c.intermediate_size,
                                   .vocab_size = c.vocab_size,
-                                  .max_position = c.max_position,
+                                  .max_position = positions(c),
                                   .layer_linear_parameters = c.layers * layer_linear_parameters(c),
                                   .tied_head = c.tie_word_embeddings},
                         .rotary = c.rotary,
