@@ -8,10 +8,12 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/strings.h"
 #include "data/load.h"
 #include "nn/batch.h"
 #include "nn/generation.h"
+#include "recipes/adapter_template.h"
 #include "recipes/devices.h"
 #include "recipes/model_session.h"
 #include "recipes/prompts.h"
@@ -94,8 +96,45 @@ void write_token_nll(const nn::CausalLM& model, const data::TokenDataset& datase
   }
 }
 
-Json exact_match(const ModelSession& session, const EvalRequest& request) {
-  const auto prompts = read_prompts(request.data, data_options(request.settings), *session.tokenizer, 0);
+// The template that rows and questions are written with, after the adapter's, for whoever reads the log.
+void report_template(const InferenceTemplate& settled, const std::string& description) {
+  if (!settled.reported && !description.empty()) log_info("chat template: " + description);
+}
+
+// Ids that only the model has, not the tokenizer, have no text.
+std::string decode(const text::Tokenizer& tokenizer, std::vector<std::int32_t> ids) {
+  std::erase_if(ids, [&](std::int32_t id) { return static_cast<std::size_t>(id) >= tokenizer.vocab_size(); });
+  return tokenizer.decode(ids, /*skip_special=*/true);
+}
+
+// The file's rows and the typed questions.
+std::vector<Prompt> prompts_of(const GenerateRequest& request, const ModelSession& session) {
+  const text::Tokenizer& tokenizer = *session.tokenizer;
+  const std::string& configured = request.settings.data.chat_template;
+  const InferenceTemplate settled = settle_chat_template(configured, request.adapter, tokenizer);
+  std::vector<Prompt> prompts;
+  std::string description;
+  if (request.data) {
+    data::DataOptions options = data_options(request.settings, session.model->shape());
+    options.chat_template = settled.setting;
+    prompts = read_prompts(*request.data, options, tokenizer, request.limit, &description);
+  }
+  if (!request.prompts.empty()) {
+    text::ChosenTemplate chosen{.description = "none: questions as they are"};
+    if (settled.setting != "none") {
+      chosen =
+          text::choose_chat_template(settled.setting, tokenizer.chat_template(), /*instruction_rows=*/true);
+    }
+    description = chosen.description;
+    for (const std::string& question : request.prompts)
+      prompts.push_back(make_prompt(question, chosen.chat_template, settled.prompts, tokenizer));
+  }
+  report_template(settled, description);
+  return prompts;
+}
+
+Json exact_match(const ModelSession& session, const EvalRequest& request, const data::DataOptions& rows) {
+  const auto prompts = read_prompts(request.data, rows, *session.tokenizer, 0);
   const auto stops = stop_ids(request.model, session);
   const nn::GenerationOptions options{
       .max_new_tokens = request.max_new_tokens,
@@ -112,13 +151,7 @@ Json exact_match(const ModelSession& session, const EvalRequest& request) {
 
 void generate(const GenerateRequest& request, std::ostream& out, bool escape) {
   const ModelSession session = open_session(request.model, request.adapter, request.settings);
-  std::vector<Prompt> prompts;
-  if (request.data) {
-    prompts = read_prompts(*request.data, data_options(request.settings), *session.tokenizer, request.limit);
-  }
-  for (const std::string& question : request.prompts) {
-    prompts.push_back(make_prompt(question, request.settings.data.chat_template, *session.tokenizer));
-  }
+  const std::vector<Prompt> prompts = prompts_of(request, session);
   const auto stops = stop_ids(request.model, session);
   const nn::GenerationOptions options{
       .max_new_tokens = request.max_new_tokens,
@@ -130,10 +163,9 @@ void generate(const GenerateRequest& request, std::ostream& out, bool escape) {
   const auto given = answers(session, prompts, options);
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     write_field(out, "question: ", prompts[i].shown, escape);
-    write_field(out, "answer:   ", session.tokenizer->decode(given[i], /*skip_special=*/true), escape);
+    write_field(out, "answer:   ", decode(*session.tokenizer, given[i]), escape);
     if (!prompts[i].expected.empty()) {
-      write_field(out, "expected: ", session.tokenizer->decode(prompts[i].expected, /*skip_special=*/true),
-                  escape);
+      write_field(out, "expected: ", decode(*session.tokenizer, prompts[i].expected), escape);
     }
     out << "\n";
   }
@@ -141,19 +173,29 @@ void generate(const GenerateRequest& request, std::ostream& out, bool escape) {
 
 void evaluate(const EvalRequest& request, std::ostream& out) {
   const ModelSession session = open_session(request.model, request.adapter, request.settings);
-  data::DataOptions options = data_options(request.settings);
+  const InferenceTemplate settled =
+      settle_chat_template(request.settings.data.chat_template, request.adapter, *session.tokenizer);
+  data::DataOptions options = data_options(request.settings, session.model->shape());
+  options.chat_template = settled.setting;
   options.use_cache = false;
   const data::LoadedFile file = data::load_file(request.data, options, *session.tokenizer);
-  if (request.per_token) write_token_nll(*session.model, file.dataset, session.torch_device(), out);
+  report_template(settled, file.report.template_description);
   const train::Evaluation result =
       train::evaluate(*session.model, file.dataset,
                       micro_options(request.settings, usual_micro_tokens(request.settings, session.device)),
                       session.torch_device());
+  if (!std::isfinite(result.loss())) {
+    throw Error("[eval] the loss is not finite, though the adapter's values are: activations overflow in " +
+                    std::string(dtype_name(session.policy.compute)) +
+                    ", or the base has values that are NaN or infinite; try precision.preset=fp32",
+                ErrorKind::kRunFailed);
+  }
+  if (request.per_token) write_token_nll(*session.model, file.dataset, session.torch_device(), out);
   Json json;
   json.set("loss", result.loss()).set("perplexity", std::exp(result.loss()));
   json.set("examples", static_cast<std::int64_t>(file.dataset.size()))
       .set("label_tokens", result.label_tokens);
-  if (request.exact_match) json.set("exact_match", exact_match(session, request));
+  if (request.exact_match) json.set("exact_match", exact_match(session, request, options));
   out << json.dump() << "\n";
 }
 

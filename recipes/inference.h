@@ -9,7 +9,8 @@
 
 #include "config/settings.h"
 
-// What the verbs `generate` and `eval` do.
+// What the verbs `generate` and `eval` do. With an adapter rows and questions are written with the template
+// that it was trained with, see adapter_template.h; which one is used is logged.
 namespace lorikeet::recipes {
 
 struct GenerateRequest {
@@ -41,7 +42,8 @@ struct EvalRequest {
 
 /// Writes one JSON line with the loss and perplexity over the file's label tokens; with `exact_match` also
 /// the share of rows whose whole greedy answer equals the expected one. With `per_token` first a JSON line a
-/// row with its label tokens' ids and negative log-likelihoods.
+/// row with its label tokens' ids and negative log-likelihoods. Throws Error (kRunFailed), with nothing
+/// written, when the loss is not finite.
 void evaluate(const EvalRequest& request, std::ostream& out);
 
 }  // namespace lorikeet::recipes

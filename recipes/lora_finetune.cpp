@@ -36,19 +36,13 @@
 #include "recipes/source_fingerprint.h"
 #include "recipes/step_plan.h"
 #include "recipes/step_traces.h"
+#include "recipes/tokenizer_files.h"
 #include "recipes/trial_step.h"
 #include "train/loop.h"
 #include "train/memory.h"
 
 namespace lorikeet::recipes {
 namespace {
-
-// Tokenizer files go with the adapter, so that whoever loads it uses the same.
-void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to) {
-  for (const char* name : kTokenizerFiles) {
-    if (std::filesystem::exists(from / name)) write_file_atomic(to / name, read_file(from / name));
-  }
-}
 
 // What a checkpoint takes on disk: values and two moments, in fp32, with room for headers.
 std::uint64_t checkpoint_bytes(const peft::AdapterStore& store) {
@@ -99,6 +93,9 @@ class Finetune {
       if (begin == RunFolder::Begin::kReplace) folder_->give_up_run();
       folder_->write(identity, false, facts());
       write_file_atomic(output_dir() / "config.yaml", config::to_yaml(settings_));
+      // At once: checkpoints are adapters too, and are asked in the words of the same template.
+      copy_tokenizer_files(base(), output_dir());
+      if (chat_template_) set_chat_template(output_dir(), *chat_template_);
     }
     end_ = loop();
     if (gatherer_) gatherer_->drain();
@@ -169,6 +166,7 @@ class Finetune {
     group_.phase("tokenise");
     // The first rank of a machine leaves the tokens in the cache for the others.
     group_.by_turns("tokens", [&] { data_ = load_run_data(settings_, session_); });
+    chat_template_ = training_template(settings_, data_.train_report, *session_.tokenizer);
     log_info(data_.train_report.describe());
     if (data_.validation_report) log_info(data_.validation_report->describe());
     log_info("precision (" + policy.fingerprint().substr(0, 12) + "):\n" + policy.table());
@@ -400,7 +398,6 @@ class Finetune {
                ", the best validated one");
     }
     peft::save_adapter(output_dir(), *session_.adapters, base().string());
-    copy_tokenizer_files(base(), output_dir());
     if (settings_.checkpoint.save_merged)
       merge(base(), output_dir(), output_dir() / kMergedFolder, session_.device);
   }
@@ -442,6 +439,7 @@ class Finetune {
   ModelSession session_;
   std::optional<parallel::WeightGatherer> gatherer_;  // where weights are split
   data::LoadedData data_;
+  std::optional<std::string> chat_template_;  // Jinja; where rows need one
   std::optional<train::CheckpointStore> checkpoints_;
   std::optional<train::AdamW> optimizer_;
   std::optional<data::Sampler> sampler_;

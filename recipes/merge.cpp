@@ -16,7 +16,9 @@
 #include "nn/batch.h"
 #include "ops/dtype.h"
 #include "peft/adapter_file.h"
+#include "recipes/adapter_template.h"
 #include "recipes/model_session.h"
+#include "recipes/tokenizer_files.h"
 
 namespace lorikeet::recipes {
 namespace {
@@ -70,6 +72,12 @@ std::size_t write_shard(const io::SafetensorsFile& file, const std::map<std::str
       const at::Tensor weight =
           at::from_blob(bytes.data(), spec.shape, at::TensorOptions().dtype(ops::to_torch(spec.dtype)));
       weight.copy_(weight.to(update->second.scalar_type()) + update->second);
+      if (!at::isfinite(weight).all().item<bool>()) {
+        throw Error("[merge] " + spec.name + " would get values that are NaN or infinite as " +
+                        std::string(dtype_name(spec.dtype)) +
+                        ": base and adapter together are beyond its range, or the base has such values",
+                    ErrorKind::kRunFailed);
+      }
       writer.write(bytes);
       ++merged;
     }
@@ -122,6 +130,8 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
                   std::to_string(report.merged_tensors) + " of them were found in '" + model.string() + "'");
     }
     copy_other_files(model, folder.path());
+    if (const auto trained = adapter_template(adapter))
+      set_chat_template(folder.path(), text::jinja_of(trained->chosen, trained->chosen.rows));
     folder.commit();
   }
   const ModelSession merged = load_model(output, merge_policy(), device, std::nullopt, 0);

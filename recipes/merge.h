@@ -15,8 +15,9 @@ struct MergeReport {
 
 /// Writes a full checkpoint to `output` (new or empty): the base of `model` with W + scale * B A in every
 /// adapted weight. The base is read from disk at its own precision, the sum computed in fp32 and stored in
-/// the base's dtype, in the same shards; all other files are copied. Throws Error, and leaves nothing, when
-/// something doesn't fit.
+/// the base's dtype, in the same shards; all other files are copied, the tokenizer's with the chat template
+/// that the adapter was trained with where that is known. Throws Error, and leaves nothing, when something
+/// doesn't fit or a value would not be finite.
 MergeReport merge(const std::filesystem::path& model, const std::filesystem::path& adapter,
                   const std::filesystem::path& output, const device::Device& device);
 

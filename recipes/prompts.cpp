@@ -32,15 +32,17 @@ std::string shown_question(const data::Row& row) {
 }  // namespace
 
 std::vector<Prompt> read_prompts(const std::filesystem::path& file, const data::DataOptions& options,
-                                 const text::Tokenizer& tokenizer, std::size_t limit) {
+                                 const text::Tokenizer& tokenizer, std::size_t limit, std::string* used) {
   const data::RecordFile records(file);
   const data::RowPlan plan = data::plan_rows(records, options, tokenizer);
+  if (used != nullptr) *used = plan.chat_template.description;
   const text::SegmentEncoder encoder(tokenizer);
   const std::size_t count = limit == 0 ? records.size() : std::min(limit, records.size());
   std::vector<Prompt> prompts;
   for (std::size_t i = 0; i < count; ++i) {
     const data::Row row = data::parse_row(records.parse(i), plan.format, options.columns, records.where(i));
-    const data::EncodedRow encoded = data::encode_row(row, encoder, plan.chat_template.chat_template, false);
+    const data::EncodedRow encoded =
+        data::encode_row(row, encoder, plan.chat_template.chat_template, false, options.embedding_rows);
     const auto first = std::find_if(encoded.labels.begin(), encoded.labels.end(),
                                     [](std::int32_t label) { return label != data::kNoLabel; });
     const auto given = first - encoded.labels.begin();
@@ -55,19 +57,19 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file, const data::
   return prompts;
 }
 
-Prompt make_prompt(const std::string& question, const std::string& chat_template,
+Prompt make_prompt(const std::string& question, const text::ChatTemplate* chat_template, text::RowKind kind,
                    const text::Tokenizer& tokenizer) {
   Prompt prompt{.shown = question};
-  if (chat_template == "none") {
+  if (chat_template == nullptr) {
     prompt.ids = tokenizer.encode(question);
     return prompt;
   }
-  const auto chosen =
-      text::choose_chat_template(chat_template, tokenizer.chat_template(), /*instruction_rows=*/true);
-  const text::SegmentEncoder encoder(tokenizer);
+  const std::vector<text::Message> turn{{"user", question}};
   const auto segments =
-      chosen.chat_template->render(text::Instruction{question, "", ""}, /*prompt_only=*/true);
-  prompt.ids = encoder.encode(segments).ids;
+      kind == text::RowKind::kConversation
+          ? chat_template->render(turn, /*generation_prompt=*/true)
+          : chat_template->render(text::Instruction{question, "", ""}, /*prompt_only=*/true);
+  prompt.ids = text::SegmentEncoder(tokenizer).encode(segments).ids;
   return prompt;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/options.h"
+#include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace lorikeet::recipes {
@@ -19,12 +20,14 @@ struct Prompt {
 
 /// The first `limit` rows of `file` (0: all) as prompts: everything before the first token that is trained on
 /// is given, the rest expected. Rows without an answer are an Error.
+/// `used` gets the template's description, where rows need one.
 std::vector<Prompt> read_prompts(const std::filesystem::path& file, const data::DataOptions& options,
-                                 const text::Tokenizer& tokenizer, std::size_t limit);
+                                 const text::Tokenizer& tokenizer, std::size_t limit,
+                                 std::string* used = nullptr);
 
-/// A question typed by a person, rendered as `chat_template` (auto, a built-in's name or a file) would a
-/// row's instruction; "none" gives the bare text.
-Prompt make_prompt(const std::string& question, const std::string& chat_template,
+/// A question typed by a person, rendered by `chat_template` as a row's instruction, or as a conversation's
+/// first turn; null gives the bare text.
+Prompt make_prompt(const std::string& question, const text::ChatTemplate* chat_template, text::RowKind kind,
                    const text::Tokenizer& tokenizer);
 
 }  // namespace lorikeet::recipes

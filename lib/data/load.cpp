@@ -106,6 +106,7 @@ LoadedFile load_file(const std::filesystem::path& path, const DataOptions& optio
   FileReport& report = loaded.report;
   report.file = escape_control(path.filename().string());
   report.format = entry->format;
+  report.rows = format_from_name(entry->format.substr(0, entry->format.find(' ')));
   report.template_description = entry->template_description;
   report.counts = entry->counts;
   report.examples = static_cast<std::int64_t>(loaded.dataset.size());

@@ -15,6 +15,7 @@ namespace lorikeet::data {
 struct FileReport {
   std::string file;                  ///< name without folder
   std::string format;                ///< "alpaca (found)" or "alpaca (configured)"
+  Format rows = Format::kText;       ///< what its rows were read as
   std::string template_description;  ///< which and why; "" where rows need none
   RowCounts counts;
   std::int64_t examples = 0;

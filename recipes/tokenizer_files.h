@@ -1,0 +1,29 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "config/settings.h"
+#include "data/load.h"
+#include "text/tokenizer.h"
+
+// The tokenizer's files that a run's output and a merged checkpoint carry, and the chat template among them.
+namespace lorikeet::recipes {
+
+/// The Jinja source of the template that a run's rows are written with; nullopt where they need none. It is
+/// the checkpoint's or the configured file's own where that was recognised, else the built-in's. `report` is
+/// that of the training file.
+std::optional<std::string> training_template(const config::Settings& settings, const data::FileReport& report,
+                                             const text::Tokenizer& tokenizer);
+
+/// Copies the tokenizer's files from the folder `from` to the folder `to`, so that whoever loads the adapter
+/// uses the same.
+void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to);
+
+/// Makes `jinja` the chat template of the tokenizer's files in `folder`: chat_template.jinja, and the
+/// "chat_template" of tokenizer_config.json where there is one, whose other members stay as they are. Changes
+/// nothing where that is the folder's template already.
+void set_chat_template(const std::filesystem::path& folder, const std::string& jinja);
+
+}  // namespace lorikeet::recipes

@@ -1,0 +1,162 @@
+"""The chat template that an adapter was trained with goes with it: to eval and generate, to transformers, into merges."""
+
+import json
+import re
+import shutil
+import sys
+import unittest
+
+import harness
+
+BASE = harness.EXAMPLE / "base"
+HELDOUT = harness.EXAMPLE / "heldout.jsonl"
+# A number that doesn't survive being read as a double and written again.
+MODEL_MAX_LENGTH = '"model_max_length": 1000000000000000019884624838656'
+
+
+def published_llama2():
+    """Llama-2-chat's own template, as the goldens have it."""
+    for line in (harness.ROOT / "tests" / "text" / "chat_golden.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        if row.get("template") == "Llama-2-chat":
+            return row["source"]
+    raise AssertionError("no Llama-2-chat among the goldens")
+
+
+class Templates(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.programs = harness.Programs(sys.argv[1])
+        cls.work = cls.programs.work
+        cls.rows = cls.work / "few.jsonl"
+        cls.rows.write_text("".join(HELDOUT.read_text().splitlines(keepends=True)[:12]))
+        cls.plain = cls.train(cls, "plain", "data.chat_template=plain")
+
+    def train(self, name, *overrides):
+        output = self.work / name
+        result = self.programs.train(output, "training.max_steps=3", *overrides)
+        assert result.returncode == 0, result.stderr
+        return output
+
+    def base(self, name, **files):
+        """A copy of the base with some files written."""
+        folder = self.work / name
+        shutil.copytree(BASE, folder)
+        for file, text in files.items():
+            (folder / file.replace("__", ".")).write_text(text)
+        return folder
+
+    def eval(self, adapter, *overrides):
+        arguments = ["eval", BASE, "--data", self.rows, *(["--adapter", adapter] if adapter else []), *overrides]
+        result = self.programs.verb(*arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)["loss"], result.stderr
+
+    def config(self, folder):
+        return json.loads((folder / "tokenizer_config.json").read_text())
+
+    def test_eval_uses_the_adapters_template_and_says_so(self):
+        own, log = self.eval(self.plain)
+        self.assertIn(f"chat template: plain, which the adapter was trained with ({self.plain})", log)
+        self.assertNotIn("warning", log)
+        same, log = self.eval(self.plain, "data.chat_template=plain")
+        self.assertEqual(own, same)
+        self.assertNotIn("warning", log)
+        other, log = self.eval(self.plain, "data.chat_template=alpaca")
+        self.assertNotEqual(own, other)
+        self.assertIn("warning: data.chat_template is alpaca, but the adapter was trained with plain", log)
+        _, log = self.eval(None)
+        self.assertIn("chat template: alpaca (the default", log)
+
+    def test_a_checkpoint_of_a_run_is_asked_in_the_runs_template(self):
+        _, log = self.eval(self.plain / "checkpoints" / "step_3")
+        self.assertIn("chat template: plain, which the adapter was trained with", log)
+
+    def test_generate_asks_in_the_adapters_template(self):
+        ask = ["generate", BASE, "--prompt", "Who lives in Orlel?", "--max-new-tokens", "3"]
+        own = self.programs.verb(*ask, "--adapter", self.plain)
+        self.assertIn("chat template: plain, which the adapter was trained with", own.stderr)
+        named = self.programs.verb(*ask, "--adapter", self.plain, "data.chat_template=plain")
+        self.assertEqual((own.returncode, own.stdout), (0, named.stdout))
+        bare = self.programs.verb(*ask, "--adapter", self.plain, "data.chat_template=none")
+        self.assertIn("data.chat_template is none, but the adapter was trained with plain", bare.stderr)
+        self.assertIn("chat template: alpaca", self.programs.verb(*ask).stderr)
+
+    def test_the_output_carries_the_template_as_jinja_and_merges_take_it(self):
+        jinja = (self.plain / "chat_template.jinja").read_text()
+        self.assertIn("message['content']", jinja)
+        self.assertEqual(self.config(self.plain), {**self.config(BASE), "chat_template": jinja})
+        merged = self.work / "merged"
+        result = self.programs.verb("merge", BASE, self.plain, merged)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual((merged / "chat_template.jinja").read_text(), jinja)
+        self.assertEqual(self.config(merged)["chat_template"], jinja)
+        # What was written is recognised again, as the merged checkpoint's own.
+        log = self.programs.verb("eval", merged, "--data", self.rows).stderr
+        self.assertIn("chat template: plain (recognised as the checkpoint's own)", log)
+
+    def test_an_older_output_is_known_by_its_config_alone(self):
+        old = self.work / "old"
+        shutil.copytree(self.plain, old)
+        (old / "chat_template.jinja").unlink()
+        shutil.copy(BASE / "tokenizer_config.json", old)
+        self.assertEqual(self.eval(old)[0], self.eval(self.plain)[0])
+
+    def test_the_text_of_a_template_file_stays_when_the_file_goes(self):
+        source = self.work / "llama2.jinja"
+        source.write_text(published_llama2())
+        output = self.train("from-file", f"data.chat_template={source}")
+        source.unlink()
+        self.assertEqual((output / "chat_template.jinja").read_text(), published_llama2())
+        self.assertIn("chat template: llama2, which the adapter was trained with", self.eval(output)[1])
+
+    def test_the_checkpoints_own_template_is_kept_as_it_is(self):
+        config = (BASE / "tokenizer_config.json").read_text()
+        for name, files in (("own-jinja", {"chat_template__jinja": published_llama2() + "\n"}),
+                            ("own-config", {"tokenizer_config__json": json.dumps({**json.loads(config), "chat_template": published_llama2()})})):
+            base = self.base(name, **files)
+            output = self.train(f"{name}-run", f"model.path={base}")
+            for file in ("tokenizer_config.json", "chat_template.jinja"):
+                self.assertEqual((output / file).exists(), (base / file).exists())
+                if (base / file).exists():
+                    self.assertEqual((output / file).read_bytes(), (base / file).read_bytes())
+
+    def test_alpacas_rows_replace_an_own_template_that_writes_only_conversations(self):
+        # The published alpaca template has no preamble; rows of instructions are written with Stanford's.
+        jinja = (self.train("alpaca") / "chat_template.jinja").read_text()
+        self.assertIn("Below is an instruction that describes a task", jinja)
+        rows = self.work / "chat.jsonl"
+        rows.write_text(json.dumps({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Chirp!"}]}) + "\n")
+        chat = self.train("alpaca-chat", f"data.train.path={rows}", "data.train.format=chat", "data.chat_template=alpaca",
+                          "batch.global=1")
+        jinja = (chat / "chat_template.jinja").read_text()
+        self.assertNotIn("Below is an instruction", jinja)
+        self.assertIn("chat template: alpaca, which the adapter was trained with", self.eval(chat)[1])
+
+    def test_only_the_template_changes_in_tokenizer_config(self):
+        config = ('{"chat_template": [{"name": "default", "template": "{# } \\" #}"}], "eos_token": {"content": "<|end_of_text|>"},\n'
+                  f' {MODEL_MAX_LENGTH} , "odd": "a\\\\\\"}}" }}\n')
+        base = self.base("odd", tokenizer_config__json=config)
+        output = self.train("odd-run", f"model.path={base}", "data.chat_template=plain")
+        written = (output / "tokenizer_config.json").read_text()
+        jinja = (output / "chat_template.jinja").read_text()
+        self.assertEqual(json.loads(written), {**json.loads(config), "chat_template": jinja})
+        self.assertEqual(re.sub(r'"chat_template": "(\\.|[^"\\])*"', "T", written),
+                         re.sub(r'"chat_template": \[.*?\]', "T", config))
+
+    def test_an_adapter_without_a_config_keeps_the_bases_template_unless_it_has_a_known_one(self):
+        bare = self.work / "bare"
+        bare.mkdir()
+        for name in ("adapter_config.json", "adapter_model.safetensors"):
+            shutil.copy(self.plain / name, bare)
+        self.assertIn("chat template: alpaca (the default", self.eval(bare)[1])
+        (bare / "chat_template.jinja").write_text("{{ messages }}")
+        _, log = self.eval(bare)
+        self.assertIn("has a chat template that isn't known here; the base's is used", log)
+        self.assertIn("chat template: alpaca (the default", log)
+        (bare / "chat_template.jinja").write_text(published_llama2())
+        self.assertIn("chat template: llama2, which the adapter was trained with", self.eval(bare)[1])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
