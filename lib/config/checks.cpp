@@ -1,32 +1,35 @@
 #include "config/checks.h"
 
 #include "base/strings.h"
+#include "config/schema.h"
 
 namespace lorikeet::config {
 namespace {
 
-void settle_batch(BatchSettings& batch, const std::set<std::string>& given,
-                  std::vector<std::string>& problems) {
-  if (batch.global_tokens && !given.contains("batch.global")) batch.global.reset();
-  if (batch.global.has_value() == batch.global_tokens.has_value()) {
-    problems.emplace_back(
-        std::string("batch.global and batch.global_tokens: expected exactly one of them, got ") +
-        (batch.global ? "both" : "neither"));
-  }
+void settle_exclusion(const Exclusion& pair, Settings& settings, const std::set<std::string>& given,
+                      std::vector<std::string>& problems) {
+  const auto& [one, other] = pair.fields;
+  const auto displace = [&](const Exclusion::Member& stays, const Exclusion::Member& goes) {
+    if (given.contains(goes.name) || !given.contains(stays.name) || !in_force(stays, settings)) return;
+    schema().find(goes.name)->read(settings, parse_yaml(goes.off, goes.name));
+  };
+  displace(one, other);
+  displace(other, one);
+  const bool first = in_force(one, settings), second = in_force(other, settings);
+  if (!(first && second) && (first || second || !pair.needed)) return;
+  problems.push_back(one.name + " and " + other.name + ": expected " + (pair.needed ? "exactly" : "at most") +
+                     " one of them, got " + (first ? "both" : "neither"));
+}
+
+void check_batch(const BatchSettings& batch, std::vector<std::string>& problems) {
   if (batch.global && batch.micro && *batch.micro > *batch.global) {
     problems.push_back("batch.micro: expected at most batch.global (" + std::to_string(*batch.global) +
                        "), got " + std::to_string(*batch.micro));
   }
 }
 
-void settle_schedule(Settings& settings, const std::set<std::string>& given,
-                     std::vector<std::string>& problems) {
-  SchedulerSettings& schedule = settings.lr_scheduler;
-  if (schedule.warmup_steps && !given.contains("lr_scheduler.warmup_ratio")) schedule.warmup_ratio.reset();
-  if (schedule.warmup_ratio && schedule.warmup_steps) {
-    problems.emplace_back(
-        "lr_scheduler.warmup_ratio and lr_scheduler.warmup_steps: expected at most one of them, got both");
-  }
+void check_schedule(const Settings& settings, std::vector<std::string>& problems) {
+  const SchedulerSettings& schedule = settings.lr_scheduler;
   if (schedule.min_lr > settings.optimizer.lr)
     problems.emplace_back("lr_scheduler.min_lr: expected at most optimizer.lr, got a larger value");
   if (schedule.warmup_steps && settings.training.max_steps &&
@@ -38,10 +41,6 @@ void settle_schedule(Settings& settings, const std::set<std::string>& given,
 }
 
 void check_validation(const ValidationSettings& validation, std::vector<std::string>& problems) {
-  if (validation.path && validation.fraction > 0) {
-    problems.emplace_back(
-        "data.validation.path and data.validation.fraction: expected at most one of them, got both");
-  }
   if (validation.enabled()) return;
   if (validation.patience)
     problems.emplace_back("data.validation.patience: needs data.validation.path or data.validation.fraction");
@@ -69,9 +68,14 @@ void check_lora(const LoraSettings& lora, std::vector<std::string>& problems) {
 
 }  // namespace
 
+bool in_force(const Exclusion::Member& member, const Settings& settings) {
+  return schema().find(member.name)->write(settings) != member.off;
+}
+
 void settle(Settings& settings, const std::set<std::string>& given, std::vector<std::string>& problems) {
-  settle_batch(settings.batch, given, problems);
-  settle_schedule(settings, given, problems);
+  for (const Exclusion& pair : schema().exclusions()) settle_exclusion(pair, settings, given, problems);
+  check_batch(settings.batch, problems);
+  check_schedule(settings, problems);
   check_validation(settings.data.validation, problems);
   check_lora(settings.lora, problems);
 }

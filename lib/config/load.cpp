@@ -6,6 +6,7 @@
 #include "base/strings.h"
 #include "config/checks.h"
 #include "config/config.h"
+#include "config/peer_names.h"
 #include "config/schema.h"
 
 namespace lorikeet::config {
@@ -88,6 +89,26 @@ void erase(YamlNode& root, const std::string& name) {
   std::erase_if(node->items, [&](const YamlNode& item) { return item.key == parts.back(); });
 }
 
+// Of two fields that exclude each other, the one on the command line takes the place of the file's. Both on
+// the command line stay and are an error, whatever their order.
+void displace_by_override(YamlNode& root, const std::string& name, const YamlNode& value,
+                          std::set<std::string>& overridden) {
+  overridden.insert(name);
+  const Exclusion* pair = schema().exclusion_of(name);
+  if (pair == nullptr) return;
+  const bool is_first = pair->fields[0].name == name;
+  const Exclusion::Member& own = pair->fields[is_first ? 0 : 1];
+  const Exclusion::Member& other = pair->fields[is_first ? 1 : 0];
+  if (overridden.contains(other.name)) return;
+  Settings alone;
+  try {
+    schema().find(name)->read(alone, value);
+  } catch (const ValueError&) {
+    return;  // reported where the settings are read
+  }
+  if (in_force(own, alone)) erase(root, other.name);
+}
+
 // True for a field, and for an entry of a field that is a map ("data.train.columns.prompt").
 bool is_settable(const std::string& name) {
   if (schema().find(name) != nullptr) return true;
@@ -97,16 +118,23 @@ bool is_settable(const std::string& name) {
 
 // What to say after "unknown key": the nearest full name, else what the named section holds.
 std::string unknown_override(const std::string& name) {
-  std::vector<std::string> names;
-  for (const Field& field : schema().fields()) names.push_back(field.name);
+  if (auto hint = peer_hint(name)) return *hint;
+  std::vector<std::string> names, same_leaf;
+  const std::string_view leaf = std::string_view(name).substr(name.rfind('.') + 1);
+  for (const Field& field : schema().fields()) {
+    names.push_back(field.name);
+    if (field.leaf() == leaf) same_leaf.push_back(field.name);
+  }
+  if (same_leaf.size() == 1) return " (did you mean '" + same_leaf[0] + "'?)";
   if (std::string meant = did_you_mean(name, names); !meant.empty()) return meant;
   const std::size_t dot = name.rfind('.');
   const std::string section = dot == std::string::npos ? "" : name.substr(0, dot);
   return schema().suggestion(schema().is_section(section) ? section : "", name.substr(dot + 1));
 }
 
-// Changes the tree as one override says; throws Error or ValueError.
-void apply_override(YamlNode& root, const std::string& text) {
+// Changes the tree as one override says; throws Error or ValueError. `overridden` gathers the fields that
+// overrides set.
+void apply_override(YamlNode& root, const std::string& text, std::set<std::string>& overridden) {
   if (find_invalid_utf8(text) != std::string::npos) throw ValueError{"expected UTF-8 text"};
   const bool drops = text.starts_with('~');
   const std::size_t equals = text.find('=');
@@ -131,7 +159,8 @@ void apply_override(YamlNode& root, const std::string& text) {
   for (const std::string& part : split(name, '.')) node = &member(*node, part, place);
   value.key = node->key;
   value.place = place;
-  *node = std::move(value);
+  *node = value;
+  displace_by_override(root, name, value, overridden);
 }
 
 [[noreturn]] void fail(const std::vector<std::string>& problems, const std::string& name) {
@@ -150,9 +179,10 @@ Settings parse_settings(std::string_view text, const std::string& name,
     throw Error("[config] " + root.place + ": expected sections such as 'model:', got " + root.describe());
   root.kind = YamlNode::Kind::kMapping;
 
+  std::set<std::string> overridden;
   for (const std::string& override_text : overrides) {
     try {
-      apply_override(root, override_text);
+      apply_override(root, override_text, overridden);
     } catch (const ValueError& error) {
       loader.report("override '" + escape_control(override_text) + "'", error.message);
     } catch (const Error& error) {

@@ -57,6 +57,14 @@ std::string markdown_cell(const std::string& text) {
   return out;
 }
 
+// A line for each two that exclude each other.
+std::string exclusions() {
+  std::string out;
+  for (const Exclusion& pair : schema().exclusions())
+    out += "- `" + pair.fields[0].name + "` and `" + pair.fields[1].name + "`\n";
+  return out;
+}
+
 // Appends "  key:\n" for each part of `section` that is not yet open.
 void open_sections(std::string& out, std::vector<std::string>& open, const std::string& section) {
   const std::vector<std::string> parts = section.empty() ? std::vector<std::string>{} : split(section, '.');
@@ -115,7 +123,14 @@ std::string reference_markdown() {
       "command\n"
       "line `name=value` sets one and `~name` drops it back to its default; names are written in full, as "
       "in\n"
-      "`lora.rank=8`. Relative paths count from the folder that the command runs in.\n";
+      "`lora.rank=8`. A list needs no brackets there: `lora.target_modules=q_proj,v_proj`. Relative paths "
+      "count\n"
+      "from the folder that the command runs in; a leading `~/` is the home folder. Of two settings that "
+      "exclude each\n"
+      "other, one that is given takes the place of the other's default, and one on the command line that of "
+      "the\n"
+      "file's:\n\n" +
+      exclusions();
   for (const SectionHelp& section : ordered_sections()) {
     out += section.name.empty() ? "\n## Top level\n" : "\n## " + section.name + "\n\n" + section.help + "\n";
     out += "\n| setting | default | value | meaning |\n|---|---|---|---|\n";

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <system_error>
 
+#include "base/error.h"
+#include "base/home.h"
+
 namespace lorikeet::config {
 namespace {
 
@@ -81,6 +84,33 @@ std::string TextRule::read(const YamlNode& node) const {
     throw ValueError{"expected " + what + ", got a text with a NUL"};
   if (!is_utf8(node.text)) throw ValueError{"expected " + what + ", got a text that is not UTF-8"};
   return node.text;
+}
+
+std::string PathRule::read(const YamlNode& node) const {
+  try {
+    return expand_home(TextRule{what}.read(node));
+  } catch (const Error& error) {
+    throw ValueError{error.what()};
+  }
+}
+
+std::vector<YamlNode> list_items(const YamlNode& node, const std::string& expected) {
+  if (node.is_sequence()) return node.items;
+  if (!node.is_scalar()) throw unexpected(expected, node);
+  YamlNode item = node;
+  item.key.clear();
+  if (node.quoted) return {item};
+  std::vector<YamlNode> items;
+  for (const std::string& part : split(node.text, ',')) {
+    item.text = trim(part);
+    if (item.text.empty()) {
+      ValueError error = unexpected(expected, node);
+      error.message += "; between commas stands a value each, or write the list in brackets: '[a, b]'";
+      throw error;
+    }
+    items.push_back(item);
+  }
+  return items;
 }
 
 DeviceSetting DeviceRule::read(const YamlNode& node) const {

@@ -69,6 +69,17 @@ struct TextRule {
   std::string expected() const { return what; }
 };
 
+/// A text that names a file or folder, or may do so: a leading "~/" is the home folder. A bare ~ is YAML's
+/// null.
+struct PathRule {
+  using Value = std::string;
+  std::string what;
+
+  Value read(const YamlNode& node) const;
+  std::string write(const Value& value) const { return quote_yaml(value); }
+  std::string expected() const { return what; }
+};
+
 /// auto | cpu | cuda | cuda:N | a card's UUID or PCI address, whose exact form is checked where cards are
 /// looked for.
 struct DeviceRule {
@@ -147,7 +158,11 @@ struct OptionalRule {
   std::string expected() const { return rule.expected() + ", or " + empty_word; }
 };
 
-/// A list; a lone scalar counts as a list of one when `scalar_too`.
+/// The elements of a list as written: of a sequence its items, of a plain scalar the parts between its commas
+/// ("q_proj,v_proj"), so that a shell needs no quotes. Throws ValueError (`expected`) for anything else.
+std::vector<YamlNode> list_items(const YamlNode& node, const std::string& expected);
+
+/// A list; one of a single value is written without brackets when `scalar_too`.
 template <typename Rule>
 struct ListRule {
   using Value = std::vector<typename Rule::Value>;
@@ -156,10 +171,10 @@ struct ListRule {
   std::size_t least = 0;
 
   Value read(const YamlNode& node) const {
-    if (scalar_too && node.is_scalar()) return {rule.read(node)};
-    if (!node.is_sequence() || node.items.size() < least) throw unexpected(expected(), node);
+    const std::vector<YamlNode> items = list_items(node, expected());
+    if (items.size() < least) throw unexpected(expected(), node);
     Value out;
-    for (const YamlNode& item : node.items) out.push_back(rule.read(item));
+    for (const YamlNode& item : items) out.push_back(rule.read(item));
     return out;
   }
   std::string write(const Value& value) const {
@@ -180,9 +195,10 @@ struct TupleRule {
   Rule rule;
 
   Value read(const YamlNode& node) const {
-    if (!node.is_sequence() || node.items.size() != N) throw unexpected(expected(), node);
+    const std::vector<YamlNode> items = list_items(node, expected());
+    if (items.size() != N) throw unexpected(expected(), node);
     Value out{};
-    for (std::size_t i = 0; i < N; ++i) out[i] = rule.read(node.items[i]);
+    for (std::size_t i = 0; i < N; ++i) out[i] = rule.read(items[i]);
     return out;
   }
   std::string write(const Value& value) const {
@@ -223,6 +239,7 @@ inline IntegerRule integer(std::int64_t least, std::int64_t most = std::numeric_
 }
 inline FlagRule flag() { return {}; }
 inline TextRule text(std::string what) { return {std::move(what)}; }
+inline PathRule path(std::string what) { return {std::move(what)}; }
 template <typename Rule>
 OptionalRule<Rule> nullable(Rule rule) {
   return {std::move(rule), "null"};

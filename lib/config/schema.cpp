@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "config/peer_names.h"
+
 namespace lorikeet::config {
 namespace {
 
@@ -11,7 +13,7 @@ constexpr std::int64_t kMostRows = std::int64_t{1} << 31;
 void declare_model(Schema& schema) {
   SectionBuilder<ModelSettings>(
       schema, "model", [](Settings& s) -> ModelSettings& { return s.model; }, "The base model.")
-      .field("path", &ModelSettings::path, text("a folder"),
+      .field("path", &ModelSettings::path, path("a folder"),
              "A checkpoint in Hugging Face's format: config.json, safetensors, tokenizer.")
       .required();
 }
@@ -30,7 +32,7 @@ void declare_lora(Schema& schema) {
           "Modules that get an adapter; all-linear is every linear one but lm_head.")
       .field("use_rslora", &LoraSettings::use_rslora, flag(), "Scale by alpha / sqrt(rank) instead.")
       .field("use_dora", &LoraSettings::use_dora, only(false, flag()), "Weight-decomposed adapters (DoRA).")
-      .field("init", &LoraSettings::init, text("kaiming, gaussian or an adapter's folder"),
+      .field("init", &LoraSettings::init, path("kaiming, gaussian or an adapter's folder"),
              "How lora_A starts, or a PEFT adapter folder to go on from.");
 }
 
@@ -38,7 +40,7 @@ void declare_data(Schema& schema) {
   SectionBuilder<TrainDataSettings>(
       schema, "data.train", [](Settings& s) -> TrainDataSettings& { return s.data.train; },
       "The training rows.")
-      .field("path", &TrainDataSettings::path, text("a file"), "JSON lines or a JSON array, gzipped or not.")
+      .field("path", &TrainDataSettings::path, path("a file"), "JSON lines or a JSON array, gzipped or not.")
       .field("format", &TrainDataSettings::format,
              ChoiceRule<DataFormat>{{{"auto", DataFormat::kAuto},
                                      {"alpaca", DataFormat::kAlpaca},
@@ -56,7 +58,7 @@ void declare_data(Schema& schema) {
   SectionBuilder<ValidationSettings>(
       schema, "data.validation", [](Settings& s) -> ValidationSettings& { return s.data.validation; },
       "Held-out rows; off unless path or fraction is set.")
-      .field("path", &ValidationSettings::path, nullable(text("a file")),
+      .field("path", &ValidationSettings::path, nullable(path("a file")),
              "A file of the same format as the training rows.")
       .field("fraction", &ValidationSettings::fraction, NumberRule{.at_least = 0, .below = 1},
              "Part of the training rows to hold out instead of a file.")
@@ -65,7 +67,8 @@ void declare_data(Schema& schema) {
       .field("keep_best", &ValidationSettings::keep_best, flag(),
              "Keep the adapter with the lowest validation loss as the result.")
       .field("patience", &ValidationSettings::patience, nullable(integer(1)),
-             "Stop after this many evaluations in a row without a new best.");
+             "Stop after this many evaluations in a row without a new best.")
+      .exclusive({"path", "null"}, {"fraction", "0"}, /*needed=*/false);
 
   SectionBuilder<DataSettings>(
       schema, "data", [](Settings& s) -> DataSettings& { return s.data; }, "How rows become tokens.")
@@ -79,14 +82,12 @@ void declare_data(Schema& schema) {
              "Put several examples into one row; never changes the result, only the speed.")
       .field("shuffle", &DataSettings::shuffle, flag(), "Another order each epoch, fixed by the seed.")
       .field("train_on_prompt", &DataSettings::train_on_prompt, flag(), "Count the loss on prompts too.")
-      .field("chat_template", &DataSettings::chat_template, text("auto, a built-in's name or a file"),
+      .field("chat_template", &DataSettings::chat_template, path("auto, a built-in's name or a file"),
              "How messages are written as text; auto takes the checkpoint's if it is a known one.")
-      .field("cache_dir", &DataSettings::cache_dir, nullable(text("a folder")),
-             "Where tokenised data is kept, readable for you alone: a folder that is absent is made with "
-             "mode 0700, "
-             "one that is there is used and left as it is (not where others may replace its files); null: "
-             "lorikeet "
-             "under XDG_CACHE_HOME.")
+      .field("cache_dir", &DataSettings::cache_dir, nullable(path("a folder")),
+             "Where tokenised data is kept, readable for you alone: a folder that is absent is made with mode "
+             "0700, one that is there is used and left as it is (not where others may replace its files); null: "
+             "lorikeet under XDG_CACHE_HOME.")
       .same_numbers();
 }
 
@@ -97,11 +98,12 @@ void declare_batch(Schema& schema) {
       .field("global", &BatchSettings::global, nullable(integer(1, kMostRows)),
              "Examples in a step, over all devices.")
       .field("global_tokens", &BatchSettings::global_tokens, nullable(integer(1, kMostTokens)),
-             "Tokens in a step instead; given alone it takes the place of global.")
+             "Tokens in a step instead of examples.")
       .field("micro", &BatchSettings::micro, nullable(integer(1, kMostRows)),
              "Most rows in one forward pass.")
       .field("micro_tokens", &BatchSettings::micro_tokens, or_auto(integer(1, kMostTokens)),
-             "Most tokens in one forward pass; auto: by the device.");
+             "Most tokens in one forward pass; auto: by the device.")
+      .exclusive({"global", "null"}, {"global_tokens", "null"}, /*needed=*/true);
 }
 
 void declare_training(Schema& schema) {
@@ -146,8 +148,9 @@ void declare_optimizer(Schema& schema) {
              nullable(NumberRule{.at_least = 0, .below = 1}),
              "Part of all steps in which the rate rises from 0.")
       .field("warmup_steps", &SchedulerSettings::warmup_steps, nullable(integer(0, kMostRows)),
-             "The same as a number of steps; given alone it takes the place of warmup_ratio.")
-      .field("min_lr", &SchedulerSettings::min_lr, NumberRule{.at_least = 0}, "Learning rate at the end.");
+             "The same as a number of steps.")
+      .field("min_lr", &SchedulerSettings::min_lr, NumberRule{.at_least = 0}, "Learning rate at the end.")
+      .exclusive({"warmup_ratio", "null"}, {"warmup_steps", "null"}, /*needed=*/false);
 }
 
 void declare_precision(Schema& schema) {
@@ -212,7 +215,7 @@ void declare_output(Schema& schema) {
   SectionBuilder<CheckpointSettings>(
       schema, "checkpoint", [](Settings& s) -> CheckpointSettings& { return s.checkpoint; },
       "What is written, and how a stopped run goes on.")
-      .field("output_dir", &CheckpointSettings::output_dir, text("a folder"), "Folder of the run's results.")
+      .field("output_dir", &CheckpointSettings::output_dir, path("a folder"), "Folder of the run's results.")
       .default_note("runs/<the config file's name>")
       .same_numbers()
       .field("save_every_steps", &CheckpointSettings::save_every_steps, nullable(integer(1)),
@@ -271,6 +274,13 @@ std::string_view member_of(std::string_view name, std::string_view section) {
 
 }  // namespace
 
+const Exclusion* Schema::exclusion_of(std::string_view name) const {
+  const auto it = std::find_if(exclusions_.begin(), exclusions_.end(), [&](const Exclusion& e) {
+    return e.fields[0].name == name || e.fields[1].name == name;
+  });
+  return it == exclusions_.end() ? nullptr : &*it;
+}
+
 const Field* Schema::find(std::string_view name) const {
   const auto it =
       std::find_if(fields_.begin(), fields_.end(), [&](const Field& f) { return f.name == name; });
@@ -291,15 +301,20 @@ std::vector<std::string> Schema::members(std::string_view section) const {
   return out;
 }
 
-std::string Schema::suggestion(std::string_view section, std::string_view key) const {
-  const auto mean = [](const std::string& name) { return " (did you mean '" + name + "'?)"; };
+const Field* Schema::find_leaf(std::string_view leaf, std::string_view section) const {
   const Field* elsewhere = nullptr;
   for (const Field& field : fields_) {
-    if (field.leaf() != key) continue;
-    if (!member_of(field.name, section).empty()) return mean(field.name);
+    if (field.leaf() != leaf) continue;
+    if (!member_of(field.name, section).empty()) return &field;
     if (elsewhere == nullptr) elsewhere = &field;
   }
-  if (elsewhere != nullptr) return mean(elsewhere->name);
+  return elsewhere;
+}
+
+std::string Schema::suggestion(std::string_view section, std::string_view key) const {
+  const auto mean = [](const std::string& name) { return " (did you mean '" + name + "'?)"; };
+  if (const Field* same = find_leaf(key, section)) return mean(same->name);
+  if (auto hint = peer_hint(key)) return *hint;
   const std::vector<std::string> own = members(section);
   if (const auto best = nearest(key, own)) return mean(*best);
   for (const Field& field : fields_) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -40,17 +41,33 @@ struct SectionHelp {
   std::string help;
 };
 
+/// Two settings of which at most one is in force. One that is given takes the place of the other's default,
+/// and on the command line that of the file's other.
+struct Exclusion {
+  struct Member {
+    std::string name;  ///< "lr_scheduler.warmup_steps"
+    std::string off;   ///< the value, as it is written, that puts it out of force
+  };
+  std::array<Member, 2> fields;
+  bool needed = false;  ///< one of them has to be in force
+};
+
 class Schema {
  public:
   const std::vector<Field>& fields() const { return fields_; }
   const std::vector<SectionHelp>& sections() const { return sections_; }
+  const std::vector<Exclusion>& exclusions() const { return exclusions_; }
+  /// The pair that the field `name` is one of, or nullptr.
+  const Exclusion* exclusion_of(std::string_view name) const;
 
   const Field* find(std::string_view name) const;
   bool is_section(std::string_view name) const;
   /// Names of the fields and sections directly in `section` ("" is the root), without the section's own.
   std::vector<std::string> members(std::string_view section) const;
-  /// " (did you mean 'x'?)" for a key that `section` does not have: one of its own members, or the full name
-  /// of a field elsewhere whose last part is the key.
+  /// The field whose last part is `leaf`, one below `section` before others, or nullptr.
+  const Field* find_leaf(std::string_view leaf, std::string_view section = "") const;
+  /// " (did you mean 'x'?)" for a key that `section` does not have: the full name of a field elsewhere whose
+  /// last part is the key, the name here of what other trainers call so, or one of the section's own members.
   std::string suggestion(std::string_view section, std::string_view key) const;
 
  private:
@@ -58,6 +75,7 @@ class Schema {
   friend class SectionBuilder;
   std::vector<Field> fields_;
   std::vector<SectionHelp> sections_;
+  std::vector<Exclusion> exclusions_;
 };
 
 /// Declares the fields of one struct. `reach` leads from the settings to it.
@@ -87,6 +105,14 @@ class SectionBuilder {
       return rule.write(reach(const_cast<Settings&>(s)).*member);  // only read
     };
     schema_.fields_.push_back(std::move(field));
+    return *this;
+  }
+
+  /// Two of the section's fields exclude each other; members have their names within the section.
+  SectionBuilder& exclusive(Exclusion::Member one, Exclusion::Member other, bool needed) {
+    one.name.insert(0, prefix_);
+    other.name.insert(0, prefix_);
+    schema_.exclusions_.push_back({{std::move(one), std::move(other)}, needed});
     return *this;
   }
 

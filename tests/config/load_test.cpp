@@ -135,7 +135,8 @@ TEST_CASE("values of the wrong type or out of range are refused") {
       {"device: gpu", "expected auto, cpu, cuda, cuda:N, or a GPU's UUID or PCI address"},
       {"device: cuda:-1", "device"},
       {"metrics: {profile_steps: [0]}", "metrics.profile_steps"},
-      {"metrics: {profile_steps: 3}", "a list of"},
+      {"metrics: {profile_steps: 3;4}", "got '3;4'"},
+      {"optimizer: {betas: 0.9}", "a list of 2"},
   }));
   INFO(text);
   CHECK_THAT(error_of(text), Contains(message));

@@ -1,3 +1,7 @@
+#include <array>
+#include <cstdlib>
+
+#include "config/schema.h"
 #include "support.h"
 #include "support/catch.h"
 
@@ -62,4 +66,75 @@ TEST_CASE("an override that is not UTF-8 is an error, in its name too") {
 
 TEST_CASE("an override gives way for a section that the file wrote wrongly") {
   CHECK(parse("lora:\n", {"lora.rank=8"}).lora.rank == 8);
+}
+
+TEST_CASE("an override takes the place of the setting in the file that excludes it") {
+  const Settings steps = parse("lr_scheduler: {warmup_ratio: 0.1}", {"lr_scheduler.warmup_steps=2"});
+  CHECK(steps.lr_scheduler.warmup_steps == 2);
+  CHECK_FALSE(steps.lr_scheduler.warmup_ratio);
+  const Settings ratio = parse("lr_scheduler: {warmup_steps: 2}", {"lr_scheduler.warmup_ratio=0.1"});
+  CHECK(ratio.lr_scheduler.warmup_ratio == 0.1);
+  CHECK_FALSE(ratio.lr_scheduler.warmup_steps);
+  const Settings tokens = parse("batch: {global: 8}", {"batch.global_tokens=64"});
+  CHECK(tokens.batch.global_tokens == 64);
+  CHECK_FALSE(tokens.batch.global);
+  const Settings fraction = parse("data: {validation: {path: v}}", {"data.validation.fraction=0.5"});
+  CHECK(fraction.data.validation.fraction == 0.5);
+  CHECK_FALSE(fraction.data.validation.path);
+  CHECK(parse("data: {validation: {fraction: 0.5}}", {"data.validation.path=v"}).data.validation.fraction ==
+        0);
+}
+
+TEST_CASE("a value that puts a setting out of force takes no other's place") {
+  CHECK(parse("lr_scheduler: {warmup_ratio: 0.1}", {"lr_scheduler.warmup_steps=null"})
+            .lr_scheduler.warmup_ratio == 0.1);
+  CHECK(parse("data: {validation: {path: v}}", {"data.validation.fraction=0"}).data.validation.path == "v");
+  CHECK_THAT(error_of("batch: {global: 8}", {"batch.global=null"}), Contains("got neither"));
+}
+
+TEST_CASE("two settings that exclude each other are an error in one place, and take nothing when invalid") {
+  for (const Exclusion& pair : schema().exclusions()) {
+    INFO(pair.fields[0].name);
+    const auto set = [](const Exclusion::Member& member) {
+      const bool part = member.name.ends_with("ratio") || member.name.ends_with("fraction");
+      return member.name + (part ? "=0.5" : "=3");
+    };
+    const std::string one = set(pair.fields[0]), other = set(pair.fields[1]);
+    CHECK_THAT(error_of("", {one, other}), Contains("one of them, got both"));
+    CHECK_THAT(error_of("", {other, one}), Contains("one of them, got both"));
+    CHECK(error_of("", {one}) == "no error");
+    CHECK(error_of("", {other}) == "no error");
+  }
+  CHECK(schema().exclusions().size() == 3);
+  CHECK_THAT(error_of("lr_scheduler: {warmup_ratio: 0.1}", {"lr_scheduler.warmup_steps=x"}),
+             Contains("warmup_steps: expected an integer") && !Contains("problems"));
+}
+
+TEST_CASE("a list needs no brackets") {
+  const Settings s =
+      parse("metrics: {profile_steps: '7'}\n",
+            {"lora.target_modules=q_proj,v_proj", "optimizer.betas=0.5,0.25", "metrics.profile_steps=3"});
+  CHECK(s.lora.target_modules == std::vector<std::string>{"q_proj", "v_proj"});
+  CHECK(s.optimizer.betas == std::array{0.5, 0.25});
+  CHECK(s.metrics.profile_steps == std::vector<std::int64_t>{3});
+  CHECK(parse("lora: {target_modules: \"q_proj, v_proj\"}").lora.target_modules.size() == 1);
+  CHECK(parse("lora:\n  target_modules: q_proj, v_proj\n").lora.target_modules.size() == 2);
+  CHECK(parse("", {"lora.target_modules=all-linear"}).lora.targets_all_linear());
+  CHECK_THAT(error_of("", {"lora.target_modules=q_proj,"}), Contains("in brackets: '[a, b]'"));
+  CHECK_THAT(error_of("", {"metrics.profile_steps=3,x"}), Contains("an integer, at least 1, got 'x'"));
+}
+
+TEST_CASE("a leading tilde of a path is the home folder") {
+  setenv("HOME", "/h/me", /*replace=*/1);
+  const Settings s =
+      parse("data: {train: {path: ~/rows.jsonl}, cache_dir: '~/cache'}",
+            {"model.path=~/base", "checkpoint.output_dir=~/out", "lora.init=~/a", "data.chat_template=~/t"});
+  CHECK(s.data.train.path == "/h/me/rows.jsonl");
+  CHECK(s.data.cache_dir == "/h/me/cache");
+  CHECK(s.model.path == "/h/me/base");
+  CHECK(s.checkpoint.output_dir == "/h/me/out");
+  CHECK(s.lora.init == "/h/me/a");
+  CHECK(s.data.chat_template == "/h/me/t");
+  CHECK_FALSE(parse("", {"data.cache_dir=~"}).data.cache_dir);  // YAML's null
+  CHECK(parse("", {"data.train.path=./~"}).data.train.path == "./~");
 }

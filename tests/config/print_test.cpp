@@ -137,6 +137,7 @@ TEST_CASE("the reference and the help name every field with its default") {
     CHECK_FALSE(field.help.empty());
     CHECK(field.help.ends_with('.'));
   }
+  CHECK_THAT(markdown, Contains("- `lr_scheduler.warmup_ratio` and `lr_scheduler.warmup_steps`\n"));
   CHECK_THAT(markdown, Contains("| `model.path` | required |") && Contains("runs/<the config file's name>") &&
                            Contains("| `optimizer.lr` | 2.0e-4 | a number, above 0"));
 }
