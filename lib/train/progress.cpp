@@ -4,27 +4,21 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
+#include <optional>
 
 #include "base/log.h"
-#include "base/strings.h"
+#include "train/progress_line.h"
 
 namespace lorikeet::train {
 namespace {
 
 constexpr std::size_t kWindow = 31;
+constexpr std::size_t kUsualWidth = 80;
 
 std::size_t terminal_width() {
   winsize size{};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 100;
-}
-
-std::string bar(std::int64_t done, std::int64_t total) {
-  constexpr std::int64_t kCells = 20;
-  const std::int64_t filled = total > 0 ? kCells * done / total : kCells;
-  return "[" + std::string(static_cast<std::size_t>(filled), '#') +
-         std::string(static_cast<std::size_t>(kCells - filled), '.') + "]";
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsualWidth;
 }
 
 }  // namespace
@@ -32,8 +26,11 @@ std::string bar(std::int64_t done, std::int64_t total) {
 Progress::Progress(std::int64_t total_steps, std::int64_t log_every_steps)
     : total_steps_(total_steps), log_every_steps_(log_every_steps), terminal_(isatty(STDERR_FILENO) == 1) {}
 
-Progress::~Progress() {
+Progress::~Progress() { end_line(); }
+
+void Progress::end_line() {
   if (drawn_) std::fputc('\n', stderr);
+  drawn_ = false;
 }
 
 void Progress::clear() {
@@ -60,22 +57,24 @@ void Progress::step(const StepMetrics& m) {
 
   const bool last = m.step == total_steps_;
   if (!terminal_ && !last && m.step != 1 && m.step % log_every_steps_ != 0) return;
-  const double rate = m.step_seconds > 0 ? static_cast<double>(m.tokens) / m.step_seconds : 0;
-  const std::string numbers = "step " + std::to_string(m.step) + "/" + std::to_string(total_steps_) +
-                              format_number("  loss %.4f", m.loss) +
-                              (std::isfinite(m.grad_norm) ? format_number("  grad norm %.3f", m.grad_norm)
-                                                          : "  gradients overflowed") +
-                              format_number("  lr %.2e", m.lr) + format_number("  %.0f tokens/s", rate) +
-                              (last ? "" : "  " + format_seconds(left) + " left");
+  const ProgressNumbers numbers{
+      .step = m.step,
+      .total_steps = total_steps_,
+      .tokens_per_second = m.step_seconds > 0 ? static_cast<double>(m.tokens) / m.step_seconds : 0,
+      .seconds_left = last ? std::nullopt : std::optional(left),
+      .loss = m.loss,
+      .grad_norm = m.grad_norm,
+      .lr = m.lr};
   if (!terminal_) {
-    log_info(numbers);
+    log_info(progress_line(numbers, kUsualWidth));
     return;
   }
   clear();
-  const std::string line = bar(m.step, total_steps_) + " " + numbers;
-  std::fputs(line.substr(0, terminal_width() - 1).c_str(), stderr);
-  std::fflush(stderr);
+  // The last column stays free: some terminals wrap behind it.
+  std::fputs(progress_bar_line(numbers, terminal_width() - 1).c_str(), stderr);
   drawn_ = true;
+  if (ends_tenth(m.step, total_steps_)) end_line();
+  std::fflush(stderr);
 }
 
 }  // namespace lorikeet::train

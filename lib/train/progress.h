@@ -8,7 +8,8 @@
 
 namespace lorikeet::train {
 
-/// Shows how a run goes, on stderr: one redrawn line on a terminal, a plain line a step elsewhere.
+/// Shows how a run goes, on stderr: on a terminal one redrawn line, of which each tenth of the run stays, so
+/// that scrolling back shows its course; elsewhere a plain line every so many steps.
 /// The time left is estimated from the median of the latest steps, so that a slow first step or a pause for a
 /// checkpoint doesn't spoil it.
 class Progress {
@@ -24,6 +25,7 @@ class Progress {
 
  private:
   void clear();
+  void end_line();
 
   std::int64_t total_steps_;
   std::int64_t log_every_steps_;
