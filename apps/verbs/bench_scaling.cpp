@@ -109,6 +109,17 @@ std::string own_command(const Options& o) {
   return out;
 }
 
+// The benchmark that would tell what this one doesn't.
+std::string longer_command(Options o, bench::More more) {
+  constexpr int kRepeats = 3, kMoreRepeats = 5, kMoreSteps = 4;
+  o.scaling.repeats = std::max(o.scaling.repeats, kRepeats);
+  if (more == bench::More::kLongerRuns) {
+    o.scaling.repeats = std::max(o.scaling.repeats, kMoreRepeats);
+    o.scaling.steps *= kMoreSteps;
+  }
+  return own_command(o);
+}
+
 std::string today() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
@@ -169,7 +180,8 @@ int scaling(Options o) {
                        .groups = std::move(runs.groups)};
   report.evaluation = bench::evaluate(report.groups, report.warmup_steps);
   report.verdict =
-      bench::scaling_verdict(report.evaluation, [&](int devices) { return training_command(o, devices); });
+      bench::scaling_verdict(report.evaluation, {[&](int devices) { return training_command(o, devices); },
+                                                 [&](bench::More more) { return longer_command(o, more); }});
   if (runs.interrupted) log_warning("interrupted: what was measured before is shown");
   const std::string json = bench::report_json(report).dump(2) + "\n";
   if (o.output) {

@@ -25,48 +25,71 @@ std::vector<const Row*> others(const Evaluation& evaluation) {
   return rows;
 }
 
-// Why a ratio is no more than a hint; "" where it is shown.
-std::string doubt(const Row& row, const Row& base) {
-  if (apart(*row.tokens_per_second, *base.tokens_per_second)) return "";
-  if (row.runs() < 2 || base.runs() < 2) return "single runs, whose spread is not known, show no difference";
-  return "within the spread of the runs, which show no difference";
+bool is_single(const Row& row, const Row& base) { return row.runs() < 2 || base.runs() < 2; }
+
+// The rows whose measured ratio may be chance.
+std::vector<const Row*> doubtful(const std::vector<const Row*>& rows, const Row& base) {
+  std::vector<const Row*> found;
+  for (const Row* row : rows) {
+    if (!apart(*row->tokens_per_second, *base.tokens_per_second)) found.push_back(row);
+  }
+  return found;
 }
 
-// " (2 devices: single runs, ...)"; "" where nothing is doubtful. A lone row needs no name.
-std::string doubts(const std::vector<const Row*>& rows, const Row& base) {
-  std::vector<std::string> found;
-  for (const Row* row : rows) {
-    const std::string text = doubt(*row, base);
-    if (!text.empty()) found.push_back((rows.size() > 1 ? row->name + ": " : "") + text);
-  }
-  return found.empty() ? "" : " (" + join(found, "; ") + ")";
+// Why that is so.
+std::string reason(const std::vector<const Row*>& doubted, const Row& base) {
+  bool single = false, overlap = false;
+  for (const Row* row : doubted) (is_single(*row, base) ? single : overlap) = true;
+  std::vector<std::string> reasons;
+  if (single) reasons.emplace_back("of single runs no spread is known");
+  if (overlap) reasons.emplace_back("the ranges of tokens/s overlap");
+  return join(reasons, "; ");
 }
 
 }  // namespace
 
-std::string scaling_verdict(const Evaluation& evaluation, const Command& command) {
+std::string scaling_verdict(const Evaluation& evaluation, const Commands& commands) {
   const Row* base = base_row(evaluation);
   if (base == nullptr) return "No run ended well: there is nothing to compare.";
   const auto rows = others(evaluation);
   if (rows.empty()) return "Only " + base->name + " could be measured: there is nothing to compare it with.";
+  const std::vector<const Row*> doubted = doubtful(rows, *base);
+  const std::string verb = doubted.empty() ? " devices are " : " devices measured ";
   const Row* choice = base;
   std::vector<std::string> ratios;
   for (const Row* row : rows) {
     if (beats(*row, *choice)) choice = row;
-    ratios.push_back(std::to_string(row->devices) + (ratios.empty() ? " devices are " : " devices ") +
+    ratios.push_back(std::to_string(row->devices) + (ratios.empty() ? verb : " devices ") +
                      ratio_text(row->speed_up->median));
   }
-  return join(ratios, ", ") + " of " + (base->devices == 1 ? "one" : base->name) + doubts(rows, *base) +
-         ": train on " + (choice->devices == 1 ? "one" : std::to_string(choice->devices)) +
-         "; the command is `" + command(choice->devices) + "`.";
+  std::string text = join(ratios, ", ") + " of " + (base->devices == 1 ? "one" : base->name);
+  if (doubted.empty()) {
+    text += ": ";
+  } else {
+    std::vector<std::string> names;
+    bool overlap = false;
+    for (const Row* row : doubted) {
+      names.push_back(row->name);
+      overlap = overlap || !is_single(*row, *base);
+    }
+    text += "; these runs don't suffice to tell that" +
+            (rows.size() > 1 ? " of " + join(names, " and of ") : std::string()) + " from no difference (" +
+            reason(doubted, *base) + "): measure more with `" +
+            commands.measure(overlap ? More::kLongerRuns : More::kRepeats) + "`. Until then ";
+  }
+  return text + "train on " + (choice->devices == 1 ? "one" : std::to_string(choice->devices)) +
+         "; the command is `" + commands.train(choice->devices) + "`.";
 }
 
 std::string comparison_verdict(const Evaluation& evaluation) {
   const Row* base = base_row(evaluation);
   if (base == nullptr || others(evaluation).empty()) return "There is nothing to compare.";
-  const auto rows = others(evaluation);
-  return rows.front()->name + " is " + ratio_text(rows.front()->speed_up->median) + " as fast as " +
-         base->name + doubts(rows, *base) + ".";
+  const Row& other = *others(evaluation).front();
+  const std::vector<const Row*> doubted = doubtful({&other}, *base);
+  const std::string ratio = ratio_text(other.speed_up->median) + " as fast as " + base->name;
+  if (doubted.empty()) return other.name + " is " + ratio + ".";
+  return other.name + " measured " + ratio + "; that doesn't suffice to tell it from no difference (" +
+         reason(doubted, *base) + "): compare several pairs of runs.";
 }
 
 std::vector<std::string> notes(const Evaluation& evaluation, std::int64_t warmup_steps) {

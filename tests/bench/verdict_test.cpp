@@ -11,8 +11,10 @@ using test::made_up_group;
 namespace {
 
 std::string verdict(const std::vector<Group>& groups) {
-  return scaling_verdict(evaluate(groups, 1),
-                         [](int devices) { return "run on " + std::to_string(devices); });
+  return scaling_verdict(
+      evaluate(groups, 1),
+      {.train = [](int devices) { return "run on " + std::to_string(devices); },
+       .measure = [](More more) { return more == More::kRepeats ? "bench again" : "bench longer"; }});
 }
 
 std::string all_notes(const std::vector<Group>& groups) {
@@ -38,26 +40,32 @@ TEST_CASE("devices that pay are trained on") {
 TEST_CASE("of numbers whose rates overlap the smaller one is meant") {
   CHECK_THAT(verdict({made_up_group(1, {100, 101, 99}), made_up_group(2, {190, 195, 189}),
                       made_up_group(4, {192, 188, 199})}),
-             Contains("train on 2;") && !Contains("spread"));
+             Contains("train on 2;") && !Contains("suffice"));
 }
 
-TEST_CASE("a gain within the spread isn't one, and the sentence says so") {
-  CHECK(verdict({made_up_group(1, {100, 120, 99}), made_up_group(2, {119, 125, 121})}) ==
-        "2 devices are 1.19x of one (within the spread of the runs, which show no difference): train on one; "
-        "the command is `run on 1`.");
+TEST_CASE("a ratio within the spread is called measured, with the command that would tell") {
+  CHECK(
+      verdict({made_up_group(1, {100, 120, 99}), made_up_group(2, {119, 125, 121})}) ==
+      "2 devices measured 1.19x of one; these runs don't suffice to tell that from no difference (the ranges "
+      "of tokens/s overlap): measure more with `bench longer`. Until then train on one; the command is `run "
+      "on 1`.");
+  CHECK_THAT(verdict({made_up_group(1, {896, 900, 400}), made_up_group(2, {481, 480, 500})}),
+             Contains("2 devices measured 0.5") && Contains("don't suffice") && !Contains("no difference)"));
 }
 
 TEST_CASE("of several numbers those in doubt are named") {
   CHECK_THAT(
       verdict({made_up_group(1, {100, 101, 99}), made_up_group(2, {98, 103}), made_up_group(4, {150, 151})}),
-      Contains("2 devices are 1.00x, 4 devices 1.50x of one (2 devices: within the spread of the runs, "
-               "which show no difference): train on 4;"));
+      Contains("2 devices measured 1.00x, 4 devices 1.50x of one; these runs don't suffice to tell that of 2 "
+               "devices from no difference (the ranges of tokens/s overlap)") &&
+          Contains("Until then train on 4;"));
 }
 
-TEST_CASE("single runs show nothing, however far apart") {
-  CHECK_THAT(
-      verdict({made_up_group(1, {100}), made_up_group(2, {195})}),
-      Contains("1.95x of one (single runs, whose spread is not known, show no difference): train on one"));
+TEST_CASE("single runs tell nothing, however far apart, and repeats would") {
+  CHECK_THAT(verdict({made_up_group(1, {100}), made_up_group(2, {195})}),
+             Contains("measured 1.95x of one; these runs don't suffice") &&
+                 Contains("(of single runs no spread is known): measure more with `bench again`. Until then "
+                          "train on one"));
 }
 
 TEST_CASE("without a second number there is nothing to compare") {
@@ -77,7 +85,8 @@ TEST_CASE("two runs are compared by name") {
   a.name = "here";
   b.name = "there";
   CHECK(comparison_verdict(evaluate({a, b}, 1)) ==
-        "there is 1.35x as fast as here (single runs, whose spread is not known, show no difference).");
+        "there measured 1.35x as fast as here; that doesn't suffice to tell it from no difference (of single "
+        "runs no spread is known): compare several pairs of runs.");
 }
 
 TEST_CASE("notes tell of failures, missing runs, threads and losses") {
