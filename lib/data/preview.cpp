@@ -36,9 +36,11 @@ bool stands_alone(text::TokenId id, const text::Tokenizer& tokenizer) {
   return !is_known(id, tokenizer) || tokenizer.is_special(id);
 }
 
+// Tokens that are not trained on keep the terminal's own colour, every other one dimmed: a grey of ours would
+// vanish on a light background or on a dark one.
 std::string_view colour(bool trained, bool odd) {
   if (trained) return odd ? "\x1b[30;46m" : "\x1b[30;42m";
-  return odd ? "\x1b[37m" : "\x1b[90m";
+  return odd ? "\x1b[2m" : "\x1b[0m";
 }
 
 }  // namespace

@@ -36,6 +36,15 @@ TEST_CASE("a coloured preview holds no escape sequence but its own") {
   CHECK_THAT(coloured, Catch::Contains("\x1b[30;4") && !Catch::Contains("\x1b[2J"));
 }
 
+TEST_CASE("tokens that aren't trained on are dimmed or plain, never of a colour that a background may have") {
+  test::DataFixture data;
+  data.options.chat_template = "plain";
+  const data::LoadedFile loaded = data.load(R"({"prompt": "Hi", "completion": "yo"})");
+  CHECK_THAT(data::preview_example(loaded.dataset, 0, *test::fake_tokenizer(), {.colour = true}),
+             Catch::Contains("- \x1b[0m<s>\x1b[0m\x1b[2mH\x1b[0m\x1b[0mi\x1b[0m") &&
+                 Catch::Contains("+ \x1b[30;46my\x1b[0m"));
+}
+
 TEST_CASE("a character of several tokens is shown whole at its last") {
   const auto tokenizer = test::fake_tokenizer();
   const auto ids = tokenizer->encode("a\u6771b", {.add_special_tokens = false});
