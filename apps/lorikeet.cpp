@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "apps/guard.h"
+#include "apps/verbs/verb_names.h"
 #include "apps/verbs/verbs.h"
 #include "base/version.h"
 
@@ -19,10 +20,12 @@ std::vector<Verb> add_all(CLI::App& app) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Lorikeet fine-tunes open language models with LoRA. `lorikeet VERB --help` tells more.");
+  CLI::App app("Lorikeet fine-tunes open language models with LoRA. `lorikeet VERB --help` tells more.",
+               "lorikeet");
   app.set_version_flag("--version", std::string(lorikeet::kVersion));
   app.require_subcommand(1);
   const std::vector<Verb> verbs = add_all(app);
+  lorikeet::apps::require_known_verbs(app, argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
