@@ -3,10 +3,50 @@
 
 #include "apps/config_files.h"
 #include "apps/verbs/verbs.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/strings.h"
 #include "config/config.h"
-#include "precision/policy.h"
+#include "recipes/validation.h"
 
 namespace lorikeet::apps {
+namespace {
+
+// What ready-made configs name in the place of a user's own files.
+std::set<std::string> placeholders() {
+  std::set<std::string> paths;
+  for (const std::string& name : config_names()) {
+    const config::Settings settings = config::load_settings(find_config(name));
+    paths.insert({settings.model.path, settings.data.train.path});
+  }
+  return paths;
+}
+
+// The names of the settings that overrides give.
+std::set<std::string> names_of(const std::vector<std::string>& overrides) {
+  std::set<std::string> names;
+  for (const std::string& text : overrides) {
+    if (!text.starts_with('~')) names.insert(trim(text.substr(0, text.find('='))));
+  }
+  return names;
+}
+
+int validate(const std::string& file, const std::vector<std::string>& overrides) {
+  const recipes::Validation found =
+      recipes::validate({.settings = config::load_settings(find_config(file), overrides),
+                         .given = names_of(overrides),
+                         .placeholders = placeholders()});
+  if (found.problems.size() == 1) throw Error(found.problems[0]);
+  if (!found.problems.empty()) {
+    throw Error("[validate] " + std::to_string(found.problems.size()) + " problems:\n  " +
+                join(found.problems, "\n  "));
+  }
+  std::cout << "valid\n";
+  log_info("not checked: " + join(found.unchecked, ", "));
+  return 0;
+}
+
+}  // namespace
 
 Verb add_validate(CLI::App& app) {
   struct Options {
@@ -15,14 +55,13 @@ Verb add_validate(CLI::App& app) {
   };
   auto o = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
-      "validate", "Checks a config file with overrides: all problems at once, nothing is read or written.");
+      "validate",
+      "Checks a config file with overrides, and what it names (device, model, target modules, data, "
+      "template), "
+      "as a run does at its start: all problems at once. Reads no weights and writes nothing.");
   command->add_option("file", o->file, "a config file, or a name that `lorikeet ls` lists")->required();
   command->add_option("overrides", o->overrides, "a.b=value sets a setting, ~a.b drops it to its default");
-  return {command, [o] {
-            precision::resolve(config::load_settings(find_config(o->file), o->overrides).precision);
-            std::cout << "valid\n";
-            return 0;
-          }};
+  return {command, [o] { return validate(o->file, o->overrides); }};
 }
 
 }  // namespace lorikeet::apps

@@ -1,0 +1,104 @@
+#include "recipes/validation.h"
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/strings.h"
+#include "data/load.h"
+#include "peft/adapter_config.h"
+#include "peft/adapter_file.h"
+#include "recipes/devices.h"
+#include "recipes/model_session.h"
+#include "recipes/settings_map.h"
+
+namespace lorikeet::recipes {
+namespace {
+
+class Validator {
+ public:
+  explicit Validator(const ValidationRequest& request)
+      : request_(request), settings_(request.settings), policy_(precision::resolve({})) {}
+
+  Validation run() {
+    attempt([&] { check_device(); });
+    if (!is_placeholder("model.path", settings_.model.path)) attempt([&] { open(); });
+    if (settings_.lora.starts_from_folder()) attempt([&] { check_start_adapter(); });
+    check_data();
+    if (!session_) out_.unchecked.emplace_back("lora.target_modules");
+    out_.unchecked.insert(out_.unchecked.end(), {"the weights' values", "each row of the data",
+                                                 "checkpoint.output_dir", "memory (`lorikeet plan` does)"});
+    return std::move(out_);
+  }
+
+ private:
+  void attempt(const std::function<void()>& check) {
+    try {
+      check();
+    } catch (const Error& error) {
+      out_.problems.emplace_back(error.what());
+    }
+  }
+
+  bool is_placeholder(const std::string& name, const std::string& path) {
+    std::error_code ignored;
+    if (request_.given.contains(name) || !request_.placeholders.contains(path)) return false;
+    if (std::filesystem::exists(path, ignored)) return false;
+    out_.unchecked.push_back(name + " (a ready-made config's '" + path +
+                             "', which isn't there: give your own)");
+    return true;
+  }
+
+  void check_device() {
+    if (settings_.device.kind == config::DeviceSetting::Kind::kAuto) {
+      policy_ = precision::resolve(settings_.precision);
+      out_.unchecked.emplace_back("the device that 'auto' will choose");
+    } else {
+      policy_ = choose_policy(settings_.precision, choose_devices(settings_.device, 1)[0]);
+    }
+  }
+
+  void open() {
+    session_ = open_model(settings_.model.path, policy_, device::Device{}, lora_config(settings_.lora),
+                          static_cast<std::uint64_t>(settings_.training.seed));
+  }
+
+  void check_start_adapter() {
+    const std::string& folder = settings_.lora.init;
+    peft::require_same_settings(lora_config(settings_.lora), peft::load_adapter_config(folder), folder);
+    if (session_) peft::require_adapter_fits(folder, *session_->adapters);
+  }
+
+  void check_data() {
+    const std::string& train = settings_.data.train.path;
+    bool knows_template = false;
+    if (!is_placeholder("data.train.path", train)) {
+      attempt([&] { check_rows(train); });
+      knows_template = session_.has_value();
+    }
+    if (const auto& validation = settings_.data.validation.path) attempt([&] { check_rows(*validation); });
+    // Without a model or rows a template that was named can be looked for all the same.
+    const std::string& named = settings_.data.chat_template;
+    if (!knows_template && named != "auto")
+      attempt([&] { text::choose_chat_template(named, std::nullopt, /*instruction_rows=*/true); });
+  }
+
+  void check_rows(const std::string& path) {
+    const data::RecordFile file(path);
+    if (session_) data::plan_rows(file, data_options(settings_), *session_->tokenizer);
+  }
+
+  const ValidationRequest& request_;
+  const config::Settings& settings_;
+  precision::Policy policy_;
+  std::optional<ModelSession> session_;
+  Validation out_;
+};
+
+}  // namespace
+
+Validation validate(const ValidationRequest& request) { return Validator(request).run(); }
+
+}  // namespace lorikeet::recipes
