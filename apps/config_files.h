@@ -9,6 +9,10 @@ namespace lorikeet::apps {
 /// The folder of the running executable.
 std::filesystem::path executable_folder();
 
+/// The program of a recipe, beside this one. Throws Error (kEnvironment) with the reason and what to do when
+/// it isn't there or can't be executed.
+std::filesystem::path recipe_program(const std::string& recipe);
+
 /// The folder of ready-made configs: beside the executable's installation, or in the source tree it was built
 /// in. Throws Error when there is none.
 std::filesystem::path configs_folder();
@@ -16,7 +20,8 @@ std::filesystem::path configs_folder();
 /// Names of all ready-made configs ("llama3_1/8B_lora"), sorted.
 std::vector<std::string> config_names();
 
-/// The file of a config that is named as config_names does, or as a path; throws Error with a suggestion.
-std::filesystem::path find_config(const std::string& name);
+/// The file of a config that is named by its path, in which a leading ~ is the home folder, or as
+/// config_names does; throws Error with a suggestion.
+std::filesystem::path find_config(const std::string& text);
 
 }  // namespace lorikeet::apps

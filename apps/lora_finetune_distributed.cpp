@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/config_files.h"
 #include "apps/guard.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -18,7 +19,7 @@ namespace {
 lorikeet::config::Settings load(const std::string& config, const std::vector<std::string>& overrides,
                                 const lorikeet::comm::Placement& placement) {
   try {
-    return lorikeet::config::load_settings(config, overrides);
+    return lorikeet::config::load_settings(lorikeet::apps::find_config(config), overrides);
   } catch (const lorikeet::Error& error) {
     if (!placement.alone()) {
       lorikeet::comm::BoardWriter board(placement.local_rank, placement.local_size, 0);
@@ -42,7 +43,9 @@ int run(int argc, char** argv) {
   std::string config;
   std::optional<std::string> rendezvous;
   std::vector<std::string> overrides;
-  app.add_option("--config", config, "the run's settings, a YAML file")->required()->type_name("FILE");
+  app.add_option("--config", config, "the run's settings: a YAML file, or a name that `lorikeet ls` lists")
+      ->required()
+      ->type_name("FILE");
   app.add_option("--rendezvous", rendezvous,
                  "where the processes meet, on rank 0's machine; replaces what the launcher says")
       ->type_name("HOST:PORT");
@@ -58,7 +61,8 @@ int run(int argc, char** argv) {
         "this is the only process, so that the section 'distributed' is ignored; for several: "
         "lorikeet run --nproc N lora_finetune_distributed");
   }
-  lorikeet::recipes::lora_finetune(load(config, overrides, placement), placement);
+  const auto settings = load(config, overrides, placement);
+  lorikeet::recipes::lora_finetune(settings, placement);
   return 0;
 }
 

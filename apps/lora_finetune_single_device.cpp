@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/config_files.h"
 #include "apps/guard.h"
 #include "base/log.h"
 #include "base/version.h"
@@ -22,14 +23,16 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", std::string(lorikeet::kVersion));
   std::string config;
   std::vector<std::string> overrides;
-  app.add_option("--config", config, "the run's settings, a YAML file")->required()->type_name("FILE");
+  app.add_option("--config", config, "the run's settings: a YAML file, or a name that `lorikeet ls` lists")
+      ->required()
+      ->type_name("FILE");
   app.add_option("overrides", overrides, "a.b=value sets a setting, ~a.b drops it back to its default");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  const auto settings = lorikeet::config::load_settings(config, overrides);
+  const auto settings = lorikeet::config::load_settings(lorikeet::apps::find_config(config), overrides);
   const auto& distributed = settings.distributed;
   if (distributed.strategy != lorikeet::config::Strategy::kAuto || distributed.shard_degree ||
       distributed.interface) {

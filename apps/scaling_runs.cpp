@@ -17,6 +17,7 @@
 #include "base/strings.h"
 #include "bench/comparable.h"
 #include "config/config.h"
+#include "io/checkpoint.h"
 
 namespace lorikeet::apps {
 namespace {
@@ -48,6 +49,7 @@ SyntheticSize parse_synthetic(const std::string& text) {
 // Rows of random ids of the model's vocabulary, every token a label.
 void write_synthetic(const std::filesystem::path& path, const SyntheticSize& size,
                      const std::filesystem::path& model) {
+  io::require_model_folder(model);
   const std::filesystem::path file = model / "config.json";
   const Json config = Json::parse(read_file(file), file.string());
   const JsonView field = JsonView(config, file.string()).at("vocab_size");
@@ -109,10 +111,9 @@ class Runner {
   }
 
   std::vector<std::string> command(int devices, const std::filesystem::path& output) const {
-    const std::filesystem::path programs = executable_folder();
     std::vector<std::string> words =
-        devices == 1 ? std::vector<std::string>{(programs / kSingleDeviceRecipe).string()}
-                     : std::vector<std::string>{(programs / "lorikeet").string(), "run", "--nproc",
+        devices == 1 ? std::vector<std::string>{recipe_program(kSingleDeviceRecipe).string()}
+                     : std::vector<std::string>{(executable_folder() / "lorikeet").string(), "run", "--nproc",
                                                 std::to_string(devices), kDistributedRecipe};
     words.insert(words.end(), {"--config", config_.string(),
                                config::make_override("checkpoint.output_dir", output.string())});
@@ -221,6 +222,8 @@ config::Settings bench_settings(config::Settings settings, const ScalingOptions&
 
 ScalingRuns run_scaling(const config::Settings& settings, const ScalingOptions& options) {
   for (const int devices : options.devices) threads_each(options, devices);  // refuses before the first run
+  recipe_program(kSingleDeviceRecipe);                                       // the same
+  if (options.devices.back() > 1) recipe_program(kDistributedRecipe);
   return Runner(settings, options).run();
 }
 

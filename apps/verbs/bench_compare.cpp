@@ -4,6 +4,7 @@
 
 #include "apps/verbs/bench.h"
 #include "apps/verbs/between.h"
+#include "apps/verbs/home_path.h"
 #include "bench/report.h"
 #include "bench/verdict.h"
 
@@ -43,8 +44,10 @@ Verb add_bench_compare(CLI::App& bench) {
       "Compares the speed of two finished runs, perhaps of two machines, by their output folders. Refuses "
       "where "
       "they did different work: other settings, data, model, precision, version or code.");
-  command->add_option("run", o->a, "the output folder of the run that is compared with")->required();
-  command->add_option("other", o->b, "the other's")->required();
+  command->add_option("run", o->a, "the output folder of the run that is compared with")
+      ->required()
+      ->transform(home_path());
+  command->add_option("other", o->b, "the other's")->required()->transform(home_path());
   command->add_option("--warmup", o->warmup_steps, "steps at the beginning of each that don't count")
       ->capture_default_str()
       ->check(between(0, 1 << 20));

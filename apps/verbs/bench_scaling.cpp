@@ -15,6 +15,7 @@
 #include "apps/scaling_runs.h"
 #include "apps/verbs/bench.h"
 #include "apps/verbs/between.h"
+#include "apps/verbs/home_path.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -233,7 +234,8 @@ Verb add_bench_scaling(CLI::App& bench) {
       ->check(between(1, 1024))
       ->excludes(threads);
   command->add_option("--output", o->output, "a new or empty folder for scaling.md, scaling.json and runs/")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->transform(home_path());
   command->add_flag("--json", o->json, "the result as JSON");
   return {command, [o] { return scaling(*o); }};
 }

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "apps/verbs/between.h"
+#include "apps/verbs/home_path.h"
 #include "apps/verbs/model_options.h"
 #include "apps/verbs/verbs.h"
 #include "recipes/inference.h"
@@ -18,9 +19,9 @@ Verb add_eval(CLI::App& app) {
   auto o = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "eval", "Writes a JSON line with loss and perplexity of a model on the answers of a data file.");
-  command->add_option("model", o->model, "a checkpoint's folder")->required();
-  command->add_option("--data", o->data, "the data file")->required();
-  command->add_option("--adapter", o->adapter, "a PEFT adapter's folder");
+  command->add_option("model", o->model, "a checkpoint's folder")->required()->transform(home_path());
+  command->add_option("--data", o->data, "the data file")->required()->transform(home_path());
+  command->add_option("--adapter", o->adapter, "a PEFT adapter's folder")->transform(home_path());
   command->add_flag("--per-token", o->per_token,
                     "also a JSON line a row with every label token's likelihood");
   command->add_flag("--exact-match", o->exact_match,

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "apps/verbs/between.h"
+#include "apps/verbs/home_path.h"
 #include "apps/verbs/model_options.h"
 #include "apps/verbs/verbs.h"
 #include "base/error.h"
@@ -22,12 +23,12 @@ Verb add_generate(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "generate",
       "Answers questions, with the base alone or with an adapter: --prompt TEXT, or rows of --data FILE.");
-  command->add_option("model", o->model, "a checkpoint's folder")->required();
-  command->add_option("--adapter", o->adapter, "a PEFT adapter's folder");
+  command->add_option("model", o->model, "a checkpoint's folder")->required()->transform(home_path());
+  command->add_option("--adapter", o->adapter, "a PEFT adapter's folder")->transform(home_path());
   command->add_option("--prompt", o->prompts, "a question; may be given several times")
       ->take_all()
       ->allow_extra_args(false);
-  command->add_option("--data", o->data, "a data file whose rows are the questions");
+  command->add_option("--data", o->data, "a data file whose rows are the questions")->transform(home_path());
   command->add_option("--limit", o->request.limit, "at most so many rows; 0: all")
       ->capture_default_str()
       ->check(between<std::int64_t>(0, INT64_MAX));

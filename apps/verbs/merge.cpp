@@ -3,6 +3,7 @@
 #include <iostream>
 #include <memory>
 
+#include "apps/verbs/home_path.h"
 #include "apps/verbs/model_options.h"
 #include "apps/verbs/verbs.h"
 #include "base/json.h"
@@ -18,9 +19,9 @@ Verb add_merge(CLI::App& app) {
   auto o = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "merge", "Adds an adapter to its base and writes a full checkpoint in the base's dtype and shards.");
-  command->add_option("model", o->model, "the base checkpoint's folder")->required();
-  command->add_option("adapter", o->adapter, "the PEFT adapter's folder")->required();
-  command->add_option("output", o->output, "a new folder")->required();
+  command->add_option("model", o->model, "the base checkpoint's folder")->required()->transform(home_path());
+  command->add_option("adapter", o->adapter, "the PEFT adapter's folder")->required()->transform(home_path());
+  command->add_option("output", o->output, "a new folder")->required()->transform(home_path());
   command->add_option("overrides", o->overrides, "settings, e.g. device=cpu");
   return {command, [o] {
             const auto settings = verb_settings(o->model, o->overrides);

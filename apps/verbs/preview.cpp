@@ -1,11 +1,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 
 #include "apps/verbs/between.h"
+#include "apps/verbs/home_path.h"
 #include "apps/verbs/model_options.h"
 #include "apps/verbs/verbs.h"
 #include "base/file.h"
@@ -25,6 +27,12 @@ std::int64_t embedding_rows(const std::filesystem::path& folder) {
   return JsonView(json, path.string()).get_int("vocab_size", 0);
 }
 
+// https://no-color.org: set and not empty means no colours.
+bool wants_colour() {
+  const char* none = std::getenv("NO_COLOR");
+  return isatty(STDOUT_FILENO) == 1 && (none == nullptr || *none == '\0');
+}
+
 }  // namespace
 
 Verb add_preview(CLI::App& app) {
@@ -37,8 +45,10 @@ Verb add_preview(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "preview",
       "Shows rows of a data file as tokens, with which of them are trained on (+) and which not (-).");
-  command->add_option("model", o->model, "a checkpoint's folder, or just a tokenizer's")->required();
-  command->add_option("--data", o->data, "the data file")->required();
+  command->add_option("model", o->model, "a checkpoint's folder, or just a tokenizer's")
+      ->required()
+      ->transform(home_path());
+  command->add_option("--data", o->data, "the data file")->required()->transform(home_path());
   command->add_option("--rows", o->rows, "how many rows")
       ->capture_default_str()
       ->check(between<std::int64_t>(1, INT64_MAX));
@@ -51,7 +61,7 @@ Verb add_preview(CLI::App& app) {
             const auto tokenizer = text::load_tokenizer(o->model);
             const data::LoadedFile file = data::load_file(o->data, options, *tokenizer);
             std::cerr << file.report.describe() << "\n";
-            const data::PreviewOptions look{.colour = isatty(STDOUT_FILENO) == 1};
+            const data::PreviewOptions look{.colour = wants_colour()};
             for (std::size_t i = 0; i < std::min(o->rows, file.dataset.size()); ++i) {
               std::cout << data::preview_example(file.dataset, i, *tokenizer, look) << "\n";
             }

@@ -8,6 +8,7 @@
 
 #include "apps/config_files.h"
 #include "apps/recipe_names.h"
+#include "apps/verbs/home_path.h"
 #include "apps/verbs/verbs.h"
 #include "base/c_strings.h"
 #include "base/error.h"
@@ -37,7 +38,7 @@ std::vector<std::string> arguments(const Options& o) {
 // Replaces this process by the recipe's program, so that signals and exit codes are its own.
 [[noreturn]] void execute(const Options& o) {
   std::vector<std::string> texts = arguments(o);
-  texts.insert(texts.begin(), (executable_folder() / o.recipe).string());
+  texts.insert(texts.begin(), recipe_program(o.recipe).string());
   execv(texts[0].c_str(), c_strings(texts).data());
   throw Error("[run] can't start '" + texts[0] + "': " + std::strerror(errno), ErrorKind::kEnvironment);
 }
@@ -84,7 +85,7 @@ int run(const Options& o) {
                                  : "--nproc " + std::to_string(o.processes)) +
                 " needs the recipe " + kDistributedRecipe + "; " + o.recipe + " runs on one device");
   }
-  return comm::launch({.program = executable_folder() / o.recipe,
+  return comm::launch({.program = recipe_program(o.recipe),
                        .arguments = arguments(o),
                        .processes = o.processes,
                        .nodes = nodes});
@@ -115,7 +116,8 @@ Verb add_run(CLI::App& app) {
   command
       ->add_option("--secret-file", o->secret_file,
                    "what a machine has to know to join, the same on all; without it LORIKEET_SECRET")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->transform(home_path());
   command->add_option("overrides", o->overrides, "a.b=value sets a setting, ~a.b drops it to its default");
   return {command, [o]() -> int { return run(*o); }};
 }

@@ -1,7 +1,9 @@
 #include <iostream>
 #include <memory>
 
+#include "apps/verbs/home_path.h"
 #include "apps/verbs/verbs.h"
+#include "io/checkpoint.h"
 #include "text/tokenize_lines.h"
 
 namespace lorikeet::apps {
@@ -16,7 +18,9 @@ Verb add_tokenize(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "tokenize",
       "Reads a JSON string a line from stdin and writes the array of its token ids a line to stdout.");
-  command->add_option("folder", o->folder, "a checkpoint's folder, or just a tokenizer's")->required();
+  command->add_option("folder", o->folder, "a checkpoint's folder, or just a tokenizer's")
+      ->required()
+      ->transform(home_path());
   command->add_flag("--decode", o->lines.decode, "the reverse: id arrays to strings");
   command->add_flag("--no-specials", o->no_specials,
                     "encoding: without what the tokenizer adds (BOS); decoding: leave special tokens out");
@@ -25,6 +29,7 @@ Verb add_tokenize(CLI::App& app) {
   return {command, [o] {
             o->lines.specials = !o->no_specials;
             std::ios::sync_with_stdio(false);
+            io::require_model_folder(o->folder);
             text::tokenize_lines(*text::load_tokenizer(o->folder), std::cin, std::cout, o->lines);
             return 0;
           }};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/verbs/between.h"
+#include "apps/verbs/home_path.h"
 #include "apps/verbs/topo_measure.h"
 #include "apps/verbs/verbs.h"
 #include "base/error.h"
@@ -170,10 +171,12 @@ Verb add_topo(CLI::App& app) {
   auto o = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "topo", "Shows how this machine's GPUs are joined, and which of them to take for a run on several.");
-  CLI::Option* from = command->add_option("--from", o->from,
-                                          "reads a file instead, or stdin for '-': what `nvidia-smi topo -m` "
-                                          "printed (`nvidia-smi -L` before it tells the "
-                                          "models), or this verb's JSON");
+  CLI::Option* from = command
+                          ->add_option("--from", o->from,
+                                       "reads a file instead, or stdin for '-': what `nvidia-smi topo -m` "
+                                       "printed (`nvidia-smi -L` before it tells the "
+                                       "models), or this verb's JSON")
+                          ->transform(home_path());
   command
       ->add_option(
           "--select", o->select,

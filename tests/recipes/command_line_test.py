@@ -1,0 +1,156 @@
+"""What a newcomer types first works, or is answered with what to type instead."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+import harness
+
+HUB_ID = "meta-llama/Llama-3.2-1B"
+READY_MADE = "quickstart/tiny_lora"
+
+
+class CommandLine(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.programs = harness.Programs(os.path.abspath(sys.argv[1]))
+        cls.work = cls.programs.work
+        cls.base = harness.EXAMPLE / "base"
+        cls.rows = harness.EXAMPLE / "train.jsonl"
+
+    def run_program(self, name, *arguments, cwd=None, **environment):
+        return subprocess.run(
+            [str(self.programs.folder / name), *map(str, arguments)], env={**harness.ENVIRONMENT, **environment}, cwd=cwd,
+            capture_output=True, text=True, timeout=120, check=False,
+        )
+
+    def lorikeet(self, *arguments, **options):
+        return self.run_program("lorikeet", *arguments, **options)
+
+    def assert_refused(self, result, *says, code=2):
+        self.assertEqual(result.returncode, code, result.stderr)
+        self.assertEqual(sum(line.startswith("error: ") for line in result.stderr.splitlines()), 1, result.stderr)
+        for part in says:
+            self.assertIn(part, result.stderr)
+
+    def assert_ok(self, result):
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def test_an_unknown_verb_is_answered_with_the_one_that_was_meant(self):
+        for word, meant in (("trian", "run"), ("evalute", "eval"), ("lora_finetune_distributed", "run lora_finetune_distributed")):
+            self.assert_refused(self.lorikeet(word, "--config", "x.yaml"), f"unknown verb '{word}' (did you mean '{meant}'?)",
+                                "run, ls, cp, validate")
+        result = self.lorikeet("zzzzzzzz")
+        self.assert_refused(result, "unknown verb 'zzzzzzzz'; the verbs of `lorikeet` are run, ls")
+        self.assertNotIn(", probe", result.stderr)  # not for people
+        self.assert_refused(self.lorikeet("bench", "scale"), "unknown verb 'scale'", "the verbs of `bench` are scaling, compare")
+        self.assert_refused(self.lorikeet(), "expected a verb", "run, ls")
+
+    def test_a_hub_id_in_the_place_of_a_folder_gets_the_same_answer_everywhere(self):
+        says = (f"there is no folder '{HUB_ID}'", f"hf download {HUB_ID}")
+        model, data = HUB_ID, ("--data", self.rows)
+        config = self.work / "config.yaml"
+        for command in (("preview", model, *data), ("tokenize", model), ("eval", model, *data), ("generate", model, *data),
+                        ("eval", model, *data, "--adapter", self.work), ("merge", model, self.work, self.work / "merged"),
+                        ("plan", config, f"model.path={model}"), ("validate", config, f"model.path={model}"),
+                        ("bench", "scaling", config, f"model.path={model}", "--devices", "1", "--synthetic", "2x8")):
+            with self.subTest(command[0]):
+                self.assert_refused(self.lorikeet(*command), *says)
+
+    def test_every_program_takes_the_name_of_a_ready_made_config(self):
+        override = "model.path=not/there"
+        for result in (self.run_program("lora_finetune_single_device", "--config", READY_MADE, override, cwd=self.work),
+                       self.run_program("lora_finetune_distributed", "--config", READY_MADE, override, cwd=self.work),
+                       *(self.lorikeet(verb, READY_MADE, override, cwd=self.work) for verb in ("validate", "plan"))):
+            self.assert_refused(result, "there is no folder 'not/there'")
+        self.assertIn("max_seq_len: 256", self.assert_ok(self.lorikeet("config", READY_MADE)))
+        self.assertLess(self.lorikeet("doctor", READY_MADE, "device=cpu", "--quick").returncode, 2)
+        self.assert_refused(self.run_program("lora_finetune_single_device", "--config", "quickstart/tiny"),
+                            f"did you mean '{READY_MADE}'?")
+
+    def test_a_tilde_is_the_home_folder_in_settings_and_arguments(self):
+        home = self.work / "home"
+        home.mkdir()
+        os.symlink(self.base, home / "base")
+        shutil.copy(self.rows, home / "rows.jsonl")
+        (home / "mine.yaml").write_text("model: { path: ~/base }\ndata: { train: { path: ~/rows.jsonl } }\n")
+        self.assert_ok(self.lorikeet("validate", "~/mine.yaml", HOME=str(home)))
+        self.assertIn(f"path: {home}/base", self.assert_ok(self.lorikeet("config", "~/mine.yaml", HOME=str(home))))
+        self.assert_ok(self.lorikeet("preview", "~/base", "--data=~/rows.jsonl", HOME=str(home)))
+        self.assert_refused(self.lorikeet("preview", "~/base", "--data=~/rows.jsonl", HOME=""), "HOME")
+
+    def test_validate_checks_what_the_command_line_and_the_file_name(self):
+        config = self.work / "config.yaml"
+        result = self.lorikeet("validate", config)
+        self.assertEqual(self.assert_ok(result), "valid\n")
+        self.assertRegex(result.stderr, r"^not checked: the weights' values, each row of the data, checkpoint\.output_dir, memory")
+        self.assert_refused(
+            self.lorikeet("validate", config, "model.path=nowhere", "data.train.path=no/rows.jsonl", "data.validation.path=no/held.jsonl",
+                          "lora.init=no/adapter", "data.chat_template=lama3", "device=cuda:99"),
+            "6 problems", "there is no folder 'nowhere'", "no/rows.jsonl", "no/held.jsonl", "no/adapter", "data.chat_template", "cuda:99")
+        self.assert_refused(self.lorikeet("validate", config, "lora.target_modules=q_porj,v_proj"),
+                            "error: [lora.target_modules] 'q_porj' matches no linear module")
+        broken = self.work / "broken.jsonl"
+        broken.write_text('{"instruction": "a"}\n')
+        self.assert_refused(self.lorikeet("validate", config, "precision.preset=tf32", f"data.train.path={broken}", "~data.train.format"),
+                            "2 problems", "a CPU has no TF32", "broken.jsonl")
+        own = self.work / "own.yaml"
+        own.write_text(config.read_text().replace(str(self.rows), "missing.jsonl"))
+        self.assert_refused(self.lorikeet("validate", own), "missing.jsonl")
+
+    def test_validate_lets_a_ready_made_configs_placeholders_be_and_says_so(self):
+        copy = self.work / "copy.yaml"
+        self.assert_ok(self.lorikeet("cp", "llama3_2/1B_lora", copy))
+        for name in ("llama3_2/1B_lora", copy):
+            result = self.lorikeet("validate", name, cwd=self.work)
+            self.assertEqual(self.assert_ok(result), "valid\n")
+            for unchecked in ("model.path (a ready-made config's 'models/Llama-3.2-1B'", "data.train.path (", "lora.target_modules",
+                              "the device that 'auto' will choose"):
+                self.assertIn(unchecked, result.stderr)
+        self.assert_refused(self.lorikeet("validate", copy, "model.path=models/Llama-3.2-1B", cwd=self.work), "hf download")
+        result = self.lorikeet("validate", copy, f"model.path={self.base}", f"data.train.path={self.rows}")
+        self.assert_ok(result)
+        self.assertNotIn("model.path", result.stderr)
+
+    def test_a_recipe_that_is_not_there_is_named_before_anything_starts(self):
+        lonely = self.work / "build" / "apps"
+        lonely.mkdir(parents=True)
+        shutil.copy(self.programs.folder / "lorikeet", lonely)
+        (self.work / "build" / "CMakeCache.txt").touch()
+        program = lonely / "lora_finetune_distributed"
+        command = ["run", "--nproc", "2", "lora_finetune_distributed", "--config", str(self.work / "config.yaml")]
+
+        def start(words):
+            return subprocess.run([str(lonely / "lorikeet"), *words], env=harness.ENVIRONMENT, capture_output=True, text=True,
+                                  timeout=60, check=False)
+
+        says = (f"can't start lora_finetune_distributed: '{program}': No such file or directory",
+                f"cmake --build {self.work / 'build'} --target lora_finetune_distributed")
+        self.assert_refused(start(command), *says, code=3)
+        self.assert_refused(start([command[0], *command[3:]]), *says, code=3)
+        program.touch()
+        self.assert_refused(start(command), "Permission denied", code=3)
+        (self.work / "build" / "CMakeCache.txt").unlink()
+        self.assert_refused(start(command), "it belongs beside `lorikeet`", code=3)
+
+    def test_quickstart_builds_every_program_that_the_readme_uses(self):
+        readme = (harness.ROOT / "README.md").read_text()
+        built = re.search(r"^build release (.+)$", (harness.ROOT / "scripts" / "quickstart").read_text(), re.M).group(1).split()
+        self.assertEqual(set(re.findall(r"\blora_finetune_\w+|\blorikeet\b", readme)), set(built))
+
+    def test_colours_are_for_terminals_and_no_color_turns_them_off(self):
+        command = [str(self.programs.folder / "lorikeet"), "preview", str(self.base), "--data", str(self.rows), "--rows", "1"]
+        for value, coloured in ((None, True), ("", True), ("1", False)):
+            prefix = ["env", "-u", "NO_COLOR"] if value is None else ["env", f"NO_COLOR={value}"]
+            code, seen = harness.on_terminal([*prefix, *command])
+            self.assertEqual(code, 0, seen)
+            self.assertEqual("\x1b[" in seen, coloured, value)
+            self.assertEqual("|" in seen.split("+ ")[1].replace("<|end_of_text|>", ""), not coloured)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
