@@ -17,7 +17,6 @@
 #include "config/config.h"
 #include "data/load.h"
 #include "io/disk.h"
-#include "io/folders.h"
 #include "parallel/weight_gatherer.h"
 #include "peft/adapter_file.h"
 #include "plan/strategy.h"
@@ -34,6 +33,7 @@
 #include "recipes/run_folder.h"
 #include "recipes/settings_map.h"
 #include "recipes/source_fingerprint.h"
+#include "recipes/starting_values.h"
 #include "recipes/step_plan.h"
 #include "recipes/step_traces.h"
 #include "recipes/tokenizer_files.h"
@@ -252,7 +252,7 @@ class Finetune {
     group_.phase("prepare");
     if (!resume || !restore()) {
       if (resume) log_info("no checkpoint of the run is there: it begins at its first step");
-      initialize();
+      initialize_adapters(settings_.lora, adapters);
     }
     confirm_micro_tokens();
     const std::uint64_t copies = static_cast<std::uint64_t>(settings_.checkpoint.keep_last.value_or(1)) + 2;
@@ -285,40 +285,15 @@ class Finetune {
         ErrorKind::kRunFailed);
   }
 
-  // Its state as JSON; "" where there is none.
-  std::string load_latest_checkpoint() {
-    require_marked_checkpoints();
-    const std::vector<std::int64_t> saved = checkpoints_->steps();
-    if (saved.empty()) return "";
-    try {
-      const train::RunState state = checkpoints_->load(saved.back(), *session_.adapters, *optimizer_);
-      if (state.best && settings_.data.validation.keep_best) require_best(output_dir(), state);
-      checkpoints_->remove_old();
-      return state.json().dump();
-    } catch (const Error& error) {
-      const std::string folder = (output_dir() / "checkpoints/step_").string() + std::to_string(saved.back());
-      throw Error(
-          std::string(error.what()) + "; to go on from " +
-              (saved.size() > 1 ? "step " + std::to_string(saved[saved.size() - 2]) : "the beginning") +
-              " instead, remove '" + folder + "'",
-          error.kind());
-    }
-  }
-
-  // A checkpoint that can't be known as ours would be neither read now nor replaced when its step comes again.
-  void require_marked_checkpoints() const {
-    const std::vector<std::filesystem::path> unmarked = checkpoints_->unmarked();
-    if (unmarked.empty()) return;
-    throw Error("[checkpoint] '" + unmarked.front().string() + "' lacks the file " + io::kMarkerFile +
-                " that every checkpoint has: put it back (it is the same in all), or move the folder away to go "
-                "on without it");
-  }
-
   // Goes on from the latest checkpoint, which the first rank reads; false when there is none.
   bool restore() {
     peft::LoraAdapters& adapters = *session_.adapters;
     std::string found;
-    if (folder_) found = load_latest_checkpoint();
+    if (folder_) {
+      const auto state = load_latest_checkpoint(*checkpoints_, output_dir(),
+                                                settings_.data.validation.keep_best, adapters, *optimizer_);
+      if (state) found = state->json().dump();
+    }
     found = group_.share("resume", found);
     if (found.empty()) return false;
     const Json json = Json::parse(found, "the checkpoint's state");
@@ -328,19 +303,6 @@ class Finetune {
     adapters.store().refresh_compute();
     log_info("resuming after step " + std::to_string(state_.step));
     return true;
-  }
-
-  void initialize() {
-    peft::LoraAdapters& adapters = *session_.adapters;
-    if (!settings_.lora.starts_from_folder()) {
-      adapters.initialize(settings_.lora.init == "kaiming" ? peft::LoraInit::kKaiming
-                                                           : peft::LoraInit::kGaussian);
-      return;
-    }
-    const std::filesystem::path from = settings_.lora.init;
-    peft::require_same_settings(adapters.config(), peft::load_adapter_config(from), from.string());
-    peft::load_adapter(from, adapters);
-    log_info("adapter values from " + from.string());
   }
 
   train::LoopEnd loop() {

@@ -1,0 +1,58 @@
+#include "recipes/starting_values.h"
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "io/folders.h"
+#include "peft/adapter_file.h"
+#include "recipes/best_adapter.h"
+
+namespace lorikeet::recipes {
+namespace {
+
+// A checkpoint that can't be known as ours would be neither read now nor replaced when its step comes again.
+void require_marked(const train::CheckpointStore& checkpoints) {
+  const std::vector<std::filesystem::path> unmarked = checkpoints.unmarked();
+  if (unmarked.empty()) return;
+  throw Error("[checkpoint] '" + unmarked.front().string() + "' lacks the file " + io::kMarkerFile +
+              " that every checkpoint has: put it back (it is the same in all), or move the folder away to go "
+              "on without it");
+}
+
+}  // namespace
+
+std::optional<train::RunState> load_latest_checkpoint(const train::CheckpointStore& checkpoints,
+                                                      const std::filesystem::path& output_dir, bool keep_best,
+                                                      peft::LoraAdapters& adapters, train::AdamW& optimizer) {
+  require_marked(checkpoints);
+  const std::vector<std::int64_t> saved = checkpoints.steps();
+  if (saved.empty()) return std::nullopt;
+  try {
+    train::RunState state = checkpoints.load(saved.back(), adapters, optimizer);
+    if (state.best && keep_best) require_best(output_dir, state);
+    checkpoints.remove_old();
+    return state;
+  } catch (const Error& error) {
+    const std::string folder = (output_dir / "checkpoints/step_").string() + std::to_string(saved.back());
+    throw Error(
+        std::string(error.what()) + "; to go on from " +
+            (saved.size() > 1 ? "step " + std::to_string(saved[saved.size() - 2]) : "the beginning") +
+            " instead, remove '" + folder + "'",
+        error.kind());
+  }
+}
+
+void initialize_adapters(const config::LoraSettings& settings, peft::LoraAdapters& adapters) {
+  if (!settings.starts_from_folder()) {
+    adapters.initialize(settings.init == "kaiming" ? peft::LoraInit::kKaiming : peft::LoraInit::kGaussian);
+    return;
+  }
+  const std::filesystem::path from = settings.init;
+  peft::require_same_settings(adapters.config(), peft::load_adapter_config(from), from.string());
+  peft::load_adapter(from, adapters);
+  log_info("adapter values from " + from.string());
+}
+
+}  // namespace lorikeet::recipes

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "config/settings.h"
+#include "peft/lora.h"
+#include "train/adamw.h"
+#include "train/checkpoint.h"
+#include "train/run_state.h"
+
+namespace lorikeet::recipes {
+
+/// Fills adapters and optimizer from the latest checkpoint and returns where the run stands, or nothing where
+/// there is no checkpoint; removes those that a killed run should have removed. Throws Error, with what to do,
+/// when it is damaged, when a checkpoint lacks our marker, or when the best adapter that its state names (looked
+/// for with `keep_best`) isn't in `output_dir`.
+std::optional<train::RunState> load_latest_checkpoint(const train::CheckpointStore& checkpoints,
+                                                      const std::filesystem::path& output_dir, bool keep_best,
+                                                      peft::LoraAdapters& adapters, train::AdamW& optimizer);
+
+/// The values that a new run begins with: drawn, or those of the adapter folder that `settings.init` names.
+/// Throws Error when that one is of another shape or rule.
+void initialize_adapters(const config::LoraSettings& settings, peft::LoraAdapters& adapters);
+
+}  // namespace lorikeet::recipes
