@@ -1,8 +1,11 @@
 #include "apps/guard.h"
 
 #include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -15,6 +18,17 @@
 
 namespace lorikeet::apps {
 namespace {
+
+// Opens a descriptor from 0 to 2 that the caller left closed: a data file or a checkpoint would get the
+// number otherwise. Writing to stdout still fails, as it does where it is closed: a verb's result mustn't get
+// lost without a word.
+void open_standard_descriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
+    // The lowest free number is fd: those below it are open by now.
+    [[maybe_unused]] const int opened = ::open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
 
 int out_of_memory() {
   log_error(
@@ -33,7 +47,10 @@ bool all_was_printed() {
 
 }  // namespace
 
+void outlive_stderr() { std::signal(SIGPIPE, SIG_IGN); }
+
 int guarded(const std::function<int()>& body) {
+  open_standard_descriptors();
   try {
     const int code = body();
     return code == 0 && !all_was_printed() ? static_cast<int>(ErrorKind::kEnvironment) : code;

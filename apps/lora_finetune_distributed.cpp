@@ -11,6 +11,7 @@
 #include "comm/board.h"
 #include "comm/placement.h"
 #include "config/config.h"
+#include "recipes/interrupt.h"
 #include "recipes/lora_finetune.h"
 
 namespace {
@@ -30,7 +31,15 @@ lorikeet::config::Settings load(const std::string& config, const std::vector<std
   }
 }
 
+// Of several processes one speaks: the launcher, where there is ours, else the first.
+void choose_speaker(const lorikeet::comm::Placement& placement) {
+  if (placement.rank != 0) lorikeet::recipes::InterruptExit::be_silent();
+  if (placement.launcher == "lorikeet run") lorikeet::recipes::InterruptExit::end_by_signal();
+}
+
 int run(int argc, char** argv) {
+  const lorikeet::recipes::InterruptExit interrupts;
+  lorikeet::apps::outlive_stderr();
   CLI::App app(
       "One of the processes that fine-tune a checkpoint with LoRA together, one a device. They compute what "
       "lora_finetune_single_device does, from the same config, to rounding.\n\n"
@@ -56,12 +65,15 @@ int run(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   const auto placement = lorikeet::comm::read_placement(lorikeet::comm::process_environment(), rendezvous);
+  choose_speaker(placement);
   if (placement.alone()) {
     lorikeet::log_info(
         "this is the only process, so that the section 'distributed' is ignored; for several: "
         "lorikeet run --nproc N lora_finetune_distributed");
   }
   const auto settings = load(config, overrides, placement);
+  if (placement.rank == 0)
+    lorikeet::recipes::InterruptExit::leave_no_trace_in(settings.checkpoint.output_dir);
   lorikeet::recipes::lora_finetune(settings, placement);
   return 0;
 }

@@ -7,11 +7,14 @@
 #include "base/log.h"
 #include "base/version.h"
 #include "config/config.h"
+#include "recipes/interrupt.h"
 #include "recipes/lora_finetune.h"
 
 namespace {
 
 int run(int argc, char** argv) {
+  const lorikeet::recipes::InterruptExit interrupts;
+  lorikeet::apps::outlive_stderr();
   CLI::App app(
       "Fine-tunes a Hugging Face checkpoint with LoRA on one device and writes a PEFT adapter.\n\n"
       "  lora_finetune_single_device --config recipes/configs/quickstart/tiny_lora.yaml lora.rank=8\n\n"
@@ -38,6 +41,7 @@ int run(int argc, char** argv) {
       distributed.interface) {
     lorikeet::log_info("this program runs on one device: the section 'distributed' is ignored");
   }
+  lorikeet::recipes::InterruptExit::leave_no_trace_in(settings.checkpoint.output_dir);
   lorikeet::recipes::lora_finetune(settings);
   return 0;
 }

@@ -1,30 +1,165 @@
 #include "recipes/interrupt.h"
 
-#include <csignal>
+#include <unistd.h>
 
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "base/error.h"
+
+// The handler does all of its work itself rather than set a flag that the phases before the loop would poll:
+// they spend minutes in libraries (NCCL, the tokenizer, reading weights) that poll nothing. So it may call
+// async-signal-safe functions only (signal-safety(7)): write, access, unlink, rmdir and _exit are; nothing in
+// it allocates, and what it needs was copied to static memory before.
 namespace lorikeet::recipes {
 namespace {
 
-volatile std::sig_atomic_t g_requested = 0;
+enum class State {
+  kDefault,   // no handler of ours
+  kStarting,  // InterruptExit, before the loop
+  kLoop,      // InterruptGuard
+  kStopping,  // InterruptGuard, after the first signal
+  kEnding,    // InterruptExit, after the loop
+};
 
-void on_signal(int signal) {
-  g_requested = 1;
-  std::signal(signal, SIG_DFL);  // the next one acts as usual
+std::atomic<State> g_state{State::kDefault};
+static_assert(std::atomic<State>::is_always_lock_free);
+
+// InterruptExit's: whether there is one, and what it knows of the output folder.
+std::atomic<bool> g_exits{false};
+std::atomic<bool> g_silent{false};
+std::atomic<bool> g_by_signal{false};
+std::atomic<bool> g_knows_folder{false};
+std::array<char, PATH_MAX> g_folder;  // absolute, without a '/' at its end
+std::size_t g_present = 0;            // so many bytes of g_folder name a folder that was there before
+bool g_lock_was_there = false;
+
+constexpr std::string_view kLock = "/.lorikeet.lock";
+constexpr std::string_view kRun = "/run.json";
+
+void say(std::string_view text) {
+  if (g_silent) return;
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+// g_folder and a file's name.
+struct FilePath {
+  std::array<char, PATH_MAX + 32> text;
+
+  explicit FilePath(std::string_view name) : text() {
+    const std::size_t length = std::strlen(g_folder.data());
+    std::memcpy(text.data(), g_folder.data(), length);
+    std::memcpy(text.data() + length, name.data(), name.size());
+  }
+};
+
+bool holds_run() { return ::access(FilePath(kRun).text.data(), F_OK) == 0; }
+
+// What RunFolder's destructor does for a run that wasn't begun. Should the interrupted thread be about to
+// make the folder, it stays, empty.
+void remove_folder() {
+  if (!g_lock_was_there) ::unlink(FilePath(kLock).text.data());
+  FilePath folder("");
+  for (std::size_t length = std::strlen(folder.text.data()); length > g_present; --length) {
+    if (folder.text[length] != '\0' && folder.text[length] != '/') continue;
+    folder.text[length] = '\0';
+    if (::rmdir(folder.text.data()) != 0 && errno != ENOENT) return;
+  }
+}
+
+void end(int number, std::string_view message) {
+  say(message);
+  if (!g_by_signal) ::_exit(static_cast<int>(ErrorKind::kInterrupted));
+  std::signal(number, SIG_DFL);
+  std::raise(number);  // held back until the handler returns
+}
+
+void end_before_loop(int number) {
+  if (g_knows_folder && holds_run())
+    return end(number, "error: interrupted before the first step; the same command goes on with the run\n");
+  if (g_knows_folder) remove_folder();
+  end(number, "error: interrupted before the first step; nothing was written to the output folder\n");
+}
+
+void on_signal(int number) {
+  switch (g_state.load()) {
+    case State::kStarting: return end_before_loop(number);
+    case State::kLoop: g_state = State::kStopping; return;
+    case State::kStopping:
+      return end(number,
+                 "error: interrupted again, and ended without saving; checkpoints that were saved stay\n");
+    case State::kEnding:
+      return end(
+          number,
+          "error: interrupted while the run was ending; the same command goes on from the last checkpoint\n");
+    case State::kDefault: std::signal(number, SIG_DFL); std::raise(number);
+  }
+}
+
+void handle(void (*handler)(int)) {
+  std::signal(SIGINT, handler);
+  std::signal(SIGTERM, handler);
 }
 
 }  // namespace
 
+InterruptExit::InterruptExit() {
+  g_exits = true;
+  g_silent = false;
+  g_by_signal = false;
+  g_knows_folder = false;
+  g_state = State::kStarting;
+  handle(on_signal);
+}
+
+InterruptExit::~InterruptExit() {
+  handle(SIG_DFL);
+  g_state = State::kDefault;
+  g_exits = false;
+}
+
+void InterruptExit::leave_no_trace_in(const std::filesystem::path& output_dir) {
+  std::error_code ignored;
+  std::filesystem::path folder = std::filesystem::absolute(output_dir, ignored).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();  // "a/b/" is "a/b"
+  const std::string text = folder.string();
+  if (ignored || text.empty() || text.size() >= g_folder.size()) return;
+  std::memcpy(g_folder.data(), text.c_str(), text.size() + 1);
+  while (folder != folder.root_path() && !std::filesystem::exists(folder, ignored))
+    folder = folder.parent_path();
+  g_present = folder.string().size();
+  g_lock_was_there = std::filesystem::exists(text + std::string(kLock), ignored);
+  g_knows_folder = true;
+}
+
+void InterruptExit::be_silent() { g_silent = true; }
+
+void InterruptExit::end_by_signal() {
+  g_silent = true;
+  g_by_signal = true;
+}
+
 InterruptGuard::InterruptGuard() {
-  g_requested = 0;
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
+  g_state = State::kLoop;
+  handle(on_signal);
 }
 
 InterruptGuard::~InterruptGuard() {
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  if (g_exits) {
+    g_state = State::kEnding;
+  } else {
+    handle(SIG_DFL);
+    g_state = State::kDefault;
+  }
 }
 
-bool InterruptGuard::requested() { return g_requested != 0; }
+bool InterruptGuard::requested() { return g_state == State::kStopping; }
 
 }  // namespace lorikeet::recipes

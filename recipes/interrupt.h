@@ -1,9 +1,34 @@
 #pragma once
 
+#include <filesystem>
+
 namespace lorikeet::recipes {
 
+/// While an object of this class lives, SIGINT and SIGTERM end the process at once with exit code 130 and one
+/// line on stderr, unless an InterruptGuard takes them. Made first in a training program's `main`: opening a
+/// model, tokenising or waiting for other processes may take minutes, and holds nothing worth saving. At most
+/// one at a time.
+class InterruptExit {
+ public:
+  InterruptExit();
+  ~InterruptExit();
+  InterruptExit(const InterruptExit&) = delete;
+  InterruptExit& operator=(const InterruptExit&) = delete;
+
+  /// To be called before the run's output folder is made. A signal that comes while the folder holds no run
+  /// takes away its lock and, as far as they are empty, the folders that weren't there yet.
+  static void leave_no_trace_in(const std::filesystem::path& output_dir);
+
+  /// The line is another process's to write.
+  static void be_silent();
+
+  /// The process ends by the signal itself, and silently: its launcher tells by that who was ended by whom,
+  /// brings the others down, and exits with the code.
+  static void end_by_signal();
+};
+
 /// While an object of this class lives, SIGINT and SIGTERM only set a flag, so that a run can save and end
-/// cleanly; a second signal ends the process at once.
+/// cleanly; a second signal ends the process at once, as InterruptExit says.
 class InterruptGuard {
  public:
   InterruptGuard();

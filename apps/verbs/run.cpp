@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "apps/config_files.h"
+#include "apps/guard.h"
 #include "apps/recipe_names.h"
 #include "apps/verbs/home_path.h"
 #include "apps/verbs/verbs.h"
@@ -85,6 +86,7 @@ int run(const Options& o) {
                                  : "--nproc " + std::to_string(o.processes)) +
                 " needs the recipe " + kDistributedRecipe + "; " + o.recipe + " runs on one device");
   }
+  outlive_stderr();
   return comm::launch({.program = recipe_program(o.recipe),
                        .arguments = arguments(o),
                        .processes = o.processes,

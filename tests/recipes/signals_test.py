@@ -1,0 +1,123 @@
+"""Signals and broken streams: a training program ends with the right code, leaves nothing half-made, and never fails for its
+log."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import unittest
+
+import harness
+
+COPIES = 150  # of the example's rows: tokenising them takes long enough for a signal to come meanwhile
+
+
+class Signals(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.programs = harness.Programs(sys.argv[1])
+        cls.work = cls.programs.work
+        cls.rows = cls.work / "many.jsonl"
+        cls.rows.write_text((harness.EXAMPLE / "train.jsonl").read_text() * COPIES)
+
+    def started(self, output, *overrides):
+        """A run with its stderr, which has just opened its model and tokenises."""
+        command = self.programs.command(output, f"data.train.path={self.rows}", f"data.cache_dir={output}-cache", *overrides)
+        process = subprocess.Popen(command, env=harness.ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for line in process.stderr:
+            if line.startswith("model: "):
+                return process
+        self.fail(f"the run ended with {process.wait()} before it opened its model")
+
+    def end(self, process, how):
+        process.send_signal(how)
+        said = process.communicate(timeout=60)[1]
+        return process.returncode, said
+
+    def test_a_signal_before_the_first_step_exits_130_and_leaves_no_folder(self):
+        for how in (signal.SIGINT, signal.SIGTERM):
+            process = self.started(self.work / "new" / "deep" / "run")
+            self.assertTrue((self.work / "new" / "deep" / "run").exists())
+            code, said = self.end(process, how)
+            self.assertEqual((code, said), (130, "error: interrupted before the first step; nothing was written to the output "
+                                                 "folder\n"))
+            self.assertFalse((self.work / "new").exists())
+
+    def test_folders_that_were_there_stay(self):
+        output = self.work / "mine"
+        output.mkdir()
+        self.assertEqual(self.end(self.started(output), signal.SIGTERM)[0], 130)
+        self.assertEqual(os.listdir(output), [])
+
+    def test_a_run_that_is_there_stays_as_it_is(self):
+        output = self.work / "run"
+        result = self.programs.train(output, "training.max_steps=3", f"data.train.path={self.rows}")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        before = harness.tree(output)
+        code, said = self.end(self.started(output, "training.max_steps=3"), signal.SIGINT)
+        self.assertEqual(code, 130)
+        self.assertIn("before the first step; the same command goes on", said)
+        self.assertEqual(harness.tree(output), before)
+
+    def test_several_processes_end_together_before_the_first_step(self):
+        output = self.work / "several"
+        command = [str(self.programs.folder / "lorikeet"), "run", "--nproc", "2", "lora_finetune_distributed",
+                   *self.programs.command(output)[1:], f"data.train.path={self.rows}", f"data.cache_dir={output}-cache"]
+        process = subprocess.Popen(command, env={**harness.ENVIRONMENT, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE, text=True)
+        for line in process.stderr:
+            if line.startswith("model: "):
+                break
+        code, said = self.end(process, signal.SIGTERM)
+        self.assertEqual(code, 130, said)
+        self.assertNotIn("error: ", said)
+        self.assertFalse(output.exists())
+
+    def test_a_second_signal_exits_130_too(self):
+        output = self.work / "twice"
+        # The first is only looked at between steps: with steps of all the rows the second comes before that.
+        process = subprocess.Popen(self.programs.command(output, "batch.global=1080", "training.max_steps=2", "~lr_scheduler"),
+                                   env=harness.ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.assertTrue(harness.wait_for((output / "metrics.jsonl").exists))
+        process.send_signal(signal.SIGTERM)
+        code, said = self.end(process, signal.SIGTERM)
+        self.assertEqual(code, 130)
+        self.assertIn("interrupted", said)
+
+    def test_a_closed_stderr_costs_nothing(self):
+        output = self.work / "closed"
+        command = " ".join(map(str, self.programs.command(output)))
+        result = subprocess.run(["sh", "-c", f"exec {command} 0<&- >&- 2>&-"], env=harness.ENVIRONMENT, timeout=120, check=False)
+        self.assertEqual(result.returncode, 0)
+        self.assertTrue((output / "adapter_model.safetensors").exists())
+        for file, content in harness.tree(output).items():
+            self.assertNotIn(b"tokens/s", content, file)  # no log in a file that got its number
+
+    def test_a_reader_of_stderr_that_ends_costs_nothing(self):
+        output = self.work / "head"
+        single = self.programs.command(output)
+        several = [str(self.programs.folder / "lorikeet"), "run", "--nproc", "2", "lora_finetune_distributed",
+                   *self.programs.command(self.work / "head2")[1:]]
+        for command, folder in ((single, output), (several, self.work / "head2")):
+            process = subprocess.Popen(command, env=harness.ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            process.stderr.readline()
+            process.stderr.close()
+            self.assertEqual(process.wait(timeout=120), 0)
+            self.assertTrue((folder / "adapter_model.safetensors").exists())
+
+    def test_a_verbs_result_that_has_no_stdout_is_an_error_still(self):
+        result = subprocess.run(["sh", "-c", f"exec {self.programs.folder}/lorikeet ls >&-"], env=harness.ENVIRONMENT,
+                                capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(result.returncode, 3)
+        self.assertIn("can't write all of the output", result.stderr)
+
+    def test_on_a_terminal_each_tenth_of_a_run_keeps_its_line(self):
+        code, seen = harness.on_terminal(self.programs.command(self.work / "tty", "training.max_steps=20"))
+        self.assertEqual(code, 0, seen)
+        kept = [int(step) for step in re.findall(r"step (\d+)/20 [^\r\n]*\r\n", seen)]
+        self.assertEqual(kept, list(range(2, 21, 2)))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
