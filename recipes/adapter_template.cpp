@@ -20,7 +20,7 @@ bool is_run(const std::filesystem::path& folder) {
 // The folder of the run that wrote the adapter: its own, or that above best/ and checkpoints/step_N/.
 std::filesystem::path run_of(const std::filesystem::path& adapter) {
   const auto folder = std::filesystem::absolute(adapter / "").lexically_normal().parent_path();
-  const std::filesystem::path above = folder.parent_path();
+  std::filesystem::path above = folder.parent_path();
   if (folder.filename() == kBestFolder && is_run(above)) return above;
   if (above.filename() == "checkpoints" && is_run(above.parent_path())) return above.parent_path();
   return adapter;

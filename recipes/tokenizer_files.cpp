@@ -79,8 +79,13 @@ std::optional<std::string> training_template(const config::Settings& settings, c
                                              const text::Tokenizer& tokenizer) {
   if (!data::needs_template(report.rows)) return std::nullopt;
   const bool instructions = data::has_instructions(report.rows);
-  const auto chosen =
-      text::choose_chat_template(settings.data.chat_template, tokenizer.chat_template(), instructions);
+  const auto& checkpoint = tokenizer.chat_template();
+  auto chosen = text::choose_chat_template(settings.data.chat_template, checkpoint, instructions);
+  // A built-in called by its name may be the checkpoint's own, whose source can do more (tools, for example).
+  if (!chosen.source && checkpoint) {
+    const auto own = text::recognise_source(*checkpoint, "as the checkpoint's own");
+    if (own && own->exact && own->chat_template == chosen.chat_template) chosen = *own;
+  }
   return text::jinja_of(chosen, instructions ? text::RowKind::kInstruction : text::RowKind::kConversation);
 }
 

@@ -163,7 +163,10 @@ std::optional<ChosenTemplate> recognise_source(std::string_view source, const st
   if (known == nullptr) return std::nullopt;
   std::string text = std::string(known->builtin) + " (recognised " + where;
   if (!known->difference.empty()) text += ", but " + std::string(known->difference);
-  return ChosenTemplate{find_builtin(known->builtin), text + ")", std::string(source)};
+  return ChosenTemplate{.chat_template = find_builtin(known->builtin),
+                        .description = text + ")",
+                        .source = std::string(source),
+                        .exact = known->difference.empty()};
 }
 
 const ChatTemplate* recognise_chat_template(std::string_view source) {

@@ -90,6 +90,7 @@ struct ChosenTemplate {
   std::optional<std::string> source{};
   /// The rows that the recognised source was written for; a conversation's where it doesn't say.
   RowKind rows = RowKind::kConversation;
+  bool exact = true;  ///< false: `source` writes something else besides, which `description` says
 };
 
 /// The template of a Jinja source, `where` it stands ("as the checkpoint's own") for the description; nullopt

@@ -115,11 +115,12 @@ class Templates(unittest.TestCase):
         for name, files in (("own-jinja", {"chat_template__jinja": published_llama2() + "\n"}),
                             ("own-config", {"tokenizer_config__json": json.dumps({**json.loads(config), "chat_template": published_llama2()})})):
             base = self.base(name, **files)
-            output = self.train(f"{name}-run", f"model.path={base}")
-            for file in ("tokenizer_config.json", "chat_template.jinja"):
-                self.assertEqual((output / file).exists(), (base / file).exists())
-                if (base / file).exists():
-                    self.assertEqual((output / file).read_bytes(), (base / file).read_bytes())
+            for setting in ("auto", "llama2"):
+                output = self.train(f"{name}-{setting}", f"model.path={base}", f"data.chat_template={setting}")
+                for file in ("tokenizer_config.json", "chat_template.jinja"):
+                    self.assertEqual((output / file).exists(), (base / file).exists())
+                    if (base / file).exists():
+                        self.assertEqual((output / file).read_bytes(), (base / file).read_bytes())
 
     def test_alpacas_rows_replace_an_own_template_that_writes_only_conversations(self):
         # The published alpaca template has no preamble; rows of instructions are written with Stanford's.

@@ -186,6 +186,7 @@ TEST_CASE("Llama-3.2's own template is Llama-3.1's with a fixed date, which is s
   const text::ChosenTemplate chosen = text::choose_chat_template("auto", source, false);
   CHECK(chosen.chat_template->name == "llama3.1");
   CHECK_THAT(chosen.description, Catch::Contains("always dated 26 Jul 2024"));
+  CHECK_FALSE(chosen.exact);
 }
 
 TEST_CASE("only answers and the tokens that end them are trained on, in every turn") {
