@@ -29,6 +29,8 @@ class LoraAdapters {
   struct Module {
     std::string name;
     std::size_t a, b;
+    /// Whether a backward pass has added to their gradients, be it zeros: operators set it.
+    std::shared_ptr<bool> reached = std::make_shared<bool>(false);
   };
   const std::vector<Module>& modules() const { return modules_; }
 

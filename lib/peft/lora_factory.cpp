@@ -19,7 +19,8 @@ ops::LoraProjection projection(const LoraAdapters& adapters, const LoraAdapters:
           store.compute(module.b),
           store.gradient(module.a),
           store.gradient(module.b),
-          adapters.config().scale()};
+          adapters.config().scale(),
+          module.reached.get()};
 }
 
 class LoraGroup : public nn::LinearGroup {

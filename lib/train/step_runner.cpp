@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/strings.h"
 #include "nn/batch.h"
 #include "ops/dtype.h"
@@ -15,13 +16,10 @@ namespace {
 
 bool all_zero(const at::Tensor& tensor) { return tensor.count_nonzero().item<std::int64_t>() == 0; }
 
-[[noreturn]] void fail(const std::vector<std::string>& names, std::uint64_t step) {
-  std::vector<std::string> some(names.begin(),
-                                names.begin() + std::min<std::ptrdiff_t>(8, std::ssize(names)));
-  throw Error("[train] step " + std::to_string(step + 1) + ": expected a gradient in every adapter tensor, " +
-                  std::to_string(names.size()) + " have none: " + join(some, ", ") +
-                  (names.size() > some.size() ? ", ..." : ""),
-              ErrorKind::kRunFailed);
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr std::ptrdiff_t kMost = 8;
+  const std::vector<std::string> some(names.begin(), names.begin() + std::min(kMost, std::ssize(names)));
+  return join(some, ", ") + (names.size() > some.size() ? ", ..." : "");
 }
 
 at::Tensor forward(const nn::CausalLM& model, double loss_scale, const nn::ForwardContext& context) {
@@ -59,28 +57,51 @@ StepRunner::Result StepRunner::run(const std::vector<nn::Batch>& micro_batches, 
     const trace::Range range("reduce gradients");
     reducer_->finish();
   }
-  check_gradients(step);
+  if (!passes.empty()) require_reached(step);
+  report_zero_gradients(step);
   const trace::Range range("optimizer", {{"parameters", store.numel()}});
   return {loss_sum, optimizer_.step(lr, gradient_scale)};
 }
 
-// An adapter without a gradient never learns, and nothing else would tell. At first B is zero, so that only B
-// has a gradient; from the step after B's first change on, A has one too.
-void StepRunner::check_gradients(std::uint64_t step) {
+// An adapter that backward doesn't reach never learns, and its gradient of zero alone wouldn't tell: zeros
+// can be right.
+void StepRunner::require_reached(std::uint64_t step) {
+  if (reached_checked_) return;
+  std::vector<std::string> missed;
+  for (const auto& module : adapters_.modules()) {
+    if (!*module.reached) missed.push_back(module.name);
+  }
+  if (!missed.empty()) {
+    throw Error("[train] step " + std::to_string(step + 1) +
+                    ": expected backward to reach every adapter, it missed " + std::to_string(missed.size()) +
+                    ": " + some_of(missed) + "; this is a fault of the model family's code",
+                ErrorKind::kRunFailed);
+  }
+  reached_checked_ = true;
+}
+
+// At first B is zero, so that only B has a gradient; from the step after B's first change on, A has one too.
+void StepRunner::report_zero_gradients(std::uint64_t step) {
   if (a_checked_) return;
   const peft::AdapterStore& store = adapters_.store();
   if (!store.gradients().isfinite().all().item<bool>()) return;  // the loop reports that
-  std::vector<std::string> without;
+  std::vector<std::string> zero;
   bool b_all_changed = true;
   for (const auto& module : adapters_.modules()) {
     const bool b_is_zero = all_zero(store.value(module.b));
     b_all_changed = b_all_changed && !b_is_zero;
-    if (!b_checked_ && all_zero(store.gradient(module.b))) without.push_back(store.segment(module.b).name);
-    if (!b_is_zero && all_zero(store.gradient(module.a))) without.push_back(store.segment(module.a).name);
+    if (!b_checked_ && all_zero(store.gradient(module.b))) zero.push_back(store.segment(module.b).name);
+    if (!b_is_zero && all_zero(store.gradient(module.a))) zero.push_back(store.segment(module.a).name);
   }
-  if (!without.empty()) fail(without, step);
+  if (!zero.empty()) {
+    log_warning(
+        "step " + std::to_string(step + 1) + ": the gradients of " + std::to_string(zero.size()) +
+        " adapter tensors are exactly zero, so that these don't learn: " + some_of(zero) +
+        "; that is right for q_proj and k_proj where no row has more than two tokens, for modules beside "
+        "weights of zeros, and where lora.alpha or the learning rate is tiny");
+  }
   b_checked_ = true;
-  a_checked_ = b_all_changed;
+  a_checked_ = b_all_changed || !zero.empty();  // reported once
 }
 
 }  // namespace lorikeet::train

@@ -36,14 +36,16 @@ class StepRunner {
              double lr, double gradient_scale = 1);
 
  private:
-  void check_gradients(std::uint64_t step);
+  void require_reached(std::uint64_t step);
+  void report_zero_gradients(std::uint64_t step);
 
   const nn::CausalLM& model_;
   peft::LoraAdapters& adapters_;
   AdamW& optimizer_;
   parallel::GradientReducer* reducer_;
-  bool b_checked_ = false;  // every lora_B has had a gradient
-  bool a_checked_ = false;  // every lora_A has, since lora_B left zero
+  bool reached_checked_ = false;
+  bool b_checked_ = false;  // the gradients of every lora_B
+  bool a_checked_ = false;  // and of every lora_A, since lora_B left zero
 };
 
 }  // namespace lorikeet::train

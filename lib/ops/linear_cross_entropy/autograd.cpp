@@ -118,6 +118,7 @@ class CrossEntropyBackward : public torch::autograd::Node {
     };
     if (gradients.a.defined()) grad_a.add_(scaled(gradients.a));
     if (gradients.b.defined()) grad_b.add_(scaled(gradients.b));
+    if (reached != nullptr) *reached = true;
     if (task_should_compute_output(0)) result[0] = scaled(gradients.hidden);
     return result;
   }
@@ -126,6 +127,7 @@ class CrossEntropyBackward : public torch::autograd::Node {
 
   Gradients gradients;
   at::Tensor grad_a, grad_b;
+  bool* reached = nullptr;  // LoraProjection's
 };
 
 }  // namespace
@@ -165,6 +167,7 @@ at::Tensor linear_cross_entropy(const at::Tensor& hidden, const std::shared_ptr<
     if (!head_lora.empty()) {
       node->grad_a = head_lora[0].grad_a;
       node->grad_b = head_lora[0].grad_b;
+      node->reached = head_lora[0].reached;
     }
     torch::autograd::set_history(loss, node);
   }

@@ -63,6 +63,9 @@ class LoraBackward : public torch::autograd::Node {
     const auto a = stacked_a(projections);
     const auto low = low_rank_gradients(dy, a.size(0));
     if (wants_adapter_gradients(projections)) add_a_gradients(low);
+    for (const auto& p : projections) {
+      if (p.reached != nullptr) *p.reached = true;
+    }
     if (dx.defined()) {
       write_input_gradient(dx, dy, low, a);
       result[0] = dx;

@@ -22,6 +22,7 @@ struct LoraProjection {
   at::Tensor grad_a;  ///< [r, in], any floating dtype: backward adds the gradient of a here; or undefined
   at::Tensor grad_b;  ///< [out_end - out_begin, r]: the same of b
   double scale;
+  bool* reached = nullptr;  ///< set by a backward that adds to grad_a and grad_b; or nullptr
 };
 
 /// x w^T + bias with a frozen weight, which backward borrows again instead of keeping it.
