@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "ops/matmul/product_cache.h"
 
 namespace lorikeet::apps {
 namespace {
@@ -51,6 +52,7 @@ void outlive_stderr() { std::signal(SIGPIPE, SIG_IGN); }
 
 int guarded(const std::function<int()>& body) {
   open_standard_descriptors();
+  ops::bound_product_caches();  // while there is one thread
   try {
     const int code = body();
     return code == 0 && !all_was_printed() ? static_cast<int>(ErrorKind::kEnvironment) : code;

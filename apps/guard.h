@@ -4,9 +4,9 @@
 
 namespace lorikeet::apps {
 
-/// Runs the body of a `main` and turns what it throws into a message on stderr and an exit code:
-/// an Error's own code, 1 for anything else. Standard descriptors that are closed are opened before, so that
-/// no file gets their numbers and what is meant for stderr.
+/// Runs the body of a `main`, in a process whose libraries' caches are bounded, and turns what it throws into
+/// a message on stderr and an exit code: an Error's own code, 1 for anything else. Standard descriptors that
+/// are closed are opened before, so that no file gets their numbers and what is meant for stderr.
 int guarded(const std::function<int()>& body);
 
 /// A reader of stderr that ends (`2>&1 | head`) doesn't end this process, nor those that it starts: what it

@@ -1,10 +1,11 @@
 """Peak memory of loading a checkpoint and of a training step, against the weights' size and the formula of docs/memory.md.
 
-    .venv/bin/python benchmarks/memory/run.py build/release/apps/lora_finetune_single_device [--model 1b]
+    .venv/bin/python benchmarks/memory/run.py build/release/apps/lora_finetune_single_device [--model 1b] [--lengths]
 
 Makes a random Llama checkpoint (bf16; "1b" takes 2 GB), trains two steps on each of several batch shapes in a process of
 its own, and prints for each: peak resident memory after loading, less that at start-up, over the weights' bytes; and the
-step's peak, less that at start-up, beside the formula.
+step's peak, less that at start-up, beside the formula. With --lengths it trains 200 steps of rows of ever new lengths
+instead, and prints how the peak grows; ONEDNN_MAX_CPU_ISA (AVX512_CORE_BF16, AVX512_CORE) chooses lesser instructions.
 """
 
 import argparse
@@ -31,6 +32,8 @@ CASES = {
             (4096, ["lora.rank=128", "lora.alpha=128"])],
     "wide-vocabulary": [(2048, []), (4096, ["precision.preset=fp32"])],
 }
+# Of --lengths: shortest and longest row, tokens of a micro-batch, overrides.
+LENGTHS = [((16, 512), 1024, []), ((16, 512), 1024, ["data.packing=false"]), ((16, 512), 1024, ["precision.preset=fp32"])]
 
 
 def make_model(folder, sizes):
@@ -61,35 +64,55 @@ def make_model(folder, sizes):
     Tokenizer(models.BPE(vocab={f"<{i}>": i for i in range(1000)}, merges=[])).save(str(folder / "tokenizer.json"))
 
 
-def run(program, model, work, tokens, overrides):
+def run(program, model, work, tokens, overrides, lengths=(512, 512), steps=2):
+    """Of a run whose steps take as many rows as fill a micro-batch when all are of the longest of `lengths`."""
     draw = random.Random(0)
-    length = 512
-    rows = tokens // length
-    data = work / f"{tokens}.jsonl"
+    rows = tokens // lengths[1]
+    data = work / "rows.jsonl"
     with data.open("w") as out:
-        for _ in range(2 * rows):
-            ids = [draw.randrange(1000) for _ in range(length)]
+        for _ in range(steps * rows):
+            ids = [draw.randrange(1000) for _ in range(draw.randint(*lengths))]
             out.write(json.dumps({"input_ids": ids, "labels": ids}) + "\n")
     config = work / "config.yaml"
     config.write_text(
         f"model: {{ path: {model} }}\ndata: {{ train: {{ path: {data}, format: tokens }}, cache_dir: {work / 'cache'} }}\n"
-        f"batch: {{ global: {rows}, micro_tokens: {tokens} }}\ntraining: {{ max_steps: 2 }}\ndevice: cpu\n")
+        f"batch: {{ global: {rows}, micro_tokens: {tokens} }}\ntraining: {{ max_steps: {steps} }}\ndevice: cpu\n")
     output = work / "run"
     command = [program, "--config", str(config), f"checkpoint.output_dir={output}", "checkpoint.overwrite=true", *overrides]
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL, env={**os.environ, "GOMP_SPINCOUNT": "1000"})
     facts = json.loads((output / "run.json").read_text())
-    last = json.loads((output / "metrics.jsonl").read_text().splitlines()[-1])
+    lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
     start = facts["phases_peak_memory_bytes"]["start"]
     expected = facts["expected_memory_bytes"]
     return {"weights": facts["frozen_bytes"], "loaded": facts["phases_peak_memory_bytes"]["read model"] - start,
-            "step": last["memory_peak_bytes"] - start, "expected": sum(expected.values()), "parts": expected}
+            "step": lines[-1]["memory_peak_bytes"] - start, "by_step": [line["memory_peak_bytes"] - start for line in lines],
+            "tokens_per_second": sum(line["tokens"] for line in lines[1:]) / sum(line["step_seconds"] for line in lines[1:]),
+            "expected": sum(expected.values()), "parts": expected}
+
+
+def show_lengths(program, name):
+    print("| model | rows' lengths | overrides | step 1 MB | 10 | 50 | 200 | formula MB | step 200 / formula | tokens/s |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as temporary:
+        work = pathlib.Path(temporary)
+        make_model(work / "model", MODELS[name])
+        for lengths, tokens, overrides in LENGTHS:
+            r = run(program, work / "model", work, tokens, overrides, lengths, steps=200)
+            peaks = " | ".join(f"{r['by_step'][step - 1] / 1e6:.0f}" for step in (1, 10, 50, 200))
+            print(f"| {name} | {lengths[0]} to {lengths[1]} | {' '.join(overrides)} | {peaks} | {r['expected'] / 1e6:.0f} | "
+                  f"{r['step'] / r['expected']:.3f} | {r['tokens_per_second']:.0f} |", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("--model", choices=MODELS, action="append", help="default: all")
+    parser.add_argument("--lengths", action="store_true", help="200 steps of rows of many lengths")
     args = parser.parse_args()
+    if args.lengths:
+        for name in args.model or ["57m"]:
+            show_lengths(args.program, name)
+        return
     mb = 1e6
     print("| model | tokens | overrides | weights MB | loaded / weights | step MB | formula MB | step / formula |")
     print("|---|---|---|---|---|---|---|---|")

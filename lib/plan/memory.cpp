@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/cpu_allocator.h"
+#include "ops/matmul/product_cache.h"
 #include "plan/step_tensors.h"
 #include "plan/tape.h"
 
@@ -14,10 +15,18 @@ using Bytes = std::int64_t;
 // Buffers of the math library's threads and code that a first step touches: measured on steps too small for
 // anything else to count.
 constexpr Bytes kRuntimeCpu = Bytes{32} << 20;
+// What is kept of 16-bit products, once rows of enough lengths have come by.
+constexpr Bytes kProductCaches = ops::kProductCacheRules.products * ops::kProductCacheRules.bytes_of_product;
 // cuBLAS's workspaces, by libtorch's default for Hopper; others take less.
 constexpr Bytes kRuntimeCuda = Bytes{64} << 20;
 // On a GPU blocks are cut out of larger ones, and remainders stay unused: assumed, not measured.
 constexpr double kFragmentationCuda = 1.0 / 16;
+
+Bytes runtime_bytes(const MemoryInput& in) {
+  if (in.kernels == Kernels::kCuda) return kRuntimeCuda;
+  const bool native_16_bit = in.kernels == Kernels::kCpu && dtype_size(in.policy.compute) == 2;
+  return kRuntimeCpu + (native_16_bit ? kProductCaches : 0);
+}
 
 Bytes size_of(DType dtype) { return static_cast<Bytes>(dtype_size(dtype)); }
 
@@ -60,7 +69,7 @@ MemoryEstimate step_memory(const MemoryInput& in) {
                      .logits = peak.of(Part::kLogits),
                      .workspace = peak.of(Part::kWorkspace),
                      .fragmentation = peak.kept,
-                     .runtime = cuda ? kRuntimeCuda : kRuntimeCpu,
+                     .runtime = runtime_bytes(in),
                      .activations_per_layer = per_layer};
   if (cuda) {
     const auto moving = static_cast<double>(out.activations + out.logits + out.workspace);

@@ -50,7 +50,7 @@ struct MemoryEstimate {
   std::int64_t logits = 0;         ///< one chunk of the loss; 0 where the peak is elsewhere
   std::int64_t workspace = 0;      ///< results and gradients on their way through one layer or the loss
   std::int64_t fragmentation = 0;  ///< free memory that the allocator holds
-  std::int64_t runtime = 0;        ///< the math libraries' own
+  std::int64_t runtime = 0;        ///< the math libraries' own, full caches included
 
   std::int64_t activations_per_layer = 0;  ///< what one layer keeps; not a part of its own
 

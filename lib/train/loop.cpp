@@ -58,6 +58,7 @@ class Loop {
       if (interrupted()) return interrupt();
       const data::Step step = p_.sampler.step(state_.step);
       const StepMetrics metrics = train_and_trace(step);
+      if (!p_.device.is_cuda()) release_free_heap();
       require_finite(metrics, step);
       if (!std::isfinite(metrics.grad_norm)) report_skipped(metrics);
       if (p_.metrics != nullptr) p_.metrics->write(metrics.json());

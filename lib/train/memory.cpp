@@ -1,6 +1,7 @@
 #include "train/memory.h"
 
 #include <ATen/DeviceAccelerator.h>
+#include <malloc.h>
 
 #include <fstream>
 #include <string>
@@ -21,6 +22,8 @@ std::uint64_t status_kib(const std::string& key) {
 
 std::uint64_t peak_resident_bytes() { return status_kib("VmHWM:") * 1024; }
 std::uint64_t resident_bytes() { return status_kib("VmRSS:") * 1024; }
+
+void release_free_heap() { malloc_trim(/*pad=*/0); }
 
 std::uint64_t peak_memory_bytes(const at::Device& device) {
   if (!device.is_cuda()) return peak_resident_bytes();

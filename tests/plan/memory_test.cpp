@@ -1,5 +1,6 @@
 #include "plan/memory.h"
 
+#include "ops/matmul/product_cache.h"
 #include "support/catch.h"
 
 using namespace lorikeet;
@@ -102,6 +103,17 @@ TEST_CASE("fp32 needs no copy of the adapter and more activations") {
   const auto memory = step_memory(in);
   CHECK(memory.adapter == 100 * 8);
   CHECK(memory.activations_per_layer == 2 * (kLayer - 10 * 4 * 6) + 10 * 4 * 6);
+}
+
+TEST_CASE("16-bit products that a CPU does natively leave full caches behind, others don't") {
+  MemoryInput in = input();
+  const std::int64_t native = step_memory(in).runtime;
+  in.kernels = Kernels::kCpuWidened;
+  const std::int64_t widened = step_memory(in).runtime;
+  in.kernels = Kernels::kCpu;
+  in.policy.compute = DType::kF32;
+  CHECK(step_memory(in).runtime == widened);
+  CHECK(native - widened == ops::kProductCacheRules.products * ops::kProductCacheRules.bytes_of_product);
 }
 
 TEST_CASE("a group without an adapter keeps no input of its own") {

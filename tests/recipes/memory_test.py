@@ -1,4 +1,5 @@
-"""A step's peak memory is what the formula of docs/memory.md says, and loading takes little more than the weights."""
+"""A step's peak memory is what the formula of docs/memory.md says, however many lengths rows have had, and loading takes
+little more than the weights."""
 
 import pathlib
 import sys
@@ -14,6 +15,9 @@ import run as measure  # noqa: E402
 SIZES = dict(hidden_size=512, intermediate_size=1536, num_hidden_layers=6, num_attention_heads=8, num_key_value_heads=4,
              vocab_size=16000)
 TOKENS = 3072
+# Small, so that what is kept of products would stand out.
+SMALL = dict(hidden_size=256, intermediate_size=768, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+             vocab_size=2000)
 
 
 class Memory(unittest.TestCase):
@@ -22,7 +26,7 @@ class Memory(unittest.TestCase):
         cls.temporary = tempfile.TemporaryDirectory()
         cls.work = pathlib.Path(cls.temporary.name)
         measure.make_model(cls.work / "model", SIZES)
-        program = pathlib.Path(sys.argv[1]) / "lora_finetune_single_device"
+        cls.program = program = pathlib.Path(sys.argv[1]) / "lora_finetune_single_device"
         cls.plain, cls.checkpointed = (
             measure.run(program, cls.work / "model", cls.work, TOKENS, overrides)
             for overrides in ([], ["training.activation_checkpointing=full"]))
@@ -30,13 +34,22 @@ class Memory(unittest.TestCase):
     def test_the_formula_gives_a_steps_peak(self):
         for found in (self.plain, self.checkpointed):
             self.assertLess(found["step"], 1.1 * found["expected"], found)
-            self.assertGreater(found["step"], found["expected"] / 1.1, found)
+            # Rows of one length leave a third of the product caches empty that the formula counts.
+            self.assertGreater(found["step"], found["expected"] / 1.15, found)
         # The comparison can tell the two apart.
         self.assertGreater(self.plain["step"], 1.3 * self.checkpointed["expected"])
 
     def test_loading_takes_little_more_than_weights_and_adapter(self):
         found = self.plain
         self.assertLess(found["loaded"], 1.05 * found["weights"] + found["parts"]["adapter"] + (40 << 20), found)
+
+    def test_ever_new_row_lengths_stay_within_the_formula(self):
+        work = self.work / "lengths"
+        work.mkdir()
+        measure.make_model(work / "model", SMALL)
+        for overrides in ([], ["data.packing=false"]):
+            found = measure.run(self.program, work / "model", work, 800, overrides, lengths=(16, 400), steps=60)
+            self.assertLess(found["step"], 1.1 * found["expected"], found)
 
 
 if __name__ == "__main__":
