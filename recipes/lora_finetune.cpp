@@ -205,6 +205,8 @@ class Finetune {
     micro_tokens_ = step_plan_->micro_tokens(available, strategy_.degree);
     if (resume && !settings_.batch.micro_tokens) keep_micro_tokens();
     memory_ = step_plan_->memory(micro_tokens_, strategy_.degree);
+    if (available)
+      step_plan_->require_held_fits(*available, micro_tokens_, strategy_.degree, placement.world_size);
     log_info("memory of a step: " + format_bytes(static_cast<std::uint64_t>(memory_.total())) +
              " expected, with micro-batches of at most " + std::to_string(micro_tokens_) + " tokens" +
              (data_.train.longest() > micro_tokens_

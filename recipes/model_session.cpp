@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "device/peak_rate.h"
 #include "models/loading.h"
 #include "models/registry.h"
@@ -53,6 +54,16 @@ void finish_loading(ModelSession& session) {
   if (session.adapters) session.adapters->store().allocate(session.torch_device());
 }
 
+// A and B of such modules hold more than their whole matrix.
+void warn_of_rank(const peft::LoraAdapters& adapters) {
+  const std::vector<std::string> narrow = adapters.narrower_than_rank();
+  if (narrow.empty()) return;
+  log_warning("lora.rank=" + std::to_string(adapters.config().rank) +
+              " is more than the rows or columns of " + std::to_string(narrow.size()) + " of " +
+              std::to_string(adapters.modules().size()) + " modules (the first: " + narrow.front() +
+              "): a higher rank than these have can't be learned");
+}
+
 }  // namespace
 
 precision::Policy choose_policy(const config::PrecisionSettings& settings, const device::Device& device) {
@@ -93,6 +104,7 @@ ModelSession open_shapes(const std::filesystem::path& path, const precision::Pol
     peft::LoraFactory factory(policy, *session.adapters);
     session.model = std::make_unique<nn::CausalLM>(spec, factory);
     session.adapters->require_matches();
+    warn_of_rank(*session.adapters);
   } else {
     nn::FrozenFactory factory(policy);
     session.model = std::make_unique<nn::CausalLM>(spec, factory);

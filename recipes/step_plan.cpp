@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/error.h"
 #include "base/strings.h"
 #include "plan/micro_auto.h"
 #include "plan/rescue.h"
@@ -71,6 +72,24 @@ std::optional<std::int64_t> StepPlan::confirmed(
 
 std::string StepPlan::out_of_memory(std::int64_t got, std::int64_t micro_tokens, int degree,
                                     int world_size) const {
+  return "out of memory: a step needs about " + bytes(memory(micro_tokens, degree).total()) +
+         " and this process got " + bytes(got) + " before it was refused more; " +
+         changes_within(got, micro_tokens, degree, world_size);
+}
+
+void StepPlan::require_held_fits(std::int64_t available, std::int64_t micro_tokens, int degree,
+                                 int world_size) const {
+  const plan::MemoryEstimate need = memory(micro_tokens, degree);
+  if (need.held() <= available) return;
+  throw Error("[memory] weights (" + bytes(need.weights) + "), adapter (" + bytes(need.adapter) +
+                  ") and optimizer (" + bytes(need.optimizer) + ") need " + bytes(need.held()) +
+                  ", a device has " + bytes(available) + " free; " +
+                  changes_within(available, micro_tokens, degree, world_size),
+              ErrorKind::kEnvironment);
+}
+
+std::string StepPlan::changes_within(std::int64_t limit, std::int64_t micro_tokens, int degree,
+                                     int world_size) const {
   const MemoryTarget target = memory_target(session_.policy, session_.torch_device().type());
   const plan::MicroSize largest_now = largest(micro_tokens);
   const plan::Knobs now{.micro_tokens = largest_now.tokens,
@@ -82,13 +101,11 @@ std::string StepPlan::out_of_memory(std::int64_t got, std::int64_t micro_tokens,
     const plan::MemoryInput input = memory_input(session_, settings_, largest_now, knobs.degree, target);
     return plan::step_memory(turned(input, now, knobs)).total();
   };
-  const auto changes = plan::changes_that_fit(now, world_size, need, got);
-  std::string text = "out of memory: a step needs about " + bytes(need(now)) + " and this process got " +
-                     bytes(got) + " before it was refused more; ";
+  const auto changes = plan::changes_that_fit(now, world_size, need, limit);
   if (changes.empty())
-    return text + "nothing that can be set would fit: more devices (distributed.strategy=shard), one with " +
-           "more memory, or a smaller base";
-  text += "these would fit, by the formula of docs/memory.md:";
+    return "nothing that can be set would fit: more devices (distributed.strategy=shard), one with more "
+           "memory, or a smaller base";
+  std::string text = "these would fit, by the formula of docs/memory.md:";
   for (const plan::Rescue& change : changes) {
     text += "\n  " + change.overrides + "  (" + bytes(change.bytes) + ", " +
             (change.same_result ? "computes the same)" : "computes something else)");

@@ -41,7 +41,14 @@ class StepPlan {
   /// the formula finds to need no more than these. `degree` of `world_size` ranks share the weights.
   std::string out_of_memory(std::int64_t got, std::int64_t micro_tokens, int degree, int world_size) const;
 
+  /// Throws Error (the environment is unfit), with numbers and the changes that would fit, where what is held
+  /// from the first step to the last exceeds `available` bytes: then nothing need be allocated to know. A
+  /// step that alone exceeds them may be estimated too high, and is let through.
+  void require_held_fits(std::int64_t available, std::int64_t micro_tokens, int degree, int world_size) const;
+
  private:
+  /// Lines of changes that need no more than `limit`, or that there are none.
+  std::string changes_within(std::int64_t limit, std::int64_t micro_tokens, int degree, int world_size) const;
   plan::MicroSize largest(std::int64_t micro_tokens) const;
 
   const ModelSession& session_;

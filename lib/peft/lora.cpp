@@ -66,6 +66,15 @@ void LoraAdapters::initialize(LoraInit init) {
   store_.refresh_compute();
 }
 
+std::vector<std::string> LoraAdapters::narrower_than_rank() const {
+  std::vector<std::string> names;
+  for (const Module& module : modules_) {
+    const std::int64_t in = store_.segment(module.a).shape[1], out = store_.segment(module.b).shape[0];
+    if (config_.rank > std::min(in, out)) names.push_back(module.name);
+  }
+  return names;
+}
+
 void LoraAdapters::require_matches() const {
   if (!config_.targets_all_linear()) {
     for (const std::string& target : config_.target_modules) {

@@ -45,6 +45,10 @@ class LoraAdapters {
   /// every device, number of devices and library version. To be called after `store().allocate`.
   void initialize(LoraInit init);
 
+  /// Names of the adapted modules whose weight has fewer rows or columns than the rank: a product of A and B
+  /// can't have a higher rank than these.
+  std::vector<std::string> narrower_than_rank() const;
+
   /// Throws Error when no module matched, naming the targets and the modules there are.
   void require_matches() const;
 

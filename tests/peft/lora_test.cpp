@@ -56,6 +56,13 @@ TEST_CASE("only matching projections of a group get an adapter, and the head whe
   CHECK(adapted({"h.1.attn.dense"}) == Names{"transformer.h.1.attn.dense"});
 }
 
+TEST_CASE("modules with fewer rows or columns than the rank are known by name") {
+  LoraAdapters adapters({.rank = 6, .alpha = 6}, test::fp32_policy(), 1);
+  adapters.declare(kQkv, 64, false);
+  adapters.declare(kMlp, 5, false);
+  CHECK(adapters.narrower_than_rank() == Names{"h.0.k", "h.0.v", "h.0.up"});
+}
+
 TEST_CASE("a target that matches nothing is an error with the modules there are") {
   CHECK(match_error({"query", "key"}) == "no error");
   CHECK(match_error({"all-linear"}) == "no error");

@@ -1,5 +1,5 @@
-"""A step's peak memory is what the formula of docs/memory.md says, however many lengths rows have had, and loading takes
-little more than the weights."""
+"""A step's peak memory is what the formula of docs/memory.md says, however many lengths rows have had, loading takes little
+more than the weights, and what can't fit is refused before it is allocated."""
 
 import pathlib
 import sys
@@ -18,6 +18,11 @@ TOKENS = 3072
 # Small, so that what is kept of products would stand out.
 SMALL = dict(hidden_size=256, intermediate_size=768, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
              vocab_size=2000)
+
+
+def available_bytes():
+    lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
 
 
 class Memory(unittest.TestCase):
@@ -50,6 +55,17 @@ class Memory(unittest.TestCase):
         for overrides in ([], ["data.packing=false"]):
             found = measure.run(self.program, work / "model", work, 800, overrides, lengths=(16, 400), steps=60)
             self.assertLess(found["step"], 1.1 * found["expected"], found)
+
+    def test_a_rank_that_cannot_fit_is_refused_with_numbers(self):
+        if available_bytes() > 60 << 30:
+            self.skipTest("this machine could hold the adapter")
+        config = self.work / "config.yaml"
+        result = harness.run([str(self.program), "--config", str(config), f"checkpoint.output_dir={self.work / 'refused'}",
+                              "lora.rank=65536", "lora.alpha=16"], timeout=60)
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertRegex(result.stderr, r"\[memory\] weights \(.*\), adapter \(.* GiB\) and optimizer \(.* GiB\) need .* GiB, "
+                                        r"a device has .* free; these would fit.*\n  lora\.rank=\d+ ")
+        self.assertIn("warning: lora.rank=65536 is more than the rows or columns of 42 of 42 modules", result.stderr)
 
 
 if __name__ == "__main__":
