@@ -48,8 +48,7 @@ void save_best(const std::filesystem::path& output_dir, const peft::LoraAdapters
 void require_best(const std::filesystem::path& output_dir, const train::RunState& state) {
   const std::filesystem::path folder = output_dir / kBestFolder;
   const std::int64_t step = checked_step(folder, state);
-  if (step != state.best->step && step <= state.step)
-    fail_other_step(folder, step, state, ErrorKind::kUsage);
+  if (step != state.best->step && step <= state.step) fail_other_step(folder, step, state, ErrorKind::kUsage);
 }
 
 void load_best(const std::filesystem::path& output_dir, const train::RunState& state,

@@ -15,8 +15,8 @@ inline constexpr const char* kBestFolder = "best";
 void save_best(const std::filesystem::path& output_dir, const peft::LoraAdapters& adapters,
                const std::string& base_model, const train::RunState& state);
 
-/// Throws Error, naming what is wrong, unless the folder holds, undamaged, what a run that goes on from `state`
-/// needs: the adapter of `state.best`, or one of a later step, which the run will come to again.
+/// Throws Error, naming what is wrong, unless the folder holds, undamaged, what a run that goes on from
+/// `state` needs: the adapter of `state.best`, or one of a later step, which the run will come to again.
 void require_best(const std::filesystem::path& output_dir, const train::RunState& state);
 
 /// Fills `adapters` with the adapter of `state.best`. Throws Error unless the folder holds that one.

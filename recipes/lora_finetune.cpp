@@ -376,9 +376,8 @@ class Finetune {
     json.set("micro_tokens", micro_tokens_);
     json.set("steps", state_.step);
     if (end_ == train::LoopEnd::kEarlyStop)
-      json.set("early_stop", Json()
-                                 .set("step", state_.step)
-                                 .set("evaluations_since_best", state_.evaluations_since_best));
+      json.set("early_stop",
+               Json().set("step", state_.step).set("evaluations_since_best", state_.evaluations_since_best));
     json.set("training_seconds", state_.elapsed_seconds);
     if (state_.best) json.set("best_step", state_.best->step).set("best_val_loss", state_.best->val_loss);
     json.set("training_examples", static_cast<std::int64_t>(data_.train.size()));
@@ -391,8 +390,8 @@ class Finetune {
              (end_ == train::LoopEnd::kEarlyStop
                   ? " of " + std::to_string(sampler_->total_steps()) + ", stopped early,"
                   : "") +
-             " in " + format_seconds(state_.elapsed_seconds) +
-             "; the adapter lies in " + output_dir().string());
+             " in " + format_seconds(state_.elapsed_seconds) + "; the adapter lies in " +
+             output_dir().string());
   }
 
   const config::Settings& settings_;

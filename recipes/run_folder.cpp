@@ -45,7 +45,8 @@ void require_no_others_files(const std::filesystem::path& folder) {
   if (std::filesystem::exists(folder / kRunFile, ignored)) return;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with('.') || io::is_stale_file_name(name, is_own_file)) continue;  // the lock, a killed start
+    if (name.starts_with('.') || io::is_stale_file_name(name, is_own_file))
+      continue;  // the lock, a killed start
     throw Error("[checkpoint.output_dir] '" + folder.string() + "' holds '" + escape_control(name) +
                 "' but no run of this program; choose an empty or new folder");
   }
@@ -97,10 +98,11 @@ RunFolder::Begin RunFolder::begin(const Identity& identity, bool resume, bool ov
   try {
     json = Json::parse(read_file(file), file.string());
   } catch (const Error& error) {
-    throw Error(std::string(error.what()) +
-                "; this file tells which run the folder holds, and was damaged: put a copy of it back to go on "
-                "with its checkpoints" +
-                kHint);
+    throw Error(
+        std::string(error.what()) +
+        "; this file tells which run the folder holds, and was damaged: put a copy of it back to go on "
+        "with its checkpoints" +
+        kHint);
   }
   return compare(JsonView(json, file.string()), identity, resume);
 }
@@ -109,7 +111,8 @@ RunFolder::Begin RunFolder::compare(const JsonView& run, const Identity& identit
   const std::string where = "[checkpoint.output_dir] '" + path_.string() + "' ";
   if (run.get_bool(kGivenUp, false)) throw Error(where + "holds the rest of a run that was given up" + kHint);
   const JsonView there = run.at("identity");
-  const SettingsComparison settings = compare_run_settings(there.at("settings").as_string(), identity.settings);
+  const SettingsComparison settings =
+      compare_run_settings(there.at("settings").as_string(), identity.settings);
   if (settings.verdict == SettingsVerdict::kOther)
     throw Error(where + "holds a run with other settings (" + settings.difference + ")" +
                 (settings.advice.empty() ? kHint : "; " + settings.advice));

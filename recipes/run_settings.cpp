@@ -41,8 +41,7 @@ bool only_spelt_otherwise(const std::string& name, const Settings& there, const 
 
 bool is_longer(const config::TrainingSettings& there, const config::TrainingSettings& now) {
   constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
-  return now.epochs >= there.epochs &&
-         now.max_steps.value_or(kNoLimit) >= there.max_steps.value_or(kNoLimit);
+  return now.epochs >= there.epochs && now.max_steps.value_or(kNoLimit) >= there.max_steps.value_or(kNoLimit);
 }
 
 // "" where the first steps' learning rates don't depend on how many follow.

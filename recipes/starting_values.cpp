@@ -16,9 +16,10 @@ namespace {
 void require_marked(const train::CheckpointStore& checkpoints) {
   const std::vector<std::filesystem::path> unmarked = checkpoints.unmarked();
   if (unmarked.empty()) return;
-  throw Error("[checkpoint] '" + unmarked.front().string() + "' lacks the file " + io::kMarkerFile +
-              " that every checkpoint has: put it back (it is the same in all), or move the folder away to go "
-              "on without it");
+  throw Error(
+      "[checkpoint] '" + unmarked.front().string() + "' lacks the file " + io::kMarkerFile +
+      " that every checkpoint has: put it back (it is the same in all), or move the folder away to go "
+      "on without it");
 }
 
 }  // namespace
@@ -36,11 +37,10 @@ std::optional<train::RunState> load_latest_checkpoint(const train::CheckpointSto
     return state;
   } catch (const Error& error) {
     const std::string folder = (output_dir / "checkpoints/step_").string() + std::to_string(saved.back());
-    throw Error(
-        std::string(error.what()) + "; to go on from " +
-            (saved.size() > 1 ? "step " + std::to_string(saved[saved.size() - 2]) : "the beginning") +
-            " instead, remove '" + folder + "'",
-        error.kind());
+    throw Error(std::string(error.what()) + "; to go on from " +
+                    (saved.size() > 1 ? "step " + std::to_string(saved[saved.size() - 2]) : "the beginning") +
+                    " instead, remove '" + folder + "'",
+                error.kind());
   }
 }
 

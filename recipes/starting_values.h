@@ -12,9 +12,9 @@
 namespace lorikeet::recipes {
 
 /// Fills adapters and optimizer from the latest checkpoint and returns where the run stands, or nothing where
-/// there is no checkpoint; removes those that a killed run should have removed. Throws Error, with what to do,
-/// when it is damaged, when a checkpoint lacks our marker, or when the best adapter that its state names (looked
-/// for with `keep_best`) isn't in `output_dir`.
+/// there is no checkpoint; removes those that a killed run should have removed. Throws Error, with what to
+/// do, when it is damaged, when a checkpoint lacks our marker, or when the best adapter that its state names
+/// (looked for with `keep_best`) isn't in `output_dir`.
 std::optional<train::RunState> load_latest_checkpoint(const train::CheckpointStore& checkpoints,
                                                       const std::filesystem::path& output_dir, bool keep_best,
                                                       peft::LoraAdapters& adapters, train::AdamW& optimizer);

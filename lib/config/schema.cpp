@@ -84,10 +84,11 @@ void declare_data(Schema& schema) {
       .field("train_on_prompt", &DataSettings::train_on_prompt, flag(), "Count the loss on prompts too.")
       .field("chat_template", &DataSettings::chat_template, path("auto, a built-in's name or a file"),
              "How messages are written as text; auto takes the checkpoint's if it is a known one.")
-      .field("cache_dir", &DataSettings::cache_dir, nullable(path("a folder")),
-             "Where tokenised data is kept, readable for you alone: a folder that is absent is made with mode "
-             "0700, one that is there is used and left as it is (not where others may replace its files); null: "
-             "lorikeet under XDG_CACHE_HOME.")
+      .field(
+          "cache_dir", &DataSettings::cache_dir, nullable(path("a folder")),
+          "Where tokenised data is kept, readable for you alone: a folder that is absent is made with mode "
+          "0700, one that is there is used and left as it is (not where others may replace its files); null: "
+          "lorikeet under XDG_CACHE_HOME.")
       .same_numbers();
 }
 

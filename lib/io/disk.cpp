@@ -50,8 +50,8 @@ void require_free_space(const std::filesystem::path& folder, std::uint64_t bytes
 
 void make_writable_folder(const std::filesystem::path& folder) {
   const auto fail = [&](const std::error_code& reason) {
-    const bool refused = std::find(std::begin(kRefusals), std::end(kRefusals), reason.value()) !=
-                         std::end(kRefusals);
+    const bool refused =
+        std::find(std::begin(kRefusals), std::end(kRefusals), reason.value()) != std::end(kRefusals);
     throw Error("[output] can't write into the folder '" + escape_control(folder.string()) +
                     "': " + reason.message() + "; choose another one",
                 refused ? ErrorKind::kEnvironment : ErrorKind::kUsage);

@@ -14,8 +14,8 @@ std::uint64_t free_space_bytes(const std::filesystem::path& folder);
 void require_free_space(const std::filesystem::path& folder, std::uint64_t bytes);
 
 /// Makes `folder` with its parents unless it is there, and makes sure that files can be made in it.
-/// Throws Error that says why not: kEnvironment when the system refuses (read-only, no permission, full disk),
-/// kUsage when the path can't be a folder.
+/// Throws Error that says why not: kEnvironment when the system refuses (read-only, no permission, full
+/// disk), kUsage when the path can't be a folder.
 void make_writable_folder(const std::filesystem::path& folder);
 
 /// True for the name of the file that make_writable_folder makes and removes to try a folder out.

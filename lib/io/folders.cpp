@@ -1,7 +1,7 @@
 #include "io/folders.h"
 
 #include <fcntl.h>
-#include <stdio.h>   // NOLINT(modernize-deprecated-headers): renameat is POSIX's
+#include <stdio.h>  // NOLINT(modernize-deprecated-headers): renameat is POSIX's
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -237,7 +237,8 @@ FolderLock::FolderLock(const fs::path& folder) : path_(folder / ".lorikeet.lock"
 bool FolderLock::is_in_place() const {
   struct stat held {};
   const auto there = stat_of(path_);
-  return ::fstat(fd_.get(), &held) == 0 && there && there->st_ino == held.st_ino && there->st_dev == held.st_dev;
+  return ::fstat(fd_.get(), &held) == 0 && there && there->st_ino == held.st_ino &&
+         there->st_dev == held.st_dev;
 }
 
 void FolderLock::remove() { ::unlink(path_.c_str()); }

@@ -14,13 +14,13 @@ namespace lorikeet::io {
 inline constexpr const char* kMarkerFile = "lorikeet_checkpoint.json";
 
 /// A folder written aside and put in place at once: files go into `path()`, a temporary name beside the
-/// target; `commit` syncs every file and the folder, and renames. A crash at any moment leaves the old target,
-/// or the whole new one. Destroyed before the commit, it removes what it wrote.
+/// target; `commit` syncs every file and the folder, and renames. A crash at any moment leaves the old
+/// target, or the whole new one. Destroyed before the commit, it removes what it wrote.
 class AtomicFolder {
  public:
-  /// Makes the temporary folder with our marker in it (and parents of `target` that are absent), after removing
-  /// what killed writers of the same target left. Throws Error (kEnvironment) when that fails, and (kUsage)
-  /// when `target` is there and not marked as ours.
+  /// Makes the temporary folder with our marker in it (and parents of `target` that are absent), after
+  /// removing what killed writers of the same target left. Throws Error (kEnvironment) when that fails, and
+  /// (kUsage) when `target` is there and not marked as ours.
   explicit AtomicFolder(std::filesystem::path target);
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;

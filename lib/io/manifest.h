@@ -12,8 +12,8 @@ inline constexpr const char* kManifestFile = "manifest.json";
 /// (kEnvironment).
 void write_manifest(const std::filesystem::path& folder);
 
-/// Reads every file that the folder's manifest lists, and throws Error naming the first one that is missing or
-/// isn't what was written; also when the manifest itself is damaged. False where there is no manifest: the
+/// Reads every file that the folder's manifest lists, and throws Error naming the first one that is missing
+/// or isn't what was written; also when the manifest itself is damaged. False where there is no manifest: the
 /// folder was written by a version that wrote none.
 bool check_manifest(const std::filesystem::path& folder);
 

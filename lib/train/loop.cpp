@@ -268,17 +268,18 @@ class Loop {
 
   // Part of the state that checkpoints keep: a run stopped right after it ends early too when it goes on.
   bool patience_spent() const {
-    return p_.validation != nullptr && options_.patience && state_.evaluations_since_best >= *options_.patience;
+    return p_.validation != nullptr && options_.patience &&
+           state_.evaluations_since_best >= *options_.patience;
   }
 
   LoopEnd stop_early() const {
     if (p_.progress != nullptr) {
-      p_.progress->message(
-          "step " + std::to_string(state_.step) + ": stopped early, " +
-          std::to_string(state_.evaluations_since_best) + " validations in a row brought no lower loss" +
-          (state_.best ? " than " + format_loss(state_.best->val_loss) + " at step " +
-                             std::to_string(state_.best->step)
-                       : ""));
+      p_.progress->message("step " + std::to_string(state_.step) + ": stopped early, " +
+                           std::to_string(state_.evaluations_since_best) +
+                           " validations in a row brought no lower loss" +
+                           (state_.best ? " than " + format_loss(state_.best->val_loss) + " at step " +
+                                              std::to_string(state_.best->step)
+                                        : ""));
     }
     return LoopEnd::kEarlyStop;
   }

@@ -25,10 +25,11 @@ struct LoopOptions {
   data::MicroOptions micro;
   std::optional<std::int64_t> save_every_steps;
   std::optional<std::int64_t> save_every_epochs;
-  std::optional<std::int64_t> validate_every_steps;  ///< else at the end of each epoch; both: at the run's end
-  std::optional<std::int64_t> patience;              ///< evaluations without gain before the run ends
-  std::optional<double> peak_flops;                  ///< of the device, for mfu
-  bool verify = false;                               ///< compare the ranks' adapters after every step
+  std::optional<std::int64_t>
+      validate_every_steps;              ///< else at the end of each epoch; both: at the run's end
+  std::optional<std::int64_t> patience;  ///< evaluations without gain before the run ends
+  std::optional<double> peak_flops;      ///< of the device, for mfu
+  bool verify = false;                   ///< compare the ranks' adapters after every step
 };
 
 /// What the loop trains, and on what. With a `group` every rank runs the loop over its part of each step; the
@@ -63,9 +64,10 @@ enum class LoopEnd { kFinished, kEarlyStop, kInterrupted };
 
 /// Runs the steps from `state.step` to the sampler's last, saving, validating and reporting on the way.
 /// `state` is kept current. A state whose patience has run out already, of a run that was stopped before it
-/// could end, gives kEarlyStop at once. Throws Error (kRunFailed) at the first loss or gradient norm that is not finite,
-/// naming the step and the data's lines; no checkpoint is written from then on. Where the policy scales
-/// gradients, a step whose gradients overflow is skipped and counted instead, until nothing is left to lower.
+/// could end, gives kEarlyStop at once. Throws Error (kRunFailed) at the first loss or gradient norm that is
+/// not finite, naming the step and the data's lines; no checkpoint is written from then on. Where the policy
+/// scales gradients, a step whose gradients overflow is skipped and counted instead, until nothing is left to
+/// lower.
 LoopEnd run_loop(const LoopParts& parts, const LoopOptions& options, const LoopHooks& hooks, RunState& state);
 
 }  // namespace lorikeet::train

@@ -117,8 +117,9 @@ void MetricsWriter::open() {
   fd_ = UniqueFd(::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
   if (fd_) return;
   if (errno != ENOENT) fail(path_, "open", errno);
-  throw Error("[metrics] the folder of '" + path_.string() + "' is gone: it was deleted while the run was going on",
-              ErrorKind::kRunFailed);
+  throw Error(
+      "[metrics] the folder of '" + path_.string() + "' is gone: it was deleted while the run was going on",
+      ErrorKind::kRunFailed);
 }
 
 void MetricsWriter::write(const Json& line) {

@@ -21,8 +21,8 @@ TEST_CASE("only names of that form, or of the older one with a process id, are t
   CHECK(temporary_target("run.json.tmp-00ffab1234567890") == "run.json");
   CHECK(temporary_target("step_3.tmp-4711") == "step_3");
   CHECK(temporary_target("a.tmp-1.tmp-2") == "a.tmp-1");
-  for (const char* name : {"run.json", ".tmp-12", "a.tmp-", "a.tmp-x", "a.tmp-00FFAB1234567890", "a.tmp-12345678901",
-                           "a.tmp-00ffab123456789", "a.tmp-12-old", "tmp-12"}) {
+  for (const char* name : {"run.json", ".tmp-12", "a.tmp-", "a.tmp-x", "a.tmp-00FFAB1234567890",
+                           "a.tmp-12345678901", "a.tmp-00ffab123456789", "a.tmp-12-old", "tmp-12"}) {
     INFO(name);
     CHECK_FALSE(temporary_target(name));
   }

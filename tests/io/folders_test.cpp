@@ -171,12 +171,11 @@ TEST_CASE("temporary files of our own names are removed, others and links stay")
   write_file_atomic(folder / "run.json", "x");
   const std::string ending = ".tmp-0123456789abcdef";
   for (const std::string& name : {"run.json" + ending, std::string("run.json.tmp-4711"), "notes.txt" + ending,
-                                 std::string(".lorikeet-probe-a1B2c3"), std::string(".lorikeet-probe-")})
+                                  std::string(".lorikeet-probe-a1B2c3"), std::string(".lorikeet-probe-")})
     write_file_atomic(folder / name, "x");
   fs::create_symlink("run.json", folder / ("config.yaml" + ending));
-  const auto removed = remove_stale_files(folder.path(), [](const std::string& name) {
-    return name == "run.json" || name == "config.yaml";
-  });
+  const auto removed = remove_stale_files(
+      folder.path(), [](const std::string& name) { return name == "run.json" || name == "config.yaml"; });
   CHECK(removed.size() == 3);
   CHECK(fs::exists(folder / "run.json"));
   CHECK(fs::exists(folder / ("notes.txt" + ending)));

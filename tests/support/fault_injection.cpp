@@ -53,7 +53,8 @@ bool below_roots(std::string_view path) {
   while (!rest.empty()) {
     const std::string_view root = rest.substr(0, rest.find(':'));
     rest.remove_prefix(root.size() < rest.size() ? root.size() + 1 : root.size());
-    if (!root.empty() && path.starts_with(root) && (path.size() == root.size() || path[root.size()] == '/')) return true;
+    if (!root.empty() && path.starts_with(root) && (path.size() == root.size() || path[root.size()] == '/'))
+      return true;
   }
   return false;
 }
@@ -89,42 +90,42 @@ Need need_of(int flags) { return (flags & (O_CREAT | O_TRUNC)) != 0 ? Need::kRoo
 
 extern "C" {
 
-#define OPEN_FUNCTION(name)                                                                 \
-  int name(const char* path, int flags, ...) {                                              \
-    va_list more;                                                                           \
-    va_start(more, flags);                                                                  \
-    const auto mode = static_cast<mode_t>((flags & O_CREAT) != 0 ? va_arg(more, int) : 0);  \
-    va_end(more);                                                                           \
-    if (writes(flags) && fault(#name, path_of(AT_FDCWD, path), need_of(flags))) return -1;  \
-    return real<int(const char*, int, ...)>(#name)(path, flags, mode);                      \
+#define OPEN_FUNCTION(name)                                                                \
+  int name(const char* path, int flags, ...) {                                             \
+    va_list more;                                                                          \
+    va_start(more, flags);                                                                 \
+    const auto mode = static_cast<mode_t>((flags & O_CREAT) != 0 ? va_arg(more, int) : 0); \
+    va_end(more);                                                                          \
+    if (writes(flags) && fault(#name, path_of(AT_FDCWD, path), need_of(flags))) return -1; \
+    return real<int(const char*, int, ...)>(#name)(path, flags, mode);                     \
   }
 OPEN_FUNCTION(open)
 OPEN_FUNCTION(open64)
 
-#define OPENAT_FUNCTION(name)                                                               \
-  int name(int folder, const char* path, int flags, ...) {                                  \
-    va_list more;                                                                           \
-    va_start(more, flags);                                                                  \
-    const auto mode = static_cast<mode_t>((flags & O_CREAT) != 0 ? va_arg(more, int) : 0);  \
-    va_end(more);                                                                           \
-    if (writes(flags) && fault(#name, path_of(folder, path), need_of(flags))) return -1;    \
-    return real<int(int, const char*, int, ...)>(#name)(folder, path, flags, mode);         \
+#define OPENAT_FUNCTION(name)                                                              \
+  int name(int folder, const char* path, int flags, ...) {                                 \
+    va_list more;                                                                          \
+    va_start(more, flags);                                                                 \
+    const auto mode = static_cast<mode_t>((flags & O_CREAT) != 0 ? va_arg(more, int) : 0); \
+    va_end(more);                                                                          \
+    if (writes(flags) && fault(#name, path_of(folder, path), need_of(flags))) return -1;   \
+    return real<int(int, const char*, int, ...)>(#name)(folder, path, flags, mode);        \
   }
 OPENAT_FUNCTION(openat)
 OPENAT_FUNCTION(openat64)
 
-#define FOPEN_FUNCTION(name)                                                                \
-  FILE* name(const char* path, const char* mode) {                                          \
+#define FOPEN_FUNCTION(name)                                                                  \
+  FILE* name(const char* path, const char* mode) {                                            \
     if (mode[0] != 'r' && fault(#name, path_of(AT_FDCWD, path), Need::kRoom)) return nullptr; \
-    return real<FILE*(const char*, const char*)>(#name)(path, mode);                        \
+    return real<FILE*(const char*, const char*)>(#name)(path, mode);                          \
   }
 FOPEN_FUNCTION(fopen)
 FOPEN_FUNCTION(fopen64)
 
-#define MKOSTEMP_FUNCTION(name)                                                             \
-  int name(char* path, int flags) {                                                         \
-    if (fault(#name, path_of(AT_FDCWD, path), Need::kRoom)) return -1;                      \
-    return real<int(char*, int)>(#name)(path, flags);                                       \
+#define MKOSTEMP_FUNCTION(name)                                        \
+  int name(char* path, int flags) {                                    \
+    if (fault(#name, path_of(AT_FDCWD, path), Need::kRoom)) return -1; \
+    return real<int(char*, int)>(#name)(path, flags);                  \
   }
 MKOSTEMP_FUNCTION(mkostemp)
 MKOSTEMP_FUNCTION(mkostemp64)
@@ -156,7 +157,8 @@ int rename(const char* from, const char* to) noexcept {
 
 int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) noexcept {
   if (fault("renameat2", path_of(to_folder, to), Need::kNone)) return -1;
-  return real<int(int, const char*, int, const char*, unsigned)>("renameat2")(from_folder, from, to_folder, to, flags);
+  return real<int(int, const char*, int, const char*, unsigned)>("renameat2")(from_folder, from, to_folder,
+                                                                              to, flags);
 }
 
 int unlink(const char* path) noexcept {

@@ -164,8 +164,9 @@ TEST_CASE("an early stop that was killed before the run's end is one when it goe
   CHECK(rig.run() == LoopEnd::kEarlyStop);
   CHECK(rig.state.step == step);
   CHECK(at::equal(rig.toy.adapters.store().values(), values));
-  CHECK_THAT(captured.text(), Contains("step " + std::to_string(step) + ": stopped early, 3 validations in a row") &&
-                                  Contains("at step " + std::to_string(step - 3)));
+  CHECK_THAT(captured.text(),
+             Contains("step " + std::to_string(step) + ": stopped early, 3 validations in a row") &&
+                 Contains("at step " + std::to_string(step - 3)));
 }
 
 TEST_CASE("a validation loss that stops falling ends the run early, with a checkpoint") {

@@ -93,7 +93,8 @@ TEST_CASE("a deleted metrics file begins anew, one whose folder is gone ends the
   writer.write(line(2));
   CHECK(read_file(folder / "run/metrics.jsonl") == "{\"step\":2}\n");
   std::filesystem::remove_all(folder / "run");
-  CHECK_THAT(test::error_text([&] { writer.write(line(3)); }, ErrorKind::kRunFailed), Contains("was deleted"));
+  CHECK_THAT(test::error_text([&] { writer.write(line(3)); }, ErrorKind::kRunFailed),
+             Contains("was deleted"));
 }
 
 TEST_CASE("a line that the disk has no room for leaves no part behind, and tells the reason") {
