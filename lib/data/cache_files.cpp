@@ -1,41 +1,29 @@
 #include "data/cache_files.h"
 
 #include <fcntl.h>
-#include <signal.h>  // NOLINT(modernize-deprecated-headers): kill is POSIX's
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <ctime>
-#include <optional>
+#include <string_view>
 
 #include "base/file.h"
+#include "base/temporary.h"
 
 namespace lorikeet::data {
 namespace {
 
-constexpr std::time_t kHour = 3600, kDay = 24 * kHour;
+constexpr std::string_view kEnding = ".tokens";
+constexpr std::time_t kHour = 3600;
 
-// The writer of a temporary file of this name, if it is one of the cache's.
-std::optional<pid_t> writer_of(std::string_view name) {
+bool is_temporary_name(std::string_view name) {
   static constexpr std::size_t kKeyDigits = 64;
-  static constexpr std::string_view kMiddle = ".tokens.tmp-";
-  const std::string_view key = name.substr(0, kKeyDigits);
-  const bool is_key = key.size() == kKeyDigits && std::all_of(key.begin(), key.end(), [](char c) {
-                        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-                      });
-  if (!is_key || !name.substr(kKeyDigits).starts_with(kMiddle)) return std::nullopt;
-  const std::string_view digits = name.substr(kKeyDigits + kMiddle.size());
-  pid_t pid = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), pid);
-  if (error != std::errc() || end != digits.data() + digits.size() || pid <= 0) return std::nullopt;
-  return pid;
+  const auto target = temporary_target(name);
+  return target && target->size() == kKeyDigits + kEnding.size() && target->ends_with(kEnding) &&
+         target->find_first_not_of("0123456789abcdef") == kKeyDigits;
 }
-
-bool runs_here(pid_t pid) { return ::kill(pid, 0) == 0 || errno == EPERM; }
 
 }  // namespace
 
@@ -67,12 +55,11 @@ int remove_stale_temporaries(const std::filesystem::path& folder) {
   for (std::filesystem::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
        entry.increment(ignored)) {
     const std::string name = entry->path().filename().string();
-    const auto writer = writer_of(name);
     struct stat info {};
-    if (!writer || ::fstatat(opened.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    if (!is_temporary_name(name) || ::fstatat(opened.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0)
+      continue;
     if (!S_ISREG(info.st_mode) || info.st_uid != ::geteuid()) continue;
-    const std::time_t age = std::time(nullptr) - info.st_mtime;
-    const bool stale = age > kDay || (age > kHour && !runs_here(*writer));
+    const bool stale = std::time(nullptr) - info.st_mtime > kHour;
     if (stale && ::unlinkat(opened.get(), name.c_str(), 0) == 0) ++removed;
   }
   return removed;

@@ -1,8 +1,5 @@
 #include "data/cache_files.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <chrono>
 
 #include "base/file.h"
@@ -15,19 +12,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The id of a process that has ended.
-pid_t ended_process() {
-  const pid_t pid = ::fork();
-  if (pid == 0) ::_exit(0);
-  REQUIRE(pid > 0);
-  REQUIRE(::waitpid(pid, nullptr, 0) == pid);
-  return pid;
-}
-
 struct Leftovers {
   test::TemporaryFolder folder;
-  std::string ended = std::to_string(ended_process());
-  std::string running = std::to_string(::getppid());
 
   // A file so many hours old.
   fs::path make(const std::string& name, int hours) const {
@@ -44,31 +30,33 @@ const std::string kKey(64, 'a');
 
 TEST_CASE("what killed writers left in the cache is removed, and nothing else") {
   const Leftovers left;
-  const std::string other(64, 'b'), third(64, 'c'), no_key = "X" + kKey.substr(1);
-  const auto temporary = [](const std::string& key, const std::string& pid) {
-    return key + ".tokens.tmp-" + pid;
+  const std::string other(64, 'b'), third(64, 'c'), no_key = "X" + kKey.substr(1),
+                                                    random = "0123456789abcdef";
+  const auto temporary = [](const std::string& key, const std::string& ending) {
+    return key + ".tokens.tmp-" + ending;
   };
-  const fs::path killed = left.make(temporary(kKey, left.ended), 2);
-  const fs::path forgotten = left.make(temporary(other, left.running), 25);
+  const fs::path killed = left.make(temporary(kKey, random), 2);
+  const fs::path older = left.make(temporary(other, "4711"), 2);  // by a version that used process ids
   std::vector<fs::path> kept;
-  kept.push_back(left.make(temporary(kKey, left.running), 2));  // it writes
-  kept.push_back(left.make(temporary(third, left.ended), 0));   // it may be writing on another machine
+  kept.push_back(left.make(temporary(third, random), 0));  // its writer may live
   kept.push_back(left.make(kKey + ".tokens", 100));
-  for (const std::string& name : {std::string("notes"), no_key})
-    kept.push_back(left.make(temporary(name, left.ended), 100));
-  for (const char* pid : {"", "1x", "0"}) kept.push_back(left.make(temporary(kKey, pid), 100));
+  kept.push_back(left.make(kKey + ".other.tmp-" + random, 100));
+  for (const std::string& name : {std::string("notes"), no_key, kKey.substr(1)})
+    kept.push_back(left.make(temporary(name, random), 100));
+  for (const char* ending : {"", "1x", "0123456789ABCDEF"})
+    kept.push_back(left.make(temporary(kKey, ending), 100));
   CHECK(remove_stale_temporaries(left.folder.path()) == 2);
   CHECK_FALSE(fs::exists(killed));
-  CHECK_FALSE(fs::exists(forgotten));
+  CHECK_FALSE(fs::exists(older));
   for (const fs::path& path : kept) CHECK(fs::exists(path));
 }
 
 TEST_CASE("links and folders of a leftover's name stay, and so does what they lead to") {
   const Leftovers left;
   const fs::path target = left.make("target", 100);
-  fs::create_symlink(target, left.folder / (kKey + ".tokens.tmp-" + left.ended));
+  fs::create_symlink(target, left.folder / (kKey + ".tokens.tmp-4711"));
   const std::string other(64, 'b');
-  fs::create_directory(left.folder / (other + ".tokens.tmp-" + left.ended));
+  fs::create_directory(left.folder / (other + ".tokens.tmp-4711"));
   CHECK(remove_stale_temporaries(left.folder.path()) == 0);
   CHECK(std::distance(fs::directory_iterator(left.folder.path()), {}) == 3);
   CHECK(remove_stale_temporaries(left.folder / "absent") == 0);
