@@ -94,7 +94,9 @@ std::vector<std::filesystem::path> CheckpointStore::unmarked() const {
   std::vector<std::filesystem::path> result;
   if (!std::filesystem::is_directory(root_)) return result;
   for (const auto& entry : std::filesystem::directory_iterator(root_)) {
-    if (step_of(entry.path()) && !io::has_own_marker(entry.path())) result.push_back(entry.path());
+    if (step_of(entry.path()) && !entry.is_symlink() && std::filesystem::exists(entry.path() / kState) &&
+        !io::has_own_marker(entry.path()))
+      result.push_back(entry.path());
   }
   return result;
 }

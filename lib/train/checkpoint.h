@@ -34,7 +34,8 @@ class CheckpointStore {
   /// Steps of the complete checkpoints, ascending.
   std::vector<std::int64_t> steps() const;
 
-  /// Folders named step_<n> that lack our marker, so that they are neither read nor replaced.
+  /// Folders named step_<n> that hold a run's state and lack our marker, so that they are neither read nor
+  /// replaced: checkpoints whose marker was lost.
   std::vector<std::filesystem::path> unmarked() const;
 
   /// Loads the checkpoint of `step` into allocated adapters and optimizer. Throws Error when anything is

@@ -185,13 +185,15 @@ TEST_CASE("an output folder that was deleted is not made anew for a checkpoint")
   CHECK_FALSE(fs::exists(folder / "run"));
 }
 
-TEST_CASE("folders named as checkpoints that lack our marker are listed") {
+TEST_CASE("checkpoints that lack our marker are listed, folders of others and links are not") {
   const TemporaryFolder folder;
   const CheckpointStore checkpoints(folder.path(), "base", std::nullopt);
   const Run run;
   for (const std::int64_t step : {1, 2}) checkpoints.save({.step = step}, run.toy.adapters, run.optimizer);
   CHECK(checkpoints.unmarked().empty());
   fs::remove(folder / "checkpoints/step_2" / io::kMarkerFile);
+  fs::create_directory(folder / "checkpoints/step_3");
+  fs::create_directory_symlink(folder / "checkpoints/step_2", folder / "checkpoints/step_4");
   CHECK(checkpoints.unmarked() == std::vector<fs::path>{folder / "checkpoints/step_2"});
   CHECK(checkpoints.steps() == Steps{1});
 }
