@@ -305,7 +305,7 @@ class Distributed(unittest.TestCase):
             result = self.run_command(self.command(4, output, "training.max_steps=4"))
             self.assertEqual(result.returncode, 2, result.stderr)
             self.assertRegex(result.stderr, r"\[launch\] rank 0 (failed|ended with exit code 2) in phase 'prepare'")
-            self.assertIn("3, which the folder is named for", result.stderr)
+            self.assertIn("it was damaged or replaced after it was written", result.stderr)
             self.assertNotIn("frame #", result.stderr)
 
     @staticmethod
