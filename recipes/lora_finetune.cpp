@@ -227,7 +227,7 @@ class Finetune {
     if (!begun.empty()) micro_tokens_ = std::stoll(begun);
   }
 
-  // Every byte that a rank reads is hashed meanwhile; only then is it known whether the base is the run's.
+  // Hashes every byte that a rank reads: only then is it known whether the base is the run's.
   void read_weights(RunFolder::Identity& identity) {
     group_.phase("read model");
     const models::WeightDigests own =

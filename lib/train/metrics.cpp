@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "base/write_all.h"
 
 namespace lorikeet::train {
 namespace {
@@ -130,18 +131,10 @@ void MetricsWriter::write(const Json& line) {
     log_warning("[metrics] '" + path_.string() + "' was deleted while the run was going on; it begins anew");
     info.st_size = 0;
   }
-  const std::string text = line.dump() + "\n";
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t n = ::write(fd_.get(), text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      const int reason = n == 0 ? ENOSPC : errno;
-      // Half a line would be taken for damage later; where even this fails, it is.
-      if (done > 0 && ::ftruncate(fd_.get(), info.st_size) != 0) log_warning("[metrics] a line was cut");
-      fail(path_, "write to", reason);
-    }
-    done += static_cast<std::size_t>(n);
+  if (const int reason = write_all(fd_.get(), line.dump() + "\n")) {
+    // Half a line would be taken for damage later.
+    if (::ftruncate(fd_.get(), info.st_size) != 0) log_warning("[metrics] the last line is cut");
+    fail(path_, "write to", reason);
   }
 }
 

@@ -49,7 +49,7 @@ TEST_CASE("a short write is followed by the rest") {
   CHECK(got == "hello");
 }
 
-TEST_CASE("what stops a write in the middle is told, not what went wrong before") {
+TEST_CASE("what stops a write in the middle is reported, not what went wrong before") {
   int ends[2];
   REQUIRE(::pipe2(ends, O_NONBLOCK) == 0);
   const UniqueFd reader(ends[0]), writer(ends[1]);

@@ -111,8 +111,8 @@ TEST_CASE("a line that the disk has no room for leaves no part behind, and tells
       writer.write(line(2).set("text", "long"));
       _exit(1);
     } catch (const Error& error) {
-      const bool told = std::string(error.what()).find("File too large") != std::string::npos;
-      _exit(told ? error.exit_code() : 1);
+      const bool reported = std::string(error.what()).find("File too large") != std::string::npos;
+      _exit(reported ? error.exit_code() : 1);
     }
   }
   int status = 0;

@@ -60,7 +60,7 @@ TEST_CASE("the bar takes the columns that are left") {
              Contains("[####################] step 345/345") && !Contains("left"));
 }
 
-TEST_CASE("gradients that overflowed are told in words") {
+TEST_CASE("gradients that overflowed are reported in words") {
   ProgressNumbers overflow = kNumbers;
   overflow.grad_norm = std::nan("");
   CHECK_THAT(progress_line(overflow, 80), Contains("gradients overflowed"));
