@@ -1,6 +1,7 @@
 #include "base/fingerprint.h"
 
 #include <charconv>
+#include <functional>
 #include <map>
 
 #include "base/strings.h"
@@ -8,8 +9,9 @@
 namespace lorikeet {
 namespace {
 
-std::map<int, std::string> by_version(std::string_view text) {
-  std::map<int, std::string> found;
+// The newest version first.
+std::map<int, std::string, std::greater<>> by_version(std::string_view text) {
+  std::map<int, std::string, std::greater<>> found;
   for (const std::string& part : split(text, ' ')) {
     const std::size_t colon = part.find(':');
     int version = 0;
@@ -36,9 +38,9 @@ std::string versioned_fingerprint(int version, const std::string& hex) {
 std::optional<std::pair<std::string, std::string>> comparable_fingerprints(std::string_view a,
                                                                            std::string_view b) {
   const auto of_a = by_version(a), of_b = by_version(b);
-  for (auto newest = of_a.rbegin(); newest != of_a.rend(); ++newest) {
-    const auto other = of_b.find(newest->first);
-    if (other != of_b.end()) return std::pair(newest->second, other->second);
+  for (const auto& [version, fingerprint] : of_a) {
+    const auto other = of_b.find(version);
+    if (other != of_b.end()) return std::pair(fingerprint, other->second);
   }
   return std::nullopt;
 }
