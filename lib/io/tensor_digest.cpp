@@ -46,8 +46,9 @@ std::string TensorDigest::hex() const { return half_hex(high_) + half_hex(low_);
 TensorDigest TensorDigest::from_hex(std::string_view hex) {
   const auto half = [&](std::string_view digits) {
     std::uint64_t value = 0;
-    const char* end = digits.data() + digits.size();
-    const auto [stop, error] = std::from_chars(digits.data(), end, value, 16);
+    const char* begin = digits.data();
+    const char* end = begin + digits.size();
+    const auto [stop, error] = std::from_chars(begin, end, value, 16);
     if (hex.size() != kHexDigits || error != std::errc() || stop != end) {
       throw Error("[checkpoint] expected a digest of " + std::to_string(kHexDigits) +
                   " hexadecimal digits, got '" + escape_control(hex) + "'");
