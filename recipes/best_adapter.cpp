@@ -1,6 +1,7 @@
 #include "recipes/best_adapter.h"
 
 #include <cstdint>
+#include <string>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -47,8 +48,16 @@ void save_best(const std::filesystem::path& output_dir, const peft::LoraAdapters
 
 void require_best(const std::filesystem::path& output_dir, const train::RunState& state) {
   const std::filesystem::path folder = output_dir / kBestFolder;
-  const std::int64_t step = checked_step(folder, state);
-  if (step != state.best->step && step <= state.step) fail_other_step(folder, step, state, ErrorKind::kUsage);
+  try {
+    const std::int64_t step = checked_step(folder, state);
+    if (step != state.best->step && step <= state.step)
+      fail_other_step(folder, step, state, ErrorKind::kUsage);
+  } catch (const Error& error) {
+    throw Error(std::string(error.what()) +
+                    "; the run can't go on without it: put a copy of the folder back, or begin anew with "
+                    "checkpoint.overwrite=true",
+                error.kind());
+  }
 }
 
 void load_best(const std::filesystem::path& output_dir, const train::RunState& state,

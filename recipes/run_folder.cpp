@@ -40,6 +40,14 @@ bool is_own_file(const std::string& name) {
          std::any_of(kTokenizerFiles.begin(), kTokenizerFiles.end(), is) || StepTraces::is_trace_name(name);
 }
 
+// Throws Error unless it has what `write`, or `give_up_run`, writes.
+void require_record(const JsonView& run) {
+  if (run.get_bool(kGivenUp, false)) return;
+  run.at("finished").as_bool();
+  run.at("steps").as_int();
+  for (const char* key : {"settings", "data", "model", "policy"}) run.at("identity").at(key).as_string();
+}
+
 void require_no_others_files(const std::filesystem::path& folder) {
   std::error_code ignored;  // a folder that can't be read has no list; make_writable_folder says why
   if (std::filesystem::exists(folder / kRunFile, ignored)) return;
@@ -97,6 +105,7 @@ RunFolder::Begin RunFolder::begin(const Identity& identity, bool resume, bool ov
   Json json;
   try {
     json = Json::parse(read_file(file), file.string());
+    require_record(JsonView(json, file.string()));
   } catch (const Error& error) {
     throw Error(
         std::string(error.what()) +
@@ -111,8 +120,10 @@ RunFolder::Begin RunFolder::compare(const JsonView& run, const Identity& identit
   const std::string where = "[checkpoint.output_dir] '" + path_.string() + "' ";
   if (run.get_bool(kGivenUp, false)) throw Error(where + "holds the rest of a run that was given up" + kHint);
   const JsonView there = run.at("identity");
+  const bool ended = run.at("finished").as_bool() && !run.has("early_stop");
   const SettingsComparison settings =
-      compare_run_settings(there.at("settings").as_string(), identity.settings);
+      compare_run_settings(there.at("settings").as_string(), identity.settings,
+                           ended ? std::optional(run.at("steps").as_int()) : std::nullopt);
   if (settings.verdict == SettingsVerdict::kOther)
     throw Error(where + "holds a run with other settings (" + settings.difference + ")" +
                 (settings.advice.empty() ? kHint : "; " + settings.advice));

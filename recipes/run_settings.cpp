@@ -53,9 +53,22 @@ std::string why_rates_would_change(const config::SchedulerSettings& scheduler) {
   return "";
 }
 
+// "" where a longer run, too, would have validated at the end of the run there: a validation beyond its plan
+// may be its best, or count against its patience.
+std::string why_validations_would_change(const Settings& there, std::optional<std::int64_t> finished_steps) {
+  const config::ValidationSettings& validation = there.data.validation;
+  if (!validation.path && validation.fraction == 0) return "";
+  const std::optional<std::int64_t> most = there.training.max_steps;
+  const std::optional<std::int64_t> end = finished_steps ? finished_steps : most;
+  const bool ends_with_an_epoch = !most || (finished_steps && *finished_steps < *most);
+  if (validation.every_steps ? end && *end % *validation.every_steps == 0 : ends_with_an_epoch) return "";
+  return "it was validated at its end, where a longer run isn't (data.validation.every_steps)";
+}
+
 }  // namespace
 
-SettingsComparison compare_run_settings(const std::string& there, const std::string& now) {
+SettingsComparison compare_run_settings(const std::string& there, const std::string& now,
+                                        std::optional<std::int64_t> finished_steps) {
   const Settings older = config::parse_settings(there, "the run there");
   const Settings newer = config::parse_settings(now, "this run");
   std::vector<std::string> lines;
@@ -68,7 +81,8 @@ SettingsComparison compare_run_settings(const std::string& there, const std::str
   if (lines.empty()) return {};
   SettingsComparison result{.verdict = SettingsVerdict::kOther, .difference = join(lines, "; ")};
   if (!only_lengths || !is_longer(older.training, newer.training)) return result;
-  const std::string reason = why_rates_would_change(newer.lr_scheduler);
+  std::string reason = why_rates_would_change(newer.lr_scheduler);
+  if (reason.empty()) reason = why_validations_would_change(older, finished_steps);
   if (reason.empty()) {
     result.verdict = SettingsVerdict::kLonger;
   } else {

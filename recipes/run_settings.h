@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 namespace lorikeet::recipes {
@@ -20,7 +22,9 @@ struct SettingsComparison {
 /// Compares two runs' resolved settings (YAML): those that change numbers. Paths of the base and of the data
 /// don't count, since what lies there is compared by fingerprints; an adapter's or template's path counts as
 /// equal when both lead to the same place. More epochs or max_steps alone are kLonger where the learning rate
-/// of the steps done stays what it was: with lr_scheduler.name constant and a warm-up given in steps.
-SettingsComparison compare_run_settings(const std::string& there, const std::string& now);
+/// of the steps done stays what it was (lr_scheduler.name constant, a warm-up given in steps), and where a
+/// longer run validates at the old end too. `finished_steps`: those of the run there, if it came to its end.
+SettingsComparison compare_run_settings(const std::string& there, const std::string& now,
+                                        std::optional<std::int64_t> finished_steps);
 
 }  // namespace lorikeet::recipes

@@ -30,11 +30,9 @@ std::optional<train::RunState> load_latest_checkpoint(const train::CheckpointSto
   require_marked(checkpoints);
   const std::vector<std::int64_t> saved = checkpoints.steps();
   if (saved.empty()) return std::nullopt;
+  train::RunState state;
   try {
-    train::RunState state = checkpoints.load(saved.back(), adapters, optimizer);
-    if (state.best && keep_best) require_best(output_dir, state);
-    checkpoints.remove_old();
-    return state;
+    state = checkpoints.load(saved.back(), adapters, optimizer);
   } catch (const Error& error) {
     const std::string folder = (output_dir / "checkpoints/step_").string() + std::to_string(saved.back());
     throw Error(std::string(error.what()) + "; to go on from " +
@@ -42,6 +40,9 @@ std::optional<train::RunState> load_latest_checkpoint(const train::CheckpointSto
                     " instead, remove '" + folder + "'",
                 error.kind());
   }
+  if (state.best && keep_best) require_best(output_dir, state);
+  checkpoints.remove_old();
+  return state;
 }
 
 void initialize_adapters(const config::LoraSettings& settings, peft::LoraAdapters& adapters) {

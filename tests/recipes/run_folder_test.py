@@ -69,6 +69,18 @@ class RunFolder(unittest.TestCase):
         output = self.trained("ratio", *warm_up, "training.max_steps=5")
         self.require_refused(output, "warm-up is a part of all its steps", "lora.init", overrides=warm_up)
 
+    def test_a_run_that_was_validated_where_a_longer_one_isnt_cant_be_made_longer(self):
+        validated = [*CONSTANT, "data.validation.fraction=0.01", "data.validation.every_steps=3"]
+        output = self.trained("off-schedule", *validated, "training.max_steps=4")
+        self.require_refused(output, "it was validated at its end", "lora.init", overrides=validated)
+        output = self.trained("on-schedule", *validated, "training.max_steps=6")
+        result = self.programs.train(output, *validated)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        whole = self.trained("validated-whole", *validated)
+        name = "adapter_model.safetensors"
+        self.assertEqual((output / name).read_bytes(), (whole / name).read_bytes())
+        self.assertEqual(harness.metrics(output), harness.metrics(whole))
+
     def test_fewer_steps_are_another_run(self):
         self.require_refused(self.constant, "other settings", overrides=[*CONSTANT, "training.max_steps=3"])
 
@@ -116,7 +128,7 @@ class RunFolder(unittest.TestCase):
 
     def test_a_damaged_run_file_comes_with_advice(self):
         output = self.unfinished("damaged")
-        for damage in ("", "{\"finished\": fal"):
+        for damage in ("", "{\"finished\": fal", "[]", "{}", "{\"finished\": true}", "{\"finished\": 1, \"identity\": []}"):
             (output / "run.json").write_text(damage)
             self.require_refused(output, "run.json", "was damaged: put a copy of it back", "checkpoint.overwrite=true")
 
@@ -156,6 +168,8 @@ class RunFolder(unittest.TestCase):
         result = self.programs.train(output, *validated)
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn("best/adapter_model.safetensors' has another SHA-256", result.stderr)
+        self.assertIn("the run can't go on without it: put a copy of the folder back", result.stderr)
+        self.assertNotIn("to go on from step", result.stderr)
         shutil.rmtree(output / "best")
         result = self.programs.train(output, *validated)
         self.assertEqual(result.returncode, 2, result.stderr)
