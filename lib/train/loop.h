@@ -25,8 +25,8 @@ struct LoopOptions {
   data::MicroOptions micro;
   std::optional<std::int64_t> save_every_steps;
   std::optional<std::int64_t> save_every_epochs;
-  std::optional<std::int64_t>
-      validate_every_steps;              ///< else at the end of each epoch; both: at the run's end
+  /// Without it a validation comes at the end of each epoch; either way one comes at the run's end.
+  std::optional<std::int64_t> validate_every_steps;
   std::optional<std::int64_t> patience;  ///< evaluations without gain before the run ends
   std::optional<double> peak_flops;      ///< of the device, for mfu
   bool verify = false;                   ///< compare the ranks' adapters after every step
