@@ -22,10 +22,9 @@ constexpr Bytes kRuntimeCuda = Bytes{64} << 20;
 // On a GPU blocks are cut out of larger ones, and remainders stay unused: assumed, not measured.
 constexpr double kFragmentationCuda = 1.0 / 16;
 
-Bytes runtime_bytes(const MemoryInput& in) {
-  if (in.kernels == Kernels::kCuda) return kRuntimeCuda;
+Bytes product_cache_bytes(const MemoryInput& in) {
   const bool native_16_bit = in.kernels == Kernels::kCpu && dtype_size(in.policy.compute) == 2;
-  return kRuntimeCpu + (native_16_bit ? kProductCaches : 0);
+  return native_16_bit ? kProductCaches : 0;
 }
 
 Bytes size_of(DType dtype) { return static_cast<Bytes>(dtype_size(dtype)); }
@@ -47,6 +46,7 @@ std::vector<std::pair<std::string, std::int64_t>> MemoryEstimate::rows() const {
           {"logits", logits},
           {"workspace", workspace},
           {"fragmentation", fragmentation},
+          {"product_caches", product_caches},
           {"runtime", runtime}};
 }
 
@@ -69,7 +69,8 @@ MemoryEstimate step_memory(const MemoryInput& in) {
                      .logits = peak.of(Part::kLogits),
                      .workspace = peak.of(Part::kWorkspace),
                      .fragmentation = peak.kept,
-                     .runtime = runtime_bytes(in),
+                     .product_caches = product_cache_bytes(in),
+                     .runtime = cuda ? kRuntimeCuda : kRuntimeCpu,
                      .activations_per_layer = per_layer};
   if (cuda) {
     const auto moving = static_cast<double>(out.activations + out.logits + out.workspace);

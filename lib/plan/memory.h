@@ -43,20 +43,23 @@ struct MemoryInput {
 /// Bytes by part at the moment of a step when most is held, beside what the process holds before the base is
 /// read.
 struct MemoryEstimate {
-  std::int64_t weights = 0;        ///< frozen base
-  std::int64_t adapter = 0;        ///< values, compute copy, gradients
-  std::int64_t optimizer = 0;      ///< AdamW's moments
-  std::int64_t activations = 0;    ///< kept from forward for backward
-  std::int64_t logits = 0;         ///< one chunk of the loss; 0 where the peak is elsewhere
-  std::int64_t workspace = 0;      ///< results and gradients on their way through one layer or the loss
-  std::int64_t fragmentation = 0;  ///< free memory that the allocator holds
-  std::int64_t runtime = 0;        ///< the math libraries' own, full caches included
+  std::int64_t weights = 0;         ///< frozen base
+  std::int64_t adapter = 0;         ///< values, compute copy, gradients
+  std::int64_t optimizer = 0;       ///< AdamW's moments
+  std::int64_t activations = 0;     ///< kept from forward for backward
+  std::int64_t logits = 0;          ///< one chunk of the loss; 0 where the peak is elsewhere
+  std::int64_t workspace = 0;       ///< results and gradients on their way through one layer or the loss
+  std::int64_t fragmentation = 0;   ///< free memory that the allocator holds
+  std::int64_t product_caches = 0;  ///< ops::kProductCacheRules', full: rows of many lengths have come by
+  std::int64_t runtime = 0;         ///< the math libraries' own
 
   std::int64_t activations_per_layer = 0;  ///< what one layer keeps; not a part of its own
 
   /// What is there from the first step to the last.
   std::int64_t held() const { return weights + adapter + optimizer; }
-  std::int64_t total() const { return held() + activations + logits + workspace + fragmentation + runtime; }
+  std::int64_t total() const {
+    return held() + activations + logits + workspace + fragmentation + product_caches + runtime;
+  }
   /// Rows of (part, bytes) in the order above.
   std::vector<std::pair<std::string, std::int64_t>> rows() const;
 };

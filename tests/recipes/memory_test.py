@@ -39,8 +39,9 @@ class Memory(unittest.TestCase):
     def test_the_formula_gives_a_steps_peak(self):
         for found in (self.plain, self.checkpointed):
             self.assertLess(found["step"], 1.1 * found["expected"], found)
-            # Rows of one length leave a third of the product caches empty that the formula counts.
-            self.assertGreater(found["step"], found["expected"] / 1.15, found)
+            # Rows of one length leave much of the product caches empty, how much depends on the kind of CPU.
+            filled = found["expected"] - found["parts"]["product_caches"]
+            self.assertGreater(found["step"], filled / 1.1, found)
         # The comparison can tell the two apart.
         self.assertGreater(self.plain["step"], 1.3 * self.checkpointed["expected"])
 
