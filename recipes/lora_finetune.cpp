@@ -248,9 +248,6 @@ class Finetune {
     log_info("adapter: " + std::to_string(adapters.modules().size()) + " modules, " +
              std::to_string(adapters.store().numel()) + " parameters, rank " +
              std::to_string(adapters.config().rank));
-    if (settings_.training.activation_checkpointing == config::ActivationCheckpointing::kFull) {
-      session_.model->enable_checkpointing(adapters.store().anchor());
-    }
     group_.phase("prepare");
     if (!resume || !restore()) {
       if (resume) log_info("no checkpoint of the run is there: it begins at its first step");
@@ -261,12 +258,16 @@ class Finetune {
     if (folder_) io::require_free_space(output_dir(), copies * checkpoint_bytes(adapters.store()));
   }
 
+  bool checkpointing() const {
+    return settings_.training.activation_checkpointing == config::ActivationCheckpointing::kFull;
+  }
+
   // On a GPU the formula has the last word only after a real pass; all ranks take the same number.
   void confirm_micro_tokens() {
     if (!session_.device.is_cuda() || strategy_.degree > 1) return;
     const std::int64_t expected = micro_tokens_;
     const auto confirmed = step_plan_->confirmed(expected, [&](const data::MicroOptions& micro) {
-      const bool own = trial_step(session_, data_.train, micro);
+      const bool own = trial_step(session_, data_.train, micro, checkpointing());
       return group_.least("trial of " + std::to_string(micro.micro_tokens), own ? 1 : 0) == 1;
     });
     if (!confirmed) fail_out_of_memory();
@@ -323,6 +324,7 @@ class Finetune {
         .validate_every_steps = settings_.data.validation.every_steps,
         .patience = settings_.data.validation.patience,
         .peak_flops = peak_flops(session_),
+        .checkpointing = checkpointing(),
         .verify = settings_.distributed.verify};
     const train::LoopHooks hooks{.interrupted = [] { return InterruptGuard::requested(); },
                                  .first_step =

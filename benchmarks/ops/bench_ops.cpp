@@ -9,20 +9,20 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "compare.h"
+#include "ops/activation/activation.h"
 #include "ops/attention/attention.h"
 #include "ops/cpu_allocator.h"
-#include "ops/gated_mlp/gated_mlp.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/lora/lora_linear.h"
 #include "ops/matmul/matmul.h"
-#include "ops/rms_norm/rms_norm.h"
+#include "ops/norm/norm.h"
 #include "ops/rotary/rotary.h"
+#include "support/as_autograd.h"
 
 namespace {
 
@@ -31,6 +31,7 @@ using lorikeet::bench::compare;
 using lorikeet::bench::Passes;
 using lorikeet::bench::Settings;
 using lorikeet::bench::Way;
+using lorikeet::test::Backward;
 using Outputs = std::vector<at::Tensor>;
 
 constexpr std::int64_t kTokens = 2048, kHidden = 512, kHeads = 8, kKvHeads = 4, kHeadDim = 64, kInner = 1408;
@@ -50,6 +51,12 @@ double product_flops(std::int64_t m, std::int64_t k, std::int64_t n) {
 template <typename F>
 Way way(F f) {
   return [f](const at::Tensor& x) -> Outputs { return {f(x)}; };
+}
+
+// An operator's forward, which leaves its backward behind.
+template <typename F>
+Way pair(F f) {
+  return [f](const at::Tensor& x) -> Outputs { return {lorikeet::test::as_autograd(x, f)}; };
 }
 
 void bench_attention(const Settings& s, const std::string& name, const std::vector<std::int32_t>& bounds) {
@@ -80,7 +87,14 @@ void bench_attention(const Settings& s, const std::string& name, const std::vect
   compare(s, {.name = "attention, " + name,
               .input = random(s, {kTokens, kLayout.width()}),
               .upstream = random(s, {kTokens, kHeads * kHeadDim}),
-              .here = way([=](const auto& x) { return attention(x, kLayout, sequences, options); }),
+              .here = pair([=](const auto& x, Backward& backward) {
+                AttentionStatistics statistics;
+                auto out = attention(x, kLayout, sequences, options, &statistics);
+                backward = [=](const auto& dy) {
+                  return attention_backward(dy, x, out, statistics, kLayout, sequences, options);
+                };
+                return out;
+              }),
               .reference =
                   way([=](const auto& x) { return reference::attention(x, kLayout, sequences, options); }),
               .aten = way(aten),
@@ -90,33 +104,53 @@ void bench_attention(const Settings& s, const std::string& name, const std::vect
 
 void bench_norm(const Settings& s) {
   const auto x = random(s, {kTokens, kHidden}), delta = random(s, {kTokens, kHidden}),
-             w = random(s, {kHidden});
+             w = random(s, {kHidden}), bias = random(s, {kHidden});
+  const auto here = [](const at::Tensor& add, const NormParameters& parameters, const NormOptions& options) {
+    return pair([=](const auto& v, Backward& backward) {
+      NormStatistics statistics;
+      at::Tensor sum = v;
+      auto y = add.defined() ? add_norm(v, add, parameters, options, sum, &statistics)
+                             : norm(v, parameters, options, &statistics);
+      backward = [=](const auto& dy) { return norm_backward(dy, {}, sum, parameters, options, statistics); };
+      return y;
+    });
+  };
+  const NormOptions rms{NormKind::kRms, kEps, false}, layer{NormKind::kLayer, kEps, false};
+  const auto upstream = random(s, {kTokens, kHidden});
   compare(s, {.name = "rms_norm",
               .input = x,
-              .upstream = random(s, {kTokens, kHidden}),
-              .here = way([=](const auto& v) { return rms_norm(v, w, kEps); }),
-              .reference = way([=](const auto& v) { return reference::rms_norm(v, w, kEps); }),
+              .upstream = upstream,
+              .here = here({}, {w, {}}, rms),
+              .reference = way([=](const auto& v) { return reference::norm(v, {w, {}}, rms); }),
               .aten = way([=](const auto& v) { return at::rms_norm(v, {kHidden}, w, kEps); })});
-  const auto both = [](const std::tuple<at::Tensor, at::Tensor>& pair) -> Outputs {
-    return {std::get<0>(pair), std::get<1>(pair)};
-  };
   compare(s, {.name = "add_rms_norm",
               .input = x,
-              .upstream = random(s, {kTokens, 2 * kHidden}),
-              .here = [=](const auto& v) { return both(add_rms_norm(v, delta, w, kEps)); },
-              .reference = [=](const auto& v) { return both(reference::add_rms_norm(v, delta, w, kEps)); },
-              .aten = [=](const auto& v) -> Outputs {
-                const auto sum = v + delta;
-                return {sum, at::rms_norm(sum, {kHidden}, w, kEps)};
-              }});
+              .upstream = upstream,
+              .here = here(delta, {w, {}}, rms),
+              .reference = way([=](const auto& v) { return reference::norm(v + delta, {w, {}}, rms); }),
+              .aten = way([=](const auto& v) { return at::rms_norm(v + delta, {kHidden}, w, kEps); })});
+  compare(s, {.name = "layer_norm",
+              .input = x,
+              .upstream = upstream,
+              .here = here({}, {w, bias}, layer),
+              .reference = way([=](const auto& v) { return reference::norm(v, {w, bias}, layer); }),
+              .aten = way([=](const auto& v) { return at::layer_norm(v, {kHidden}, w, bias, kEps); })});
 }
 
+// Backward writes over gate and up, which here have to be copied first.
 void bench_gate(const Settings& s) {
   compare(s,
           {.name = "gated_activation",
            .input = random(s, {kTokens, 2 * kInner}),
            .upstream = random(s, {kTokens, kInner}),
-           .here = way([](const auto& v) { return gated_activation(v, Activation::kSilu); }),
+           .here = pair([](const auto& v, Backward& backward) {
+             backward = [=](const auto& dy) {
+               auto dv = v.clone();
+               gated_activation_backward_(dy, dv, Activation::kSilu);
+               return dv;
+             };
+             return gated_activation(v, Activation::kSilu);
+           }),
            .reference = way([](const auto& v) { return reference::gated_activation(v, Activation::kSilu); }),
            .aten = way([](const auto& v) { return at::silu(v.slice(1, 0, kInner)) * v.slice(1, kInner); })});
 }
@@ -137,7 +171,16 @@ void bench_rotary(const Settings& s) {
   compare(s, {.name = "rotary",
               .input = random(s, {kTokens, kLayout.width()}),
               .upstream = random(s, {kTokens, kLayout.width()}),
-              .here = way([=](const auto& v) { return rotary(v, cos, sin, kLayout); }),
+              .here = pair([=](const auto& v, Backward& backward) {
+                backward = [=](const auto& dy) {
+                  auto dv = dy.clone();
+                  rotate(dv, cos, sin, kLayout, /*inverse=*/true);
+                  return dv;
+                };
+                auto out = v.clone();
+                rotate(out, cos, sin, kLayout);
+                return out;
+              }),
               .reference = way([=](const auto& v) { return reference::rotary(v, cos, sin, kLayout); }),
               .aten = [=](const auto& v) -> Outputs {
                 const auto heads = v.view({kTokens, -1, kHeadDim});
@@ -158,35 +201,40 @@ void bench_lora(const Settings& s, const std::string& name, std::int64_t in,
     out += width;
   }
   const auto w = random(s, {out, in}, 0.05);
-  const auto weight = std::make_shared<ResidentWeight>(w);
+  const auto weight = frozen_matrix(w);
   auto learned = projections;
   for (auto& p : learned) {
     p.a = p.a.clone().requires_grad_(true);
     p.b = p.b.clone().requires_grad_(true);
   }
-  compare(
-      s,
-      {.name = "lora_linear, " + name,
-       .input = random(s, {kTokens, in}),
-       .upstream = random(s, {kTokens, out}),
-       .here = way([=](const auto& x) { return lora_linear(x, weight, {}, projections, std::nullopt, {}); }),
-       .reference =
-           way([=](const auto& x) { return reference::lora_linear(x, w, {}, learned, std::nullopt); }),
-       .aten = [=](const auto& x) -> Outputs {  // as PEFT does it
-         Outputs parts;
-         for (const auto& p : learned) {
-           parts.push_back(at::linear(x, w.slice(0, p.out_begin, p.out_end)) +
-                           at::linear(at::linear(x, p.a), p.b) * p.scale);
-         }
-         return parts;
-       },
-       .forward_flops = product_flops(kTokens, in, out),
-       .together_flops = 2 * product_flops(kTokens, in, out)});
+  compare(s, {.name = "lora_linear, " + name,
+              .input = random(s, {kTokens, in}),
+              .upstream = random(s, {kTokens, out}),
+              .here = pair([=](const auto& x, Backward& backward) {
+                at::Tensor low_rank;
+                auto out = lora_linear(x, weight, {}, projections, std::nullopt, &low_rank);
+                backward = [=](const auto& dy) {
+                  return lora_linear_backward(
+                      dy, [=] { return x; }, low_rank, weight, projections, std::nullopt, true);
+                };
+                return out;
+              }),
+              .reference =
+                  way([=](const auto& x) { return reference::lora_linear(x, w, {}, learned, std::nullopt); }),
+              .aten = [=](const auto& x) -> Outputs {  // as PEFT does it
+                Outputs parts;
+                for (const auto& p : learned) {
+                  parts.push_back(at::linear(x, w.slice(0, p.out_begin, p.out_end)) +
+                                  at::linear(at::linear(x, p.a), p.b) * p.scale);
+                }
+                return parts;
+              },
+              .forward_flops = product_flops(kTokens, in, out),
+              .together_flops = 2 * product_flops(kTokens, in, out)});
 }
 
 void bench_cross_entropy(const Settings& s) {
   const auto head = random(s, {kVocabulary, kHidden}, 0.05);
-  const auto weight = std::make_shared<ResidentWeight>(head);
   const auto rows = at::arange(kTokens, at::kLong), labels = at::randint(kVocabulary, {kTokens}, at::kLong);
   const auto loss = [=](const at::Tensor& x) {
     return at::cross_entropy_loss(at::linear(x, head).to(at::kFloat), labels, {}, at::Reduction::Sum)
@@ -197,7 +245,7 @@ void bench_cross_entropy(const Settings& s) {
   compare(s, {.name = "token_nll",
               .input = hidden,
               .here = way([=](const auto& x) {
-                return token_nll(x, *weight, {}, rows, labels, {}).sum().view({1, 1});
+                return token_nll(x.detach(), head, {}, rows, labels, {}).sum().view({1, 1});
               }),
               .reference = way([=](const auto& x) {
                 return reference::token_nll(x, head, {}, rows, labels, {}).sum().view({1, 1});
@@ -208,8 +256,10 @@ void bench_cross_entropy(const Settings& s) {
   compare(s, {.name = "linear_cross_entropy",
               .input = hidden,
               .upstream = at::ones({1, 1}),
-              .here = way([=](const auto& x) {
-                return linear_cross_entropy(x, weight, {}, rows, labels, 1.0, {}, {}).view({1, 1});
+              .here = pair([=](const auto& x, Backward& backward) {
+                const auto found = linear_cross_entropy(x, head, {}, rows, labels, 1.0, {}, true);
+                backward = [=](const auto&) { return found.hidden; };
+                return found.loss.view({1, 1});
               }),
               .reference = way([=](const auto& x) {
                 return reference::token_nll(x, head, {}, rows, labels, {}).sum().view({1, 1});

@@ -46,9 +46,11 @@ std::string activation_name(ops::Activation activation) {
 }
 
 void add_norm(Lines& lines, const std::string& where, const NormSpec& norm) {
-  [[maybe_unused]] const auto& [name, size, eps, unit_offset] = norm;
+  [[maybe_unused]] const auto& [name, size, eps, unit_offset, kind, bias] = norm;
   lines.add(where + ".eps", eps);
   lines.add_unless(false, where + ".unit_offset", unit_offset);
+  if (kind == ops::NormKind::kLayer) lines.add(where + ".kind", std::string("layer"));
+  lines.add_unless(false, where + ".bias", bias);
 }
 
 void add_norm(Lines& lines, const std::string& where, const std::optional<NormSpec>& norm) {
@@ -56,7 +58,7 @@ void add_norm(Lines& lines, const std::string& where, const std::optional<NormSp
 }
 
 void add_attention(Lines& lines, const AttentionSpec& attention) {
-  [[maybe_unused]] const auto& [prefix, hidden_size, layout, qkv_bias, output_bias, options, names] =
+  [[maybe_unused]] const auto& [prefix, hidden_size, layout, qkv_bias, output_bias, options, names, qk_norm] =
       attention;
   const auto& [heads, kv_heads, head_dim] = layout;
   const auto& [scale, causal, window, soft_cap] = options;
@@ -69,18 +71,25 @@ void add_attention(Lines& lines, const AttentionSpec& attention) {
   lines.add_unless(0.0, "attention.soft_cap", soft_cap);
   lines.add_unless(false, "attention.qkv_bias", qkv_bias);
   lines.add_unless(false, "attention.output_bias", output_bias);
+  if (!qk_norm) return;
+  for (const auto& [where, norm] :
+       {std::pair{"attention.q_norm", &qk_norm->q}, {"attention.k_norm", &qk_norm->k}}) {
+    lines.add(std::string(where) + ".size", norm->size);
+    add_norm(lines, where, *norm);
+  }
 }
 
 void add_mlp(Lines& lines, const MlpSpec& mlp) {
-  [[maybe_unused]] const auto& [prefix, hidden_size, intermediate_size, activation, bias, names] = mlp;
+  [[maybe_unused]] const auto& [prefix, hidden_size, intermediate_size, activation, bias, names, gated] = mlp;
   lines.add("mlp.intermediate_size", intermediate_size);
   lines.add("mlp.activation", activation_name(activation));
   lines.add_unless(false, "mlp.bias", bias);
+  lines.add_unless(true, "mlp.gated", gated);
 }
 
 Architecture layer_lines(const DecoderLayerSpec& layer, const std::string& prefix) {
   [[maybe_unused]] const auto& [index, attention, mlp, attention_norm, mlp_norm, post_attention_norm,
-                                post_mlp_norm, parallel, rotary] = layer;
+                                post_mlp_norm, parallel, rotary, residual_multiplier] = layer;
   Lines lines(prefix);
   add_attention(lines, attention);
   add_mlp(lines, mlp);
@@ -90,6 +99,7 @@ Architecture layer_lines(const DecoderLayerSpec& layer, const std::string& prefi
   add_norm(lines, "post_mlp_norm", post_mlp_norm);
   lines.add_unless(false, "parallel", parallel);
   lines.add_unless(true, "rotary", rotary);
+  lines.add_unless(1.0, "residual_multiplier", residual_multiplier);
   return lines.lines();
 }
 

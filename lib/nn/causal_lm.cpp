@@ -1,11 +1,8 @@
 #include "nn/causal_lm.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 
-#include "nn/backward_signal.h"
 #include "nn/batch.h"
-#include "nn/checkpointing.h"
 #include "ops/embedding/embedding.h"
 
 namespace lorikeet::nn {
@@ -22,52 +19,59 @@ CausalLM::CausalLM(const CausalLMSpec& spec, LinearFactory& factory)
   }
   WeightUnit& last = store_.add_unit("head");
   final_norm_.emplace(spec.final_norm, last, storage);
-  head_ = shape.tied_head ? factory.tied_head(spec.head, embedding_) : factory.head(spec.head, last);
+  head_table_ = shape.tied_head ? embedding_
+                                : declare_matrix(spec.head.name + ".weight", spec.head.vocab_size,
+                                                 spec.head.hidden_size, last, factory.policy());
+  head_ = factory.head(spec.head, head_table_);
 }
 
-at::Tensor CausalLM::embed(const at::Tensor& tokens) const {
-  at::Tensor embedded = ops::embedding(tokens, *embedding_, compute_);
-  if (spec_.embedding_scale != 1) embedded = embedded * spec_.embedding_scale;
-  return embedded;
+ForwardContext CausalLM::context(ForwardContext context) const {
+  if (rotary_) context.rotary = rotary_->rows(context.batch.position_ids, context.batch.positions);
+  return context;
 }
 
-at::Tensor CausalLM::hidden_states(const ForwardContext& context) const {
-  const Batch& batch = context.batch;
-  RotaryRows rotary;
-  if (rotary_) rotary = rotary_->rows(batch.position_ids, batch.positions);
-  Hidden hidden{embed(batch.tokens), {}};
-  std::int64_t index = 0;
-  for (const auto& layer : layers_) {
-    signal_before(index++, hidden, context);
-    const auto run = [&layer = *layer, rotary, context](Hidden h) {
-      return layer.forward(std::move(h), rotary, context);
-    };
-    hidden = checkpoint_anchor_.defined() && context.training ? checkpointed(run, hidden, checkpoint_anchor_)
-                                                              : run(std::move(hidden));
+Hidden CausalLM::embed(const Batch& batch) const {
+  const UnitLoan weights = store_.borrow(*embedding_.unit);
+  at::Tensor embedded = ops::embedding(batch.tokens, embedding_.of(weights), compute_);
+  if (spec_.embedding_scale != 1) embedded.mul_(spec_.embedding_scale);
+  return {std::move(embedded), {}};
+}
+
+std::int64_t CausalLM::first_trained_layer() const {
+  std::int64_t layer = 0;
+  while (layer < std::ssize(layers_) && !layers_[static_cast<std::size_t>(layer)]->learns()) ++layer;
+  return layer;
+}
+
+std::vector<const WeightUnit*> CausalLM::units_in_order(bool training) const {
+  std::vector<const WeightUnit*> order{embedding_.unit};
+  for (const auto& layer : layers_) order.push_back(&layer->unit());
+  order.push_back(head_table_.unit);
+  if (!training) return order;
+  for (auto i = std::ssize(layers_); i-- > first_trained_layer();) {
+    order.push_back(&layers_[static_cast<std::size_t>(i)]->unit());
   }
-  signal_before(index, hidden, context);
-  return final_norm_->forward(hidden);
+  return order;
 }
 
-void CausalLM::signal_before(std::int64_t layer, Hidden& hidden, const ForwardContext& context) {
-  if (layer == 0 || context.layer_done == nullptr) return;
-  at::Tensor& last = hidden.delta.defined() ? hidden.delta : hidden.residual;
-  last = signal_backward(last, [done = context.layer_done, layer] { (*done)(layer); });
-}
-
-at::Tensor CausalLM::loss_sum(double loss_scale, const ForwardContext& context) const {
-  return head_->loss_sum(hidden_states(context), loss_scale, context);
+at::Tensor CausalLM::hidden_states(const ForwardContext& given) const {
+  const ForwardContext context = this->context(given);
+  store_.expect(units_in_order(/*training=*/false));
+  Hidden hidden = embed(context.batch);
+  for (const auto& layer : layers_) {
+    hidden = layer->forward(std::move(hidden), store_.borrow(layer->unit()), context, nullptr);
+  }
+  return final_norm_->forward(hidden, nullptr);
 }
 
 at::Tensor CausalLM::token_nll(const ForwardContext& context) const {
-  const at::NoGradGuard no_grad;
-  return head_->token_nll(hidden_states(context), context);
+  const at::Tensor hidden = hidden_states(context);
+  return head_->token_nll(hidden, store_.borrow(head_unit()), context);
 }
 
 at::Tensor CausalLM::logits(const ForwardContext& context, const at::Tensor& rows) const {
-  const at::NoGradGuard no_grad;
   const at::Tensor hidden = hidden_states(context);
-  return head_->logits(rows.defined() ? hidden.index_select(0, rows) : hidden);
+  return head_->logits(rows.defined() ? hidden.index_select(0, rows) : hidden, store_.borrow(head_unit()));
 }
 
 }  // namespace lorikeet::nn

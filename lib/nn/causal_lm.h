@@ -20,6 +20,7 @@ struct CausalLMSpec {
 };
 
 /// A decoder-only language model over packed batches. Knows nothing of adapters: they come in by the factory.
+/// The parts are public, for the step that trains them; forward passes without gradients are here.
 class CausalLM {
  public:
   /// Declares all weights; `store().allocate` and loading come after.
@@ -29,31 +30,38 @@ class CausalLM {
   WeightStore& store() { return store_; }
   const WeightStore& store() const { return store_; }
 
-  /// Full activation checkpointing by decoder layer; `anchor` as in `checkpointed`.
-  void enable_checkpointing(at::Tensor anchor) { checkpoint_anchor_ = std::move(anchor); }
+  /// `context` with the rotary rows of its batch.
+  ForwardContext context(ForwardContext context) const;
+  /// The stream before the first layer.
+  Hidden embed(const Batch& batch) const;
+  const std::vector<std::unique_ptr<DecoderLayer>>& layers() const { return layers_; }
+  const Norm& final_norm() const { return *final_norm_; }
+  const Head& head() const { return *head_; }
+  /// The unit that the head's table lies in: the embedding's where it is tied.
+  const WeightUnit& head_unit() const { return *head_table_.unit; }
+
+  /// The lowest layer with anything trainable: backward ends there. The number of layers where none has.
+  std::int64_t first_trained_layer() const;
+  /// Units in the order of their use: forward, and, in training, the layers back to first_trained_layer.
+  std::vector<const WeightUnit*> units_in_order(bool training) const;
 
   /// Normed hidden states [T, D] of a batch.
   at::Tensor hidden_states(const ForwardContext& context) const;
-  /// Sum of the negative log-likelihoods over the batch's labels; see Head::loss_sum.
-  at::Tensor loss_sum(double loss_scale, const ForwardContext& context) const;
   /// fp32 [L].
   at::Tensor token_nll(const ForwardContext& context) const;
   /// Logits [rows, vocabulary] of the given rows (int64), or of all rows when undefined.
   at::Tensor logits(const ForwardContext& context, const at::Tensor& rows = {}) const;
 
  private:
-  at::Tensor embed(const at::Tensor& tokens) const;
-  static void signal_before(std::int64_t layer, Hidden& hidden, const ForwardContext& context);
-
   CausalLMSpec spec_;
   DType compute_;
   WeightStore store_;
-  std::shared_ptr<const ops::FrozenWeight> embedding_;
+  MatrixPlace embedding_;
   std::optional<RotaryTable> rotary_;
   std::vector<std::unique_ptr<DecoderLayer>> layers_;
   std::optional<Norm> final_norm_;
+  MatrixPlace head_table_;
   std::unique_ptr<Head> head_;
-  at::Tensor checkpoint_anchor_;
 };
 
 }  // namespace lorikeet::nn

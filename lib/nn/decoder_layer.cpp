@@ -15,13 +15,51 @@ std::optional<Norm> maybe_norm(const std::optional<NormSpec>& spec, WeightUnit& 
 }
 
 const DecoderLayerSpec& checked(const DecoderLayerSpec& spec) {
-  if (spec.parallel == spec.mlp_norm.has_value()) {
-    throw Error("[layer " + std::to_string(spec.index) + "] expected " +
-                (spec.parallel ? "no mlp_norm in parallel form, where one norm feeds both; got '" +
-                                     spec.mlp_norm->name + "'"
-                               : "an mlp_norm, which only the parallel form lacks; got none"));
-  }
+  const auto require = [&](bool found, const char* block) {
+    if (found) return;
+    throw Error("[layer " + std::to_string(spec.index) + "] expected a norm before or behind its " + block +
+                ", got none");
+  };
+  require(spec.attention_norm || spec.post_attention_norm, "attention");
+  require(spec.mlp_norm || spec.post_mlp_norm || (spec.parallel && spec.attention_norm), "MLP");
   return spec;
+}
+
+// The input of a block: a norm of the stream, or its value.
+at::Tensor pre_forward(const std::optional<Norm>& norm, Hidden& hidden, NormKept* kept) {
+  if (norm) return norm->forward(hidden, kept);
+  hidden = {hidden.value(), {}};
+  if (kept != nullptr) kept->input = hidden.residual;
+  return hidden.residual;
+}
+
+at::Tensor pre_again(const std::optional<Norm>& norm, const NormKept& kept) {
+  return norm ? norm->again(kept) : kept.input;
+}
+
+// `gradient` is that of the stream past the block, `dx` that of the block's input.
+at::Tensor pre_backward(const std::optional<Norm>& norm, const at::Tensor& dx, const at::Tensor& gradient,
+                        const NormKept& kept) {
+  return norm ? norm->backward(dx, gradient, kept) : dx + gradient;
+}
+
+// What a block adds to the stream: its output normed, where there is such a norm, times the multiplier.
+at::Tensor post_forward(const std::optional<Norm>& norm, at::Tensor out, double multiplier, NormKept* kept) {
+  if (norm) out = norm->forward(out, kept);
+  return multiplier == 1 ? out : out.mul_(multiplier);
+}
+
+at::Tensor post_backward(const std::optional<Norm>& norm, const at::Tensor& gradient, double multiplier,
+                         NormKept& kept) {
+  at::Tensor dy = multiplier == 1 ? gradient : gradient * multiplier;
+  if (norm) dy = norm->backward(dy, {}, std::exchange(kept, {}));
+  return dy;
+}
+
+// The kept parts of a layer that may keep nothing.
+template <typename Part>
+Part* part(LayerKept* kept, Part LayerKept::*member) {
+  return kept != nullptr ? &(kept->*member) : nullptr;
 }
 
 }  // namespace
@@ -31,26 +69,58 @@ DecoderLayer::DecoderLayer(const DecoderLayerSpec& spec, LinearFactory& factory,
 
 // Members are declared in the unit in the order of use.
 DecoderLayer::DecoderLayer(const DecoderLayerSpec& spec, LinearFactory& factory, WeightUnit& unit)
-    : parallel_(spec.parallel),
-      rotary_(spec.rotary),
-      attention_norm_(spec.attention_norm, unit, factory.policy().base_storage),
-      attention_in_(spec.attention, factory, unit),
-      attention_out_(spec.attention, spec.index, factory, unit),
+    : unit_(&unit),
+      parallel_(spec.parallel),
+      residual_multiplier_(spec.residual_multiplier),
+      attention_norm_(maybe_norm(spec.attention_norm, unit, factory.policy().base_storage)),
+      attention_(spec.attention, spec.index, spec.rotary, factory, unit),
       post_attention_norm_(maybe_norm(spec.post_attention_norm, unit, factory.policy().base_storage)),
       mlp_norm_(maybe_norm(spec.mlp_norm, unit, factory.policy().base_storage)),
       mlp_(spec.mlp, factory, unit),
       post_mlp_norm_(maybe_norm(spec.post_mlp_norm, unit, factory.policy().base_storage)) {}
 
-Hidden DecoderLayer::forward(Hidden hidden, const RotaryRows& rotary, const ForwardContext& context) const {
-  const at::Tensor normed = attention_norm_.forward(hidden);
-  at::Tensor attended = attention_out_.forward(
-      attention_in_.forward(normed, rotary_ ? rotary : std::nullopt, context), context);
-  if (post_attention_norm_) attended = post_attention_norm_->forward(attended);
-  hidden.delta = std::move(attended);
-  at::Tensor transformed = mlp_.forward(parallel_ ? normed : mlp_norm_->forward(hidden), context);
-  if (post_mlp_norm_) transformed = post_mlp_norm_->forward(transformed);
-  hidden.delta = parallel_ ? hidden.delta + transformed : std::move(transformed);
+Hidden DecoderLayer::forward(Hidden hidden, const UnitLoan& weights, const ForwardContext& context,
+                             LayerKept* kept) const {
+  const double m = residual_multiplier_;
+  at::Tensor x = pre_forward(attention_norm_, hidden, part(kept, &LayerKept::attention_norm));
+  if (kept != nullptr) kept->input = hidden.residual;
+  at::Tensor attended = post_forward(
+      post_attention_norm_, attention_.forward(x, weights, context, part(kept, &LayerKept::attention)), m,
+      part(kept, &LayerKept::post_attention_norm));
+  if (!parallel_) hidden.delta = std::move(attended);
+  if (!parallel_ || mlp_norm_) x = pre_forward(mlp_norm_, hidden, part(kept, &LayerKept::mlp_norm));
+  hidden.delta = post_forward(post_mlp_norm_, mlp_.forward(x, weights, context, part(kept, &LayerKept::mlp)),
+                              m, part(kept, &LayerKept::post_mlp_norm));
+  if (parallel_) hidden.delta = attended.add_(hidden.delta);
   return hidden;
+}
+
+at::Tensor DecoderLayer::backward(at::Tensor gradient, const UnitLoan& weights, const ForwardContext& context,
+                                  LayerKept& kept, bool input_gradient) const {
+  const double m = residual_multiplier_;
+  const bool one_norm = parallel_ && !mlp_norm_;  // which feeds both blocks
+  const bool through_mlp = input_gradient || (!parallel_ && attention_.learns());
+  kept.input.reset();  // the norms have it
+
+  at::Tensor mlp_dx = mlp_.backward(
+      post_backward(post_mlp_norm_, gradient, m, kept.post_mlp_norm),
+      [&] {
+        return one_norm ? pre_again(attention_norm_, kept.attention_norm)
+                        : pre_again(mlp_norm_, kept.mlp_norm);
+      },
+      weights, context, kept.mlp, through_mlp);
+  if (!parallel_) {
+    if (!through_mlp) return {};
+    gradient = pre_backward(mlp_norm_, std::exchange(mlp_dx, {}), gradient, std::exchange(kept.mlp_norm, {}));
+  }
+  at::Tensor attention_dx = attention_.backward(
+      post_backward(post_attention_norm_, gradient, m, kept.post_attention_norm),
+      [&] { return pre_again(attention_norm_, kept.attention_norm); }, weights, context, kept.attention,
+      input_gradient);
+  if (!input_gradient) return {};
+  if (one_norm) attention_dx.add_(mlp_dx);
+  if (parallel_ && mlp_norm_) gradient = pre_backward(mlp_norm_, mlp_dx, gradient, kept.mlp_norm);
+  return pre_backward(attention_norm_, attention_dx, gradient, kept.attention_norm);
 }
 
 }  // namespace lorikeet::nn

@@ -3,47 +3,68 @@
 #include <optional>
 #include <string>
 
-#include "nn/blocks.h"
+#include "nn/attention.h"
+#include "nn/mlp.h"
+#include "nn/norm.h"
 
 namespace lorikeet::nn {
 
-/// Names and options of one decoder layer. Which norms exist decides its form:
-///   pre-norm (Llama):       x += attention(norm(x));        x += mlp(norm(x))
-///   sandwich (Gemma 2):     x += post(attention(norm(x)));  x += post(mlp(norm(x)))
-///   parallel (Cohere, ...): x += attention(n) + mlp(n) with n = norm(x), each with its post-norm where one
-///   is given
+/// Names and options of one decoder layer. With pre(x) = x where a norm before a block is absent, post(y) = y
+/// where one behind it is, and m the residual multiplier, a layer in sequence is
+///   x += m post(attention(pre(x)));   x += m post(mlp(pre(x)))
+/// which is Llama's with norms before, OLMo 2's with norms behind, Gemma 2's with both; a parallel layer is
+///   x += m (post(attention(n)) + post(mlp(n')))
+/// with n = pre(x), and n' = n (Falcon-7B) or, where the MLP has a norm of its own, that norm of x (NeoX).
 struct DecoderLayerSpec {
   std::int64_t index;
   AttentionSpec attention;
   MlpSpec mlp;
-  NormSpec attention_norm;
-  std::optional<NormSpec> mlp_norm;             ///< absent in parallel form
-  std::optional<NormSpec> post_attention_norm;  ///< norm of the attention's output before it is added
+  std::optional<NormSpec> attention_norm;
+  std::optional<NormSpec> mlp_norm;
+  std::optional<NormSpec> post_attention_norm;
   std::optional<NormSpec> post_mlp_norm;
   bool parallel = false;
   bool rotary = true;
+  double residual_multiplier = 1;
 };
 
-/// One decoder layer over a unit of frozen weights: the unit of activation checkpointing and of sharding.
+/// What a layer keeps for its backward. `input` is enough to compute the rest again.
+struct LayerKept {
+  at::Tensor input;  ///< [T, D], the stream's value
+  NormKept attention_norm, mlp_norm, post_attention_norm, post_mlp_norm;
+  AttentionKept attention;
+  MlpKept mlp;
+};
+
+/// One decoder layer over a unit of frozen weights: the unit of recomputation and of sharding.
 class DecoderLayer {
  public:
-  /// Throws Error when the MLP's norm is missing, or given in parallel form.
+  /// Throws Error where a block has neither a norm before nor one behind it.
   DecoderLayer(const DecoderLayerSpec& spec, LinearFactory& factory, WeightStore& store);
 
-  /// The stream after this layer.
-  Hidden forward(Hidden hidden, const RotaryRows& rotary, const ForwardContext& context) const;
+  /// The stream after this layer. `kept`, unless it is null, gets what backward needs.
+  Hidden forward(Hidden hidden, const UnitLoan& weights, const ForwardContext& context,
+                 LayerKept* kept) const;
+  /// From the gradient [T, D] of the stream after this layer that of the stream before it, or nothing without
+  /// `input_gradient`; adds the gradients of what is trainable in the layer. Uses `kept` up.
+  at::Tensor backward(at::Tensor gradient, const UnitLoan& weights, const ForwardContext& context,
+                      LayerKept& kept, bool input_gradient) const;
+
+  /// Whether anything of the layer is trainable.
+  bool learns() const { return attention_.learns() || mlp_.learns(); }
+  const WeightUnit& unit() const { return *unit_; }
 
  private:
   DecoderLayer(const DecoderLayerSpec& spec, LinearFactory& factory, WeightUnit& unit);
 
+  const WeightUnit* unit_;
   bool parallel_;
-  bool rotary_;
-  Norm attention_norm_;
-  AttentionIn attention_in_;
-  AttentionOut attention_out_;
+  double residual_multiplier_;
+  std::optional<Norm> attention_norm_;
+  Attention attention_;
   std::optional<Norm> post_attention_norm_;
   std::optional<Norm> mlp_norm_;
-  GatedMlp mlp_;
+  Mlp mlp_;
   std::optional<Norm> post_mlp_norm_;
 };
 

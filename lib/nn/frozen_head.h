@@ -1,35 +1,35 @@
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "nn/linear.h"
-#include "ops/linear_cross_entropy/linear_cross_entropy.h"
 
 namespace lorikeet::nn {
 
-/// A head over a frozen weight; PEFT's head adds adapters to it by `adapters` and `anchor`.
+/// A head over a frozen table; PEFT's head adds an adapter to it by `adapters`.
 class FrozenHead : public Head {
  public:
-  FrozenHead(const HeadSpec& spec, std::shared_ptr<const ops::FrozenWeight> weight,
-             const precision::Policy& policy)
-      : weight_(std::move(weight)), options_{spec.soft_cap, spec.scale, 0}, logits_dtype_(policy.loss) {}
+  FrozenHead(const HeadSpec& spec, const MatrixPlace& table, const precision::Policy& policy)
+      : table_(table),
+        options_{.soft_cap = spec.soft_cap, .scale = spec.scale},
+        compute_(policy.compute),
+        logits_dtype_(policy.loss) {}
 
-  at::Tensor logits(const at::Tensor& hidden) const override;
-  at::Tensor loss_sum(const at::Tensor& hidden, double loss_scale,
-                      const ForwardContext& context) const override;
-  at::Tensor token_nll(const at::Tensor& hidden, const ForwardContext& context) const override;
+  at::Tensor logits(const at::Tensor& hidden, const UnitLoan& weights) const override;
+  ops::CrossEntropy loss(const at::Tensor& hidden, const UnitLoan& weights, double loss_scale,
+                         const ForwardContext& context, bool hidden_gradient) const override;
+  at::Tensor token_nll(const at::Tensor& hidden, const UnitLoan& weights,
+                       const ForwardContext& context) const override;
+  bool learns() const override { return !adapters().empty(); }
 
  protected:
   /// The adapters on the head: none or one.
   virtual std::vector<ops::LoraProjection> adapters() const { return {}; }
-  /// The leaf that keeps the graph alive where only the head is trained.
-  virtual at::Tensor anchor() const { return {}; }
 
  private:
-  std::shared_ptr<const ops::FrozenWeight> weight_;
+  MatrixPlace table_;
   ops::CrossEntropyOptions options_;
-  DType logits_dtype_;
+  DType compute_, logits_dtype_;
 };
 
 }  // namespace lorikeet::nn

@@ -11,9 +11,17 @@ class FrozenGroup : public LinearGroup {
   FrozenGroup(const GroupSpec& spec, WeightUnit& unit, const precision::Policy& policy)
       : weights_(spec, unit, policy) {}
 
-  at::Tensor forward(const at::Tensor& x, const ForwardContext& /*context*/) const override {
-    return ops::frozen_linear(x, weights_.weight, weights_.bias());
+  at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& /*context*/,
+                     at::Tensor* /*low_rank*/) const override {
+    return ops::lora_linear(x, weights_.weight.of(weights), weights_.bias(), {}, std::nullopt);
   }
+  at::Tensor backward(const at::Tensor& dy, const InputAgain& input, const UnitLoan& weights,
+                      const ForwardContext& /*context*/, const at::Tensor& low_rank,
+                      bool input_gradient) const override {
+    return ops::lora_linear_backward(dy, input, low_rank, weights_.weight.of(weights), {}, std::nullopt,
+                                     input_gradient);
+  }
+  bool learns() const override { return false; }
 
  private:
   GroupWeights weights_;
@@ -28,44 +36,32 @@ std::int64_t GroupSpec::out_features() const {
 }
 
 GroupWeights::GroupWeights(const GroupSpec& spec, WeightUnit& unit, const precision::Policy& policy)
-    : unit_(&unit) {
+    : has_bias_(spec.bias) {
   std::vector<WeightSegment> weights, biases;
   for (const Projection& p : spec.projections) {
     weights.push_back({p.name + ".weight", {p.out_features, spec.in_features}, policy.base_storage});
     if (spec.bias) biases.push_back({p.name + ".bias", {p.out_features}, policy.base_storage});
   }
-  const std::size_t first = unit.declare(std::move(weights));
-  weight = std::make_shared<UnitWeight>(unit, first, spec.out_features(), spec.in_features, policy.compute);
-  if (spec.bias) {
-    bias_segment_ = unit.declare(std::move(biases));
-    bias_size_ = spec.out_features();
-  }
+  weight = {&unit, unit.declare(std::move(weights)), spec.out_features(), spec.in_features};
+  if (spec.bias) bias_segment_ = unit.declare(std::move(biases));
 }
 
 at::Tensor GroupWeights::bias() const {
-  if (bias_size_ == 0) return {};
-  return unit_->matrix(bias_segment_, 1, bias_size_).view({bias_size_});
+  if (!has_bias_) return {};
+  return weight.unit->vector(bias_segment_, weight.rows);
 }
 
-std::shared_ptr<const ops::FrozenWeight> declare_matrix(const std::string& name, std::int64_t rows,
-                                                        std::int64_t cols, WeightUnit& unit,
-                                                        const precision::Policy& policy) {
-  const std::size_t segment = unit.declare({{name, {rows, cols}, policy.base_storage}});
-  return std::make_shared<UnitWeight>(unit, segment, rows, cols, policy.compute);
+MatrixPlace declare_matrix(const std::string& name, std::int64_t rows, std::int64_t cols, WeightUnit& unit,
+                           const precision::Policy& policy) {
+  return {&unit, unit.declare({{name, {rows, cols}, policy.base_storage}}), rows, cols};
 }
 
 std::unique_ptr<LinearGroup> FrozenFactory::linear(const GroupSpec& spec, WeightUnit& unit) {
   return std::make_unique<FrozenGroup>(spec, unit, policy_);
 }
 
-std::unique_ptr<Head> FrozenFactory::head(const HeadSpec& spec, WeightUnit& unit) {
-  return std::make_unique<FrozenHead>(
-      spec, declare_matrix(spec.name + ".weight", spec.vocab_size, spec.hidden_size, unit, policy_), policy_);
-}
-
-std::unique_ptr<Head> FrozenFactory::tied_head(const HeadSpec& spec,
-                                               std::shared_ptr<const ops::FrozenWeight> table) {
-  return std::make_unique<FrozenHead>(spec, std::move(table), policy_);
+std::unique_ptr<Head> FrozenFactory::head(const HeadSpec& spec, const MatrixPlace& table) {
+  return std::make_unique<FrozenHead>(spec, table, policy_);
 }
 
 }  // namespace lorikeet::nn

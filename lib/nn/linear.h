@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "nn/rotary_table.h"
 #include "nn/weights.h"
+#include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "precision/policy.h"
 
 namespace lorikeet::nn {
@@ -16,16 +18,13 @@ namespace lorikeet::nn {
 struct Batch;
 class KvCache;
 
-/// What a forward pass knows beside its input.
+/// What a pass knows beside its input.
 struct ForwardContext {
   const Batch& batch;
-  bool training = false;     ///< adapters get gradients, dropout acts
+  bool training = false;     ///< dropout acts
   std::uint64_t step = 0;    ///< optimizer step, keys dropout masks
   KvCache* cache = nullptr;  ///< decoding: keys and values of earlier tokens
-  /// Called during backward once decoder layer `layer`, and all behind it, have added their adapters'
-  /// gradients
-  /// (`layer` = the number of layers: the head has). Not called for layer 0, whose end is backward's.
-  const std::function<void(std::int64_t layer)>* layer_done = nullptr;
+  RotaryRows rotary;         ///< of the batch's positions; CausalLM::context fills it
 };
 
 /// One projection of a group.
@@ -47,26 +46,43 @@ struct GroupSpec {
   std::int64_t out_features() const;
 };
 
-/// A group of linear projections computed at once.
+/// Gives a tensor of forward again in backward, where it wasn't kept.
+using InputAgain = std::function<at::Tensor()>;
+
+/// A group of linear projections computed at once, over weights that are segments of one unit.
 class LinearGroup {
  public:
   virtual ~LinearGroup() = default;
-  /// x [T, in] -> [T, sum of out], projections side by side in their declared order.
-  virtual at::Tensor forward(const at::Tensor& x, const ForwardContext& context) const = 0;
+  /// x [T, in] -> [T, sum of out], projections side by side in their declared order. `low_rank`, unless it is
+  /// null, gets what backward needs beside the input: nothing where the group is frozen.
+  virtual at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
+                             at::Tensor* low_rank) const = 0;
+  /// Adds the gradients of what is trainable in the group. `input` gives forward's x again; it is called at
+  /// most once, and not where nothing of the group is trainable. Returns x's gradient [T, in], or nothing
+  /// without `input_gradient`.
+  virtual at::Tensor backward(const at::Tensor& dy, const InputAgain& input, const UnitLoan& weights,
+                              const ForwardContext& context, const at::Tensor& low_rank,
+                              bool input_gradient) const = 0;
+  /// Whether anything of the group is trainable.
+  virtual bool learns() const = 0;
 };
 
 /// The language-model head, fused with its loss so that logits of a whole batch never exist.
 class Head {
  public:
   virtual ~Head() = default;
-  /// Logits [rows, vocabulary] of hidden states [rows, D], in the policy's loss dtype; no gradient.
-  virtual at::Tensor logits(const at::Tensor& hidden) const = 0;
-  /// Sum of the negative log-likelihoods of `context.batch`'s labels, fp32 scalar. Backward through it yields
-  /// gradients multiplied by `loss_scale`.
-  virtual at::Tensor loss_sum(const at::Tensor& hidden, double loss_scale,
-                              const ForwardContext& context) const = 0;
-  /// Negative log-likelihood of each label, fp32 [L]; no gradient.
-  virtual at::Tensor token_nll(const at::Tensor& hidden, const ForwardContext& context) const = 0;
+  /// Logits [rows, vocabulary] of hidden states [rows, D], in the policy's loss dtype.
+  virtual at::Tensor logits(const at::Tensor& hidden, const UnitLoan& weights) const = 0;
+  /// The sum of the negative log-likelihoods of `context.batch`'s labels, fp32 scalar, and, where it is asked
+  /// for, `loss_scale` times the gradient of the hidden states. Adds the gradients of what is trainable in
+  /// the head, multiplied alike.
+  virtual ops::CrossEntropy loss(const at::Tensor& hidden, const UnitLoan& weights, double loss_scale,
+                                 const ForwardContext& context, bool hidden_gradient) const = 0;
+  /// Negative log-likelihood of each label, fp32 [L].
+  virtual at::Tensor token_nll(const at::Tensor& hidden, const UnitLoan& weights,
+                               const ForwardContext& context) const = 0;
+  /// Whether anything of the head is trainable.
+  virtual bool learns() const = 0;
 };
 
 /// What a family asks of its head.
@@ -78,6 +94,15 @@ struct HeadSpec {
   double scale = 1;
 };
 
+/// Where a frozen matrix [rows, cols] lies: consecutive segments of a unit.
+struct MatrixPlace {
+  const WeightUnit* unit = nullptr;
+  std::size_t segment = 0;
+  std::int64_t rows = 0, cols = 0;
+
+  ops::FrozenMatrix of(const UnitLoan& loan) const { return loan.matrix(segment, rows, cols); }
+};
+
 /// Makes the linear parts of a model. A family asks for them by their checkpoint names and never learns
 /// whether they are frozen, carry LoRA, or how their weight is stored.
 class LinearFactory {
@@ -87,11 +112,8 @@ class LinearFactory {
 
   /// A group whose weights become segments of `unit`.
   virtual std::unique_ptr<LinearGroup> linear(const GroupSpec& spec, WeightUnit& unit) = 0;
-  /// A head with a weight of its own in `unit`.
-  virtual std::unique_ptr<Head> head(const HeadSpec& spec, WeightUnit& unit) = 0;
-  /// A head that uses the embedding's table.
-  virtual std::unique_ptr<Head> tied_head(const HeadSpec& spec,
-                                          std::shared_ptr<const ops::FrozenWeight> table) = 0;
+  /// A head over `table`, its own or the embedding's.
+  virtual std::unique_ptr<Head> head(const HeadSpec& spec, const MatrixPlace& table) = 0;
 
   const precision::Policy& policy() const { return policy_; }
 
@@ -99,33 +121,29 @@ class LinearFactory {
   precision::Policy policy_;
 };
 
+/// Declares a [rows, cols] weight of its own in `unit`.
+MatrixPlace declare_matrix(const std::string& name, std::int64_t rows, std::int64_t cols, WeightUnit& unit,
+                           const precision::Policy& policy);
+
 /// The weight and bias of a group, declared in a unit: what every factory's groups hold.
 struct GroupWeights {
   GroupWeights(const GroupSpec& spec, WeightUnit& unit, const precision::Policy& policy);
   /// The concatenated bias [sum of out] or an undefined tensor.
   at::Tensor bias() const;
 
-  std::shared_ptr<const ops::FrozenWeight> weight;
+  MatrixPlace weight;
 
  private:
-  const WeightUnit* unit_;
   std::size_t bias_segment_ = 0;
-  std::int64_t bias_size_ = 0;  // 0: none
+  bool has_bias_ = false;
 };
-
-/// Declares a [rows, cols] weight of its own in `unit`.
-std::shared_ptr<const ops::FrozenWeight> declare_matrix(const std::string& name, std::int64_t rows,
-                                                        std::int64_t cols, WeightUnit& unit,
-                                                        const precision::Policy& policy);
 
 /// Frozen groups without adapters: inference, and the base of what others add.
 class FrozenFactory : public LinearFactory {
  public:
   using LinearFactory::LinearFactory;
   std::unique_ptr<LinearGroup> linear(const GroupSpec& spec, WeightUnit& unit) override;
-  std::unique_ptr<Head> head(const HeadSpec& spec, WeightUnit& unit) override;
-  std::unique_ptr<Head> tied_head(const HeadSpec& spec,
-                                  std::shared_ptr<const ops::FrozenWeight> table) override;
+  std::unique_ptr<Head> head(const HeadSpec& spec, const MatrixPlace& table) override;
 };
 
 }  // namespace lorikeet::nn

@@ -3,9 +3,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "nn/weights.h"
+#include "ops/norm/norm.h"
 
 namespace lorikeet::nn {
 
@@ -23,22 +25,38 @@ struct NormSpec {
   std::int64_t size;
   double eps;
   bool unit_offset = false;  ///< the weight is stored as (scale - 1), as Gemma does
+  ops::NormKind kind = ops::NormKind::kRms;
+  bool bias = false;
 };
 
-/// RMS norm with a frozen scale (Zhang & Sennrich 2019, as in Llama).
+/// What a norm's backward needs.
+struct NormKept {
+  at::Tensor input;
+  ops::NormStatistics statistics;
+};
+
+/// A norm with frozen parameters. `kept`, unless it is null, gets what backward needs.
 class Norm {
  public:
   Norm(const NormSpec& spec, WeightUnit& unit, DType storage);
 
   /// The norm of the stream; afterwards the stream holds the sum in `residual` and no delta.
-  at::Tensor forward(Hidden& hidden) const;
+  at::Tensor forward(Hidden& hidden, NormKept* kept) const;
   /// The norm of a tensor of its own.
-  at::Tensor forward(const at::Tensor& x) const;
+  at::Tensor forward(const at::Tensor& x, NormKept* kept) const;
+  /// Forward's result once more.
+  at::Tensor again(const NormKept& kept) const;
+  /// The input's gradient plus `extra` (undefined for none).
+  at::Tensor backward(const at::Tensor& dy, const at::Tensor& extra, const NormKept& kept) const;
+
+  ops::NormParameters parameters() const;
+  const ops::NormOptions& options() const { return options_; }
 
  private:
-  NormSpec spec_;
+  ops::NormOptions options_;
   const WeightUnit* unit_;
-  std::size_t segment_;
+  std::size_t weight_;
+  std::optional<std::size_t> bias_;
 };
 
 }  // namespace lorikeet::nn

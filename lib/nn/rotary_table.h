@@ -29,4 +29,7 @@ class RotaryTable {
   mutable at::Tensor cos_, sin_;
 };
 
+/// Of a batch, computed once for all layers; empty where a model has no rotary.
+using RotaryRows = std::optional<RotaryTable::Rows>;
+
 }  // namespace lorikeet::nn

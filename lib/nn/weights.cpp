@@ -54,25 +54,24 @@ void WeightUnit::allocate(const at::Device& device, const WeightShard& shard) {
   vectors_ = allocate_bytes(vector_bytes_, device);
 }
 
-at::Tensor WeightUnit::buffer_of(const WeightSegment& segment) const {
-  if (!segment.is_matrix()) return vectors_;
-  if (shard_.size == 1) return matrices_;
-  TORCH_CHECK(gatherer_ != nullptr, "unit ", name_, " is split and has nothing that gathers it");
-  return gatherer_->gather(*this);
-}
-
 at::Tensor WeightUnit::view(std::size_t segment, at::IntArrayRef shape) const {
   const WeightSegment& s = segments_.at(segment);
+  TORCH_CHECK(!s.is_matrix() || shard_.size == 1, "unit ", name_, " is split: borrow it");
   const auto bytes = numel(shape) * static_cast<std::int64_t>(dtype_size(s.dtype));
-  return buffer_of(s).narrow(0, s.offset_bytes, bytes).view(ops::to_torch(s.dtype)).view(shape);
+  const at::Tensor& buffer = s.is_matrix() ? matrices_ : vectors_;
+  return buffer.narrow(0, s.offset_bytes, bytes).view(ops::to_torch(s.dtype)).view(shape);
 }
 
 at::Tensor WeightUnit::tensor(std::size_t segment) const {
   return view(segment, segments_.at(segment).shape);
 }
 
-at::Tensor WeightUnit::matrix(std::size_t first, std::int64_t rows, std::int64_t cols) const {
-  return view(first, {rows, cols});
+at::Tensor WeightUnit::vector(std::size_t first, std::int64_t size) const { return view(first, {size}); }
+
+ops::FrozenMatrix UnitLoan::matrix(std::size_t first, std::int64_t rows, std::int64_t cols) const {
+  const WeightSegment& s = unit->segments().at(first);
+  const ops::WeightFormat& format = ops::dense_format(s.dtype);
+  return {&format, matrices.narrow(0, s.offset_bytes, format.bytes(rows, cols)), rows, cols};
 }
 
 WeightUnit::Held WeightUnit::held(std::size_t segment) const {
@@ -97,8 +96,14 @@ void WeightStore::allocate(const at::Device& device, const WeightShard& shard) {
   for (const auto& unit : units_) unit->allocate(device, shard);
 }
 
-void WeightStore::gather_by(UnitGatherer* gatherer) {
-  for (const auto& unit : units_) unit->gather_by(gatherer);
+void WeightStore::expect(const std::vector<const WeightUnit*>& order) const {
+  if (lender_ != nullptr) lender_->expect(order);
+}
+
+UnitLoan WeightStore::borrow(const WeightUnit& unit) const {
+  if (shard_.size == 1 || unit.matrix_bytes() == 0) return {&unit, unit.part()};
+  TORCH_CHECK(lender_ != nullptr, "unit ", unit.name(), " is split and nobody lends it");
+  return lender_->borrow(unit);
 }
 
 std::int64_t WeightStore::bytes() const { return held_bytes(1); }
@@ -107,10 +112,6 @@ std::int64_t WeightStore::held_bytes(int size) const {
   std::int64_t total = 0;
   for (const auto& unit : units_) total += unit->bytes() - unit->matrix_bytes() + unit->part_bytes(size);
   return total;
-}
-
-ops::WeightLease UnitWeight::lease() const {
-  return ops::WeightLease(unit_.matrix(first_, rows_, cols_).to(ops::to_torch(compute_)));
 }
 
 }  // namespace lorikeet::nn

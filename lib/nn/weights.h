@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "ops/frozen_weight.h"
+#include "ops/weight_format.h"
 
 namespace lorikeet::nn {
 
@@ -30,19 +30,28 @@ struct WeightShard {
 
 class WeightUnit;
 
-/// Brings the parts of a unit together for as long as it is in use.
-class UnitGatherer {
+/// The matrices of a unit, whole, for as long as this object lives. Nobody keeps one, or a tensor out of it,
+/// beyond that.
+struct UnitLoan {
+  const WeightUnit* unit;
+  at::Tensor matrices;  ///< uint8 [at least unit->matrix_bytes()]
+
+  /// Consecutive matrices from segment `first` on as one [rows, cols] matrix (their rows after each other).
+  ops::FrozenMatrix matrix(std::size_t first, std::int64_t rows, std::int64_t cols) const;
+};
+
+/// Brings units whose matrices are split together while they are in use.
+class UnitLender {
  public:
-  virtual ~UnitGatherer() = default;
-  /// The bytes of all of the unit's matrices: uint8 [at least unit.matrix_bytes()]. Whoever holds the result
-  /// may use it; a unit that is in use is asked for again and again.
-  virtual at::Tensor gather(const WeightUnit& unit) = 0;
+  virtual ~UnitLender() = default;
+  /// Says in which order units are borrowed from now on, again and again: the next ones can be fetched ahead.
+  virtual void expect(const std::vector<const WeightUnit*>& order) = 0;
+  virtual UnitLoan borrow(const WeightUnit& unit) = 0;
 };
 
 /// The frozen tensors that are needed at the same time (one decoder layer; the embedding; the head). Matrices
 /// are segments of one contiguous buffer, so that a unit can be split over devices, gathered or offloaded
-/// whole; vectors (norms' scales, biases), which are small and which autograd nodes keep, lie in another that
-/// every process holds.
+/// whole; vectors (norms' scales, biases), which are small, lie in another that every process holds.
 ///
 /// Life: `declare` every tensor, `allocate` once, then fill and use. Tensors declared in one call lie without
 /// gaps after each other (rows of a concatenated weight); each call starts at a multiple of 512 bytes.
@@ -60,9 +69,6 @@ class WeightUnit {
   /// of 512 bytes. Further declarations are an error.
   void allocate(const at::Device& device, const WeightShard& shard = {});
 
-  /// Where a unit that is split gets its whole from. Must outlive every use.
-  void gather_by(UnitGatherer* gatherer) { gatherer_ = gatherer; }
-
   const std::string& name() const { return name_; }
   const std::vector<WeightSegment>& segments() const { return segments_; }
   /// Of all segments, wherever they are held.
@@ -71,10 +77,10 @@ class WeightUnit {
   /// Of one of `size` equal parts of the matrices; the last ones may reach beyond the matrices' end.
   std::int64_t part_bytes(int size) const;
 
-  /// View of a segment in its declared shape. Where the unit is split, a matrix is gathered for it.
+  /// View of a segment in its declared shape; of a matrix only where the unit isn't split.
   at::Tensor tensor(std::size_t segment) const;
-  /// View of consecutive segments from `first` on as one [rows, cols] matrix (their rows after each other).
-  at::Tensor matrix(std::size_t first, std::int64_t rows, std::int64_t cols) const;
+  /// View of consecutive vectors from segment `first` on as one of `size` elements.
+  at::Tensor vector(std::size_t first, std::int64_t size) const;
 
   /// The elements of a segment that this process holds: flat, from element `first` of the segment on; none
   /// where another process has all of it.
@@ -83,11 +89,10 @@ class WeightUnit {
     std::int64_t first = 0;
   };
   Held held(std::size_t segment) const;
-  /// The own part of the matrices, uint8 [part_bytes].
+  /// The own part of the matrices, uint8 [part_bytes]; all of them where the unit isn't split.
   const at::Tensor& part() const { return matrices_; }
 
  private:
-  at::Tensor buffer_of(const WeightSegment& segment) const;
   at::Tensor view(std::size_t segment, at::IntArrayRef shape) const;
 
   std::string name_;
@@ -95,7 +100,6 @@ class WeightUnit {
   std::int64_t matrix_bytes_ = 0, vector_bytes_ = 0;
   WeightShard shard_;
   at::Tensor matrices_, vectors_;  // uint8
-  UnitGatherer* gatherer_ = nullptr;
 };
 
 /// All units of a model, in the order of use.
@@ -104,7 +108,12 @@ class WeightStore {
   /// A new unit, owned by the store.
   WeightUnit& add_unit(std::string name);
   void allocate(const at::Device& device, const WeightShard& shard = {});
-  void gather_by(UnitGatherer* gatherer);
+
+  /// Where units that are split get their whole from (nullptr: nowhere). Must outlive every loan.
+  void lend_by(UnitLender* lender) { lender_ = lender; }
+  /// See UnitLender; of units that aren't split the matrices are simply there.
+  void expect(const std::vector<const WeightUnit*>& order) const;
+  UnitLoan borrow(const WeightUnit& unit) const;
 
   const std::vector<std::unique_ptr<WeightUnit>>& units() const { return units_; }
   /// True where each process holds a part of the matrices: then a forward pass has collectives in it, and all
@@ -118,26 +127,7 @@ class WeightStore {
  private:
   std::vector<std::unique_ptr<WeightUnit>> units_;
   WeightShard shard_;
-};
-
-/// The weight of a linear group as operators see it: lent out of a unit for as long as a lease lives, in the
-/// compute dtype (converted for the lease where it is stored in another).
-class UnitWeight : public ops::FrozenWeight {
- public:
-  UnitWeight(const WeightUnit& unit, std::size_t first_segment, std::int64_t rows, std::int64_t cols,
-             DType compute)
-      : unit_(unit), first_(first_segment), rows_(rows), cols_(cols), compute_(compute) {}
-
-  ops::WeightLease lease() const override;
-  std::int64_t rows() const override { return rows_; }
-  std::int64_t cols() const override { return cols_; }
-
- private:
-  const WeightUnit& unit_;
-  std::size_t first_;
-  std::int64_t rows_;
-  std::int64_t cols_;
-  DType compute_;
+  UnitLender* lender_ = nullptr;
 };
 
 }  // namespace lorikeet::nn

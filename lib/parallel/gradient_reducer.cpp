@@ -13,29 +13,36 @@
 namespace lorikeet::parallel {
 namespace {
 
-// For every unit of the model, in the order of use: how many adapter elements it and the units behind it
-// have.
-std::vector<std::int64_t> elements_from(const peft::LoraAdapters& adapters, const nn::CausalLM& model) {
-  const auto& units = model.store().units();
-  std::map<std::string, std::size_t> unit_of;
-  for (std::size_t u = 0; u < units.size(); ++u) {
-    for (const nn::WeightSegment& segment : units[u]->segments()) unit_of[segment.name] = u;
+// The layer of every frozen weight, by its name; the head, and what isn't found, counts as one more.
+std::map<std::string, std::size_t> layers_by_weight(const nn::CausalLM& model) {
+  std::map<std::string, std::size_t> layers;
+  for (std::size_t layer = 0; layer < model.layers().size(); ++layer) {
+    for (const nn::WeightSegment& segment : model.layers()[layer]->unit().segments())
+      layers[segment.name] = layer;
   }
-  std::vector<std::int64_t> counts(units.size() + 1, 0), ends(units.size(), 0);
+  return layers;
+}
+
+// For every layer, and for the head behind them: how many adapter elements it and what is above it have.
+std::vector<std::int64_t> elements_from(const peft::LoraAdapters& adapters, const nn::CausalLM& model) {
+  const auto layer_of = layers_by_weight(model);
+  const std::size_t head = model.layers().size();
+  std::vector<std::int64_t> counts(head + 1, 0), ends(head + 1, 0);
   for (const auto& module : adapters.modules()) {
-    const auto found = unit_of.find(module.name + ".weight");
-    // A tied head's table is the embedding's, but its adapter is used last.
-    const std::size_t unit = found == unit_of.end() ? units.size() - 1 : found->second;
+    const auto found = layer_of.find(module.name + ".weight");
+    const std::size_t layer = found == layer_of.end() ? head : found->second;
     for (const std::size_t segment : {module.a, module.b}) {
       const peft::AdapterSegment& s = adapters.store().segment(segment);
-      counts[unit] += s.size();
-      ends[unit] = std::max(ends[unit], s.offset + s.size());
+      counts[layer] += s.size();
+      ends[layer] = std::max(ends[layer], s.offset + s.size());
     }
   }
-  for (std::size_t u = units.size(); u-- > 0;) {
-    counts[u] += counts[u + 1];
-    if (ends[u] != 0 && ends[u] != counts[u]) {
-      throw Error("[parallel] the adapters of '" + units[u]->name() + "' lie out of backward's order",
+  for (std::size_t layer = head + 1; layer-- > 0;) {
+    if (layer < head) counts[layer] += counts[layer + 1];
+    if (ends[layer] != 0 && ends[layer] != counts[layer]) {
+      throw Error("[parallel] the adapters of " +
+                      (layer == head ? "the head" : "layer " + std::to_string(layer)) +
+                      " lie out of backward's order",
                   ErrorKind::kRunFailed);
     }
   }
@@ -49,13 +56,12 @@ GradientReducer::GradientReducer(comm::Communicator& group, peft::LoraAdapters& 
     : group_(group), store_(adapters.store()) {
   const auto element = static_cast<std::int64_t>(dtype_size(store_.policy().reduce));
   bucket_elements_ = std::max<std::int64_t>(bucket_bytes / element, 1);
-  // Units are: embedding, one a layer, head.
-  const std::vector<std::int64_t> counts = elements_from(adapters, model);
-  ends_.assign(counts.begin() + 1, counts.end() - 1);
-  layer_done_ = [this](std::int64_t layer) {
-    const std::int64_t end = ends_.at(static_cast<std::size_t>(layer));
-    while (end - sent_ >= bucket_elements_) send(bucket_elements_);
-  };
+  ends_ = elements_from(adapters, model);
+}
+
+void GradientReducer::completed(std::int64_t layer) {
+  const std::int64_t end = ends_.at(static_cast<std::size_t>(layer));
+  while (end - sent_ >= bucket_elements_) send(bucket_elements_);
 }
 
 void GradientReducer::send(std::int64_t elements) {

@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "base/dtype.h"
@@ -29,8 +28,9 @@ class GradientReducer {
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
-  /// For ForwardContext::layer_done of the step's last micro-batch.
-  const std::function<void(std::int64_t)>& layer_done() const { return layer_done_; }
+  /// To be called in the backward of the step's last micro-batch, once the gradients of decoder layer `layer`
+  /// and of all that is above it are complete (`layer` = the number of layers: the head's).
+  void completed(std::int64_t layer);
 
   /// Reduces what is left; the buffer then holds the sums. Every rank calls it once a step, one that had no
   /// micro-batch too.
@@ -47,11 +47,10 @@ class GradientReducer {
 
   comm::Communicator& group_;
   peft::AdapterStore& store_;
-  std::vector<std::int64_t> ends_;  // [layer]: elements that are complete when it is done
+  std::vector<std::int64_t> ends_;  // [layer], the head last: elements that are complete with it
   std::int64_t bucket_elements_;
   std::int64_t sent_ = 0;
   std::vector<Bucket> buckets_;
-  std::function<void(std::int64_t)> layer_done_;
 };
 
 }  // namespace lorikeet::parallel

@@ -1,7 +1,6 @@
 #include "parallel/weight_gatherer.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <set>
@@ -11,39 +10,35 @@
 namespace lorikeet::parallel {
 namespace {
 
-// What comes behind place `at` of a training micro-batch's order.
-Ahead ahead_of(const std::vector<const nn::WeightUnit*>& order, std::size_t at) {
-  const std::size_t size = order.size();
-  const nn::WeightUnit* next = order[(at + 1) % size];
-  const bool stays = next == order[(at + size - 1) % size];
-  return {next, stays ? order[(at + 2) % size] : nullptr};
-}
+using Order = std::vector<const nn::WeightUnit*>;
 
-}  // namespace
-
-std::vector<const nn::WeightUnit*> use_order(const nn::CausalLM& model) {
-  // Units are: embedding, one a layer, head. A tied head's matrix is the embedding's.
-  std::vector<const nn::WeightUnit*> units;
-  for (const auto& unit : model.store().units()) units.push_back(unit.get());
-  std::vector<const nn::WeightUnit*> order = units;
-  if (model.shape().tied_head) order.push_back(units.front());
-  order.insert(order.end(), units.rbegin() + 1, units.rend() - 1);
+// Units that have nothing to gather are never asked for.
+Order gathered_of(Order order) {
   std::erase_if(order, [](const nn::WeightUnit* unit) { return unit->matrix_bytes() == 0; });
   return order;
 }
 
+// What is fetched, or still there, beside the unit at place `at` of an order that is gone through again and
+// again: the next one, and where that is the last one too, the one after it.
+Order prefetched(const Order& order, std::size_t at) {
+  const std::size_t size = order.size();
+  const nn::WeightUnit* next = order[(at + 1) % size];
+  if (next == order[(at + size - 1) % size]) return {next, order[(at + 2) % size]};
+  return {next};
+}
+
+}  // namespace
+
 GatherCost gather_cost(const nn::CausalLM& model, int size) {
   const auto whole = [size](const nn::WeightUnit& unit) { return unit.part_bytes(size) * size; };
   GatherCost cost;
-  const auto order = use_order(model);
+  const Order order = gathered_of(model.units_in_order(/*training=*/true));
   for (std::size_t i = 0; i < order.size(); ++i) {
-    const Ahead ahead = ahead_of(order, i);
-    std::set<const nn::WeightUnit*> alive{order[i], ahead.next};
-    if (ahead.behind_it == nullptr) {
-      cost.payload_bytes += whole(*ahead.next);
-    } else {
-      alive.insert(ahead.behind_it);
-    }
+    const Order ahead = prefetched(order, i);
+    // Of two the first is still there.
+    if (ahead.size() == 1) cost.payload_bytes += whole(*ahead[0]);
+    std::set<const nn::WeightUnit*> alive{order[i]};
+    alive.insert(ahead.begin(), ahead.end());
     std::int64_t bytes = 0;
     for (const nn::WeightUnit* unit : alive) bytes += whole(*unit);
     cost.buffer_bytes = std::max(cost.buffer_bytes, bytes);
@@ -53,29 +48,20 @@ GatherCost gather_cost(const nn::CausalLM& model, int size) {
 }
 
 WeightGatherer::WeightGatherer(comm::Communicator& group, nn::CausalLM& model)
-    : group_(group), model_(model), order_(use_order(model)) {
-  at_ = order_.size() - 1;
-  model_.store().gather_by(this);
+    : group_(group), model_(model) {
+  model_.store().lend_by(this);
 }
 
-WeightGatherer::~WeightGatherer() { model_.store().gather_by(nullptr); }
+WeightGatherer::~WeightGatherer() { model_.store().lend_by(nullptr); }
 
-// To the next place in the order where `unit` is used; false where that is this one.
-bool WeightGatherer::move_to(const nn::WeightUnit& unit) {
-  if (alive_.contains(&unit) && order_[at_] == &unit) return false;
-  for (std::size_t step = 1; step <= order_.size(); ++step) {
-    const std::size_t place = (at_ + step) % order_.size();
-    if (order_[place] != &unit) continue;
-    at_ = place;
-    return true;
-  }
-  throw Error("[parallel] unit '" + unit.name() + "' is not one of this model's", ErrorKind::kRunFailed);
+void WeightGatherer::expect(const Order& order) {
+  order_ = gathered_of(order);
+  next_ = 0;
 }
 
-void WeightGatherer::keep(const Ahead& ahead) {
+void WeightGatherer::release_all_but(const Order& units) {
   for (auto entry = alive_.begin(); entry != alive_.end();) {
-    const nn::WeightUnit* unit = entry->first;
-    const bool stays = unit == order_[at_] || unit == ahead.next || unit == ahead.behind_it;
+    const bool stays = std::find(units.begin(), units.end(), entry->first) != units.end();
     if (!stays) entry->second.pending.wait();  // perhaps fetched ahead for a pass that didn't come
     entry = stays ? std::next(entry) : alive_.erase(entry);
   }
@@ -95,18 +81,23 @@ void WeightGatherer::start(const nn::WeightUnit& unit) {
   gathered.pending = group_.all_gather(gathered.buffer, unit.part());
 }
 
-at::Tensor WeightGatherer::gather(const nn::WeightUnit& unit) {
-  const at::NoGradGuard no_grad;
-  if (!move_to(unit)) return alive_.at(&unit).buffer;
-  const Ahead ahead = ahead_of(order_, at_);
-  keep(ahead);
+nn::UnitLoan WeightGatherer::borrow(const nn::WeightUnit& unit) {
+  if (order_.empty() || order_[next_] != &unit) {
+    throw Error("[parallel] expected unit '" + (order_.empty() ? "none" : order_[next_]->name()) +
+                    "' to be the next one in use, got '" + unit.name() + "'",
+                ErrorKind::kRunFailed);
+  }
+  Order stay = prefetched(order_, next_);
+  next_ = (next_ + 1) % order_.size();
+  stay.insert(stay.begin(), &unit);
+  release_all_but(stay);
   start(unit);
-  start(*ahead.next);
+  start(*stay[1]);
   Gathered& gathered = alive_.at(&unit);
   gathered.pending.wait();
   // Not before: this unit is needed first.
-  if (ahead.behind_it != nullptr) start(*ahead.behind_it);
-  return gathered.buffer;
+  if (stay.size() > 2) start(*stay[2]);
+  return {&unit, gathered.buffer};
 }
 
 }  // namespace lorikeet::parallel

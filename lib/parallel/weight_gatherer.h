@@ -11,34 +11,25 @@
 
 namespace lorikeet::parallel {
 
-/// What is gathered beside a unit that is in use.
-struct Ahead {
-  const nn::WeightUnit* next;
-  const nn::WeightUnit* behind_it;  ///< where the next one is still there from its last use, else nullptr
-};
-
 /// Gathers the units of a model whose matrices are split over the ranks of `group`, each while it is in use,
-/// and the next one ahead of it. Two gathered layers are alive at a time at most, or one and a table, or a
-/// table and the two layers behind it.
-///
-/// Which one is next follows from the order of a training micro-batch: embedding, layers, head, then the
-/// layers backwards; the embedding's table takes no part in backward, and the head's gradient is made in
-/// forward. So the last layer stays from forward to backward and the first from one micro-batch to the next;
-/// beside such a one the unit behind it is fetched. A tied table is gathered for each of its two uses. Any
-/// other order (evaluation) works too, with one unit fetched late where it turns around.
+/// and the next one of the stated order ahead of it. Where the next one is still there from its last use (the
+/// last layer between forward and backward, the first between two micro-batches), the one after it is
+/// fetched. Two gathered layers are alive at a time at most, or one and a table, or a table and two layers.
 ///
 /// All ranks use the units in the same order: they run the same number of passes, see
 /// nn::WeightStore::is_split.
-class WeightGatherer : public nn::UnitGatherer {
+class WeightGatherer : public nn::UnitLender {
  public:
-  /// `model` is allocated as part group.rank() of group.size(); its store is told to gather here until this
-  /// object ends.
+  /// `model` is allocated as part group.rank() of group.size(); its store borrows here until this object
+  /// ends.
   WeightGatherer(comm::Communicator& group, nn::CausalLM& model);
   ~WeightGatherer() override;
   WeightGatherer(const WeightGatherer&) = delete;
   WeightGatherer& operator=(const WeightGatherer&) = delete;
 
-  at::Tensor gather(const nn::WeightUnit& unit) override;
+  void expect(const std::vector<const nn::WeightUnit*>& order) override;
+  /// Throws Error where `unit` isn't the next one of the stated order.
+  nn::UnitLoan borrow(const nn::WeightUnit& unit) override;
 
   /// Waits for what was fetched ahead of a pass that doesn't come any more. All ranks call it at the end.
   void drain();
@@ -54,20 +45,15 @@ class WeightGatherer : public nn::UnitGatherer {
     comm::Pending pending;
   };
   void start(const nn::WeightUnit& unit);
-  bool move_to(const nn::WeightUnit& unit);
-  void keep(const Ahead& ahead);
+  void release_all_but(const std::vector<const nn::WeightUnit*>& units);
 
   comm::Communicator& group_;
   nn::CausalLM& model_;
-  std::vector<const nn::WeightUnit*> order_;  // of a training micro-batch
-  std::size_t at_ = 0;                        // in it: the unit in use
+  std::vector<const nn::WeightUnit*> order_;
+  std::size_t next_ = 0;  // in it: the unit that is borrowed next
   std::map<const nn::WeightUnit*, Gathered> alive_;
   std::int64_t peak_bytes_ = 0;
 };
-
-/// The units of a training micro-batch in the order of their use, forward then backward: what a gatherer
-/// fetches. Units without matrices are left out.
-std::vector<const nn::WeightUnit*> use_order(const nn::CausalLM& model);
 
 /// What gathering costs one of `size` ranks.
 struct GatherCost {

@@ -40,7 +40,6 @@ void AdapterStore::allocate(const at::Device& device) {
   compute_ = policy_.compute == policy_.adapter
                  ? values_
                  : at::zeros({numel_}, options.dtype(ops::to_torch(policy_.compute)));
-  anchor_ = at::zeros({1}, options.dtype(ops::to_torch(policy_.compute))).requires_grad_(true);
 }
 
 at::Tensor AdapterStore::view(const at::Tensor& flat, std::size_t i) const {

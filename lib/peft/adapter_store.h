@@ -52,9 +52,6 @@ class AdapterStore {
   at::Tensor gradient(std::size_t i) const;
   at::Tensor compute(std::size_t i) const;
 
-  /// A leaf that requires grad and never gets one: operators take it so that a graph exists below them.
-  const at::Tensor& anchor() const { return anchor_; }
-
   /// Copies the values into their compute-dtype twin; to be called after every change of the values.
   void refresh_compute();
 
@@ -65,7 +62,7 @@ class AdapterStore {
   std::vector<AdapterSegment> segments_;
   std::vector<std::size_t> group_begins_;
   std::int64_t numel_ = 0;
-  at::Tensor values_, gradients_, compute_, anchor_;
+  at::Tensor values_, gradients_, compute_;
 };
 
 }  // namespace lorikeet::peft

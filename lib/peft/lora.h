@@ -68,9 +68,7 @@ class LoraFactory : public nn::LinearFactory {
       : nn::LinearFactory(policy), frozen_(policy), adapters_(adapters) {}
 
   std::unique_ptr<nn::LinearGroup> linear(const nn::GroupSpec& spec, nn::WeightUnit& unit) override;
-  std::unique_ptr<nn::Head> head(const nn::HeadSpec& spec, nn::WeightUnit& unit) override;
-  std::unique_ptr<nn::Head> tied_head(const nn::HeadSpec& spec,
-                                      std::shared_ptr<const ops::FrozenWeight> table) override;
+  std::unique_ptr<nn::Head> head(const nn::HeadSpec& spec, const nn::MatrixPlace& table) override;
 
  private:
   nn::FrozenFactory frozen_;

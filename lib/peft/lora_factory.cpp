@@ -37,20 +37,35 @@ class LoraGroup : public nn::LinearGroup {
     }
   }
 
-  at::Tensor forward(const at::Tensor& x, const nn::ForwardContext& context) const override {
+  at::Tensor forward(const at::Tensor& x, const nn::UnitLoan& weights, const nn::ForwardContext& context,
+                     at::Tensor* low_rank) const override {
+    return ops::lora_linear(x, weights_.weight.of(weights), weights_.bias(), projections(), dropout(context),
+                            low_rank);
+  }
+
+  at::Tensor backward(const at::Tensor& dy, const nn::InputAgain& input, const nn::UnitLoan& weights,
+                      const nn::ForwardContext& context, const at::Tensor& low_rank,
+                      bool input_gradient) const override {
+    return ops::lora_linear_backward(dy, input, low_rank, weights_.weight.of(weights), projections(),
+                                     dropout(context), input_gradient);
+  }
+
+  bool learns() const override { return true; }
+
+ private:
+  std::vector<ops::LoraProjection> projections() const {
     std::vector<ops::LoraProjection> projections;
     for (const Part& part : parts_)
       projections.push_back(projection(adapters_, part.module, part.begin, part.end));
-    std::optional<ops::LoraDropout> dropout;
-    if (context.training && adapters_.config().dropout > 0) {
-      dropout = ops::LoraDropout{adapters_.config().dropout, adapters_.seed(),          context.step, group_,
-                                 context.batch.sample_ids,   context.batch.position_ids};
-    }
-    const at::Tensor anchor = context.training ? adapters_.store().anchor() : at::Tensor();
-    return ops::lora_linear(x, weights_.weight, weights_.bias(), projections, dropout, anchor);
+    return projections;
   }
 
- private:
+  std::optional<ops::LoraDropout> dropout(const nn::ForwardContext& context) const {
+    if (!context.training || adapters_.config().dropout == 0) return std::nullopt;
+    return ops::LoraDropout{adapters_.config().dropout, adapters_.seed(),          context.step, group_,
+                            context.batch.sample_ids,   context.batch.position_ids};
+  }
+
   struct Part {
     LoraAdapters::Module module;
     std::int64_t begin, end;  // its rows of the group's output
@@ -63,9 +78,9 @@ class LoraGroup : public nn::LinearGroup {
 
 class LoraHead : public nn::FrozenHead {
  public:
-  LoraHead(const nn::HeadSpec& spec, std::shared_ptr<const ops::FrozenWeight> weight,
-           const LoraAdapters& adapters, LoraAdapters::Module module)
-      : nn::FrozenHead(spec, std::move(weight), adapters.store().policy()),
+  LoraHead(const nn::HeadSpec& spec, const nn::MatrixPlace& table, const LoraAdapters& adapters,
+           LoraAdapters::Module module)
+      : nn::FrozenHead(spec, table, adapters.store().policy()),
         adapters_(adapters),
         module_(std::move(module)),
         vocab_size_(spec.vocab_size) {}
@@ -74,7 +89,6 @@ class LoraHead : public nn::FrozenHead {
   std::vector<ops::LoraProjection> adapters() const override {
     return {projection(adapters_, module_, 0, vocab_size_)};
   }
-  at::Tensor anchor() const override { return adapters_.store().anchor(); }
 
  private:
   const LoraAdapters& adapters_;
@@ -91,20 +105,14 @@ std::unique_ptr<nn::LinearGroup> LoraFactory::linear(const nn::GroupSpec& spec, 
   return std::make_unique<LoraGroup>(spec, unit, adapters_, group, modules);
 }
 
-std::unique_ptr<nn::Head> LoraFactory::head(const nn::HeadSpec& spec, nn::WeightUnit& unit) {
-  return tied_head(
-      spec, nn::declare_matrix(spec.name + ".weight", spec.vocab_size, spec.hidden_size, unit, policy_));
-}
-
-std::unique_ptr<nn::Head> LoraFactory::tied_head(const nn::HeadSpec& spec,
-                                                 std::shared_ptr<const ops::FrozenWeight> table) {
+std::unique_ptr<nn::Head> LoraFactory::head(const nn::HeadSpec& spec, const nn::MatrixPlace& table) {
   const auto modules = adapters_.declare({{spec.name, spec.vocab_size}}, spec.hidden_size, true);
-  if (modules.empty()) return frozen_.tied_head(spec, std::move(table));
+  if (modules.empty()) return frozen_.head(spec, table);
   if (adapters_.config().dropout > 0) {
     throw Error("[lora.dropout] dropout is not built for an adapter on '" + spec.name +
                 "'; set lora.dropout=0 or leave '" + spec.name + "' out of lora.target_modules");
   }
-  return std::make_unique<LoraHead>(spec, std::move(table), adapters_, modules.front());
+  return std::make_unique<LoraHead>(spec, table, adapters_, modules.front());
 }
 
 }  // namespace lorikeet::peft

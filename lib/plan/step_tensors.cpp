@@ -23,22 +23,20 @@ struct Stream {
   Block residual, delta;
 };
 
-// What a norm keeps: its input, in fp32 where it is composed, and the scale of each row.
+// What a norm keeps: its input, which is the stream's sum, and the statistics of each row.
 struct NormKept {
-  Block input, scale;
+  Block input, statistics;
 };
 
-// What a linear group keeps: its input and x A^T; nothing where it has no adapter.
-struct LinearKept {
-  Block x, low_rank;
-};
+// What a linear group keeps: x A^T, where it has an adapter.
+using LinearKept = Block;
 
 // What one layer keeps for its backward.
 struct LayerKept {
   NormKept attention_norm, mlp_norm;
-  LinearKept qkv, output, gate_up, down;
-  Block attention_input, attended, softmax;
-  Block gates, bent;  // gate and up; composed: both in fp32, and the bent gate
+  LinearKept qkv, output, up, down;
+  Block packed, attended, softmax;
+  Block gate_up;
 };
 
 class Step {
@@ -56,13 +54,14 @@ class Step {
     const Block rotary = work(2 * s_.head_dim / 2 * kWide);
     Stream stream{kept(compute_ * s_.hidden_size), nullptr};
     std::vector<LayerKept> layers(static_cast<std::size_t>(s_.layers));
-    std::vector<Stream> inputs;  // with checkpointing
+    std::vector<Block> inputs;  // with checkpointing
     Bytes per_layer = 0;
     for (LayerKept& layer : layers) {
-      if (in_.checkpointing) inputs.push_back(stream);
       stream = forward(std::move(stream), layer);
       if (per_layer == 0) per_layer = bytes_of_layer();
-      if (in_.checkpointing) layer = {};
+      if (!in_.checkpointing) continue;
+      inputs.push_back(layer.attention_norm.input);
+      layer = {};
     }
     NormKept last;
     Block hidden = norm(stream, last);
@@ -73,10 +72,11 @@ class Step {
     while (!layers.empty()) {
       LayerKept layer = std::move(layers.back());
       layers.pop_back();
-      Stream recomputed;
-      if (in_.checkpointing) recomputed = forward(inputs.back(), layer);
+      if (in_.checkpointing) {
+        forward({std::move(inputs.back()), nullptr}, layer);
+        inputs.pop_back();
+      }
       gradient = backward(layer, std::move(gradient));
-      if (in_.checkpointing) inputs.pop_back();
     }
     return per_layer;
   }
@@ -94,13 +94,9 @@ class Step {
   Bytes bytes_of_layer() const {
     Bytes low_rank = 0;
     for (const Bytes c : in_.group_columns) low_rank += c;
-    const Bytes norms = fused_ ? 2 * compute_ * s_.hidden_size : 2 * kWide * s_.hidden_size;
-    const auto input_of = [&](Group group, Bytes width) { return columns(group) > 0 ? compute_ * width : 0; };
-    const Bytes inputs = input_of(Group::kQkv, s_.hidden_size) + input_of(Group::kGateUp, s_.hidden_size) +
-                         input_of(Group::kDown, s_.intermediate_size);
-    const Bytes gates = (fused_ ? 2 * compute_ : 3 * kWide) * s_.intermediate_size;
-    return tokens_ * (norms + inputs + gates + compute_ * (qkv() + q()) + low_rank * low_rank_size() +
-                      kWide * (s_.heads + 2));
+    const Bytes statistics = kWide * (s_.heads + (fused_ ? 2 : 0));
+    return tokens_ * (compute_ * (2 * s_.hidden_size + qkv() + q() + 2 * s_.intermediate_size) +
+                      low_rank * low_rank_size() + statistics);
   }
 
   // ---- operators, forward
@@ -111,20 +107,26 @@ class Step {
       stream.residual = kept(compute_ * s_.hidden_size);
       stream.delta.reset();
     }
-    layer.scale = kept(kWide);
-    if (fused_) {
-      layer.input = stream.residual;
-      return kept(compute_ * s_.hidden_size);
-    }
-    layer.input = kept(kWide * s_.hidden_size);
-    { const Block squares = work(kWide * s_.hidden_size); }
-    const Block scaled = work(kWide * s_.hidden_size), weighted = work(kWide * s_.hidden_size);
-    return kept(compute_ * s_.hidden_size);
+    layer.input = stream.residual;
+    return normed(&layer);
   }
 
-  Block linear(const Block& x, Bytes in, Bytes out, Group group, LinearKept& layer) {
+  // The norm's result; composed with its operands in fp32. Again, in backward, for nobody's statistics.
+  Block normed(NormKept* layer) {
+    Block result = work(compute_ * s_.hidden_size);
+    Block statistics;
+    if (fused_) {
+      statistics = kept(kWide);
+    } else {
+      const Block wide = work(3 * kWide * s_.hidden_size);
+    }
+    if (layer != nullptr) layer->statistics = std::move(statistics);
+    return result;
+  }
+
+  Block linear(Bytes in, Bytes out, Group group, LinearKept& layer) {
     Block result = kept(compute_ * out);
-    if (columns(group) > 0) layer = {x, kept(low_rank_size() * columns(group))};
+    if (columns(group) > 0) layer = kept(low_rank_size() * columns(group));
     const Block scaled = work(low_rank_size() * columns(group));
     if (widened_) {
       const Block input = work(kWide * in);
@@ -133,8 +135,8 @@ class Step {
     return result;
   }
 
-  Block attention(const Block& packed, LayerKept& layer) {
-    layer.attention_input = packed;
+  Block attention(Block packed, LayerKept& layer) {
+    layer.packed = std::move(packed);
     layer.attended = kept(compute_ * q());
     layer.softmax = kept(kWide * s_.heads);
     const Block scratch = attention_scratch(2 * in_.longest * s_.head_dim + in_.longest * kTile);
@@ -146,38 +148,37 @@ class Step {
     return fused_ ? tape_.take(Part::kWorkspace, in_.threads * kWide * floats) : nullptr;
   }
 
-  Block rotary(Block packed) {
-    if (fused_) return packed;  // in place
+  // In place; composed it is made beside it and copied.
+  void rotate() {
+    if (fused_) return;
     const Bytes turned = qkv() - s_.kv_heads * s_.head_dim;
     const Block wide = work(kWide * qkv());
     // Four products of halves, their sums, and these side by side; then with the values.
     Block parts = work(3 * kWide * turned);
     const Block rotated = work(kWide * turned);
     parts.reset();
-    const Block all = work(kWide * qkv());
-    return kept(compute_ * qkv());
+    const Block all = work(kWide * qkv()), rounded = work(compute_ * qkv());
   }
 
-  Block gate(Block gate_up, LayerKept& layer) {
-    if (fused_) {
-      layer.gates = std::move(gate_up);
-      return kept(compute_ * s_.intermediate_size);
+  Block gated() {
+    Block product = work(compute_ * s_.intermediate_size);
+    if (!fused_) {
+      const Block wide = work(4 * kWide * s_.intermediate_size);
     }
-    layer.gates = kept(2 * kWide * s_.intermediate_size);
-    layer.bent = kept(kWide * s_.intermediate_size);
-    const Block product = work(kWide * s_.intermediate_size);
-    return kept(compute_ * s_.intermediate_size);
+    return product;
   }
 
   // nn::DecoderLayer::forward.
   Stream forward(Stream stream, LayerKept& layer) {
-    const Block normed = norm(stream, layer.attention_norm);
-    const Block packed = rotary(linear(normed, s_.hidden_size, qkv(), Group::kQkv, layer.qkv));
-    stream.delta = linear(attention(packed, layer), q(), s_.hidden_size, Group::kOutput, layer.output);
-    const Block mlp_input = norm(stream, layer.mlp_norm);
-    const Block product = gate(
-        linear(mlp_input, s_.hidden_size, 2 * s_.intermediate_size, Group::kGateUp, layer.gate_up), layer);
-    stream.delta = linear(product, s_.intermediate_size, s_.hidden_size, Group::kDown, layer.down);
+    Block input = norm(stream, layer.attention_norm);
+    Block packed = linear(s_.hidden_size, qkv(), Group::kQkv, layer.qkv);
+    rotate();
+    attention(std::move(packed), layer);
+    stream.delta = linear(q(), s_.hidden_size, Group::kOutput, layer.output);
+    input = norm(stream, layer.mlp_norm);
+    layer.gate_up = linear(s_.hidden_size, 2 * s_.intermediate_size, Group::kGateUp, layer.up);
+    const Block product = gated();
+    stream.delta = linear(s_.intermediate_size, s_.hidden_size, Group::kDown, layer.down);
     return stream;
   }
 
@@ -200,13 +201,13 @@ class Step {
     return gradient;
   }
 
-  // ---- operators, backward: each gives its node's tensors back behind it
+  // ---- operators, backward: what was kept goes where its last reader has run
 
   // `along` is the gradient that comes past the norm.
   Block norm_backward(NormKept& layer, Block along, Block gradient) {
     Block result = work(compute_ * s_.hidden_size);
     if (!fused_) {
-      const Block products = work(4 * kWide * s_.hidden_size);
+      const Block graph = work(6 * kWide * s_.hidden_size);
     }
     along.reset();
     gradient.reset();
@@ -214,7 +215,10 @@ class Step {
     return result;
   }
 
-  Block linear_backward(LinearKept& layer, const Block& gradient, Bytes in, Bytes out, Group group) {
+  // `again` makes the group's input once more.
+  template <typename Again>
+  Block linear_backward(LinearKept& layer, const Block& gradient, Bytes in, Bytes out, Group group,
+                        const Again& again) {
     Block dx = work(compute_ * in);
     if (columns(group) == 0) {
       const Block sums = widened_ ? work(kWide * (in + std::min(ops::panel_rows(in), out))) : nullptr;
@@ -222,14 +226,15 @@ class Step {
     }
     const Block dy = widened_ ? work(kWide * out) : gradient;
     const Block low = work(low_rank_size() * columns(group));
-    // The adapter's gradients: on a CPU the products of 16-bit numbers are summed in fp32.
-    if (fused_ && compute_ < kWide) {
-      const Block x = work(kWide * in);
+    {
+      const Block input = again();
+      // The adapter's gradients: on a CPU the products of 16-bit numbers are summed in fp32.
+      const Block wide = fused_ && compute_ < kWide ? work(kWide * in) : nullptr;
     }
     if (widened_) {
       const Block sums = work(kWide * in);
     }
-    layer = {};
+    layer.reset();
     return dx;
   }
 
@@ -242,40 +247,33 @@ class Step {
       const Block sums = work(kWide * q() + 2 * compute_ * q() + compute_ * qkv());
     }
     gradient.reset();
-    layer.attention_input.reset();
+    layer.packed.reset();
     layer.attended.reset();
     layer.softmax.reset();
     return result;
   }
 
-  Block rotary_backward(Block gradient) {
-    if (fused_) return gradient;  // in place
-    const Bytes turned = qkv() - s_.kv_heads * s_.head_dim;
-    const Block wide = work(kWide * (qkv() + 4 * turned));
-    return work(compute_ * qkv());
+  // Over gate and up; composed through a graph in fp32.
+  void gated_backward() {
+    if (fused_) return;
+    const Block graph = work((8 * kWide + 2 * compute_) * s_.intermediate_size);
   }
 
-  Block gate_backward(LayerKept& layer, Block gradient) {
-    Block result = work(2 * compute_ * s_.intermediate_size);
-    if (!fused_) {
-      // The gradient, those of both factors, and these side by side, in fp32.
-      const Block wide = work(4 * kWide * s_.intermediate_size);
-    }
-    gradient.reset();
-    layer.gates.reset();
-    layer.bent.reset();
-    return result;
-  }
-
-  // `gradient` is that of the layer's delta, and of the residual beside it.
+  // nn::DecoderLayer::backward. `gradient` is that of the stream behind the layer.
   Block backward(LayerKept& layer, Block gradient) {
-    Block inner = linear_backward(layer.down, gradient, s_.intermediate_size, s_.hidden_size, Group::kDown);
-    inner = gate_backward(layer, std::move(inner));
-    inner = linear_backward(layer.gate_up, inner, s_.hidden_size, 2 * s_.intermediate_size, Group::kGateUp);
+    Block inner = linear_backward(layer.down, gradient, s_.intermediate_size, s_.hidden_size, Group::kDown,
+                                  [&] { return gated(); });
+    gated_backward();
+    inner = std::move(layer.gate_up);
+    inner = linear_backward(layer.up, inner, s_.hidden_size, 2 * s_.intermediate_size, Group::kGateUp,
+                            [&] { return normed(nullptr); });
     gradient = norm_backward(layer.mlp_norm, std::move(gradient), std::move(inner));
-    inner = linear_backward(layer.output, gradient, q(), s_.hidden_size, Group::kOutput);
-    inner = rotary_backward(attention_backward(layer, std::move(inner)));
-    inner = linear_backward(layer.qkv, inner, s_.hidden_size, qkv(), Group::kQkv);
+    inner = linear_backward(layer.output, gradient, q(), s_.hidden_size, Group::kOutput,
+                            [&] { return layer.attended; });
+    inner = attention_backward(layer, std::move(inner));
+    rotate();
+    inner = linear_backward(layer.qkv, inner, s_.hidden_size, qkv(), Group::kQkv,
+                            [&] { return normed(nullptr); });
     return norm_backward(layer.attention_norm, std::move(gradient), std::move(inner));
   }
 

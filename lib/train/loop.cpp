@@ -43,7 +43,8 @@ class Loop {
         hooks_(hooks),
         state_(state),
         reducer_(make_reducer(parts)),
-        runner_(parts.model, parts.adapters, parts.optimizer, reducer_ ? &*reducer_ : nullptr),
+        runner_(parts.model, parts.adapters, parts.optimizer, reducer_ ? &*reducer_ : nullptr,
+                options.checkpointing),
         elapsed_before_(state.elapsed_seconds) {}
 
   LoopEnd run() {

@@ -10,6 +10,7 @@
 #include "nn/batch.h"
 #include "ops/dtype.h"
 #include "trace/range.h"
+#include "train/micro_step.h"
 
 namespace lorikeet::train {
 namespace {
@@ -20,16 +21,6 @@ std::string some_of(const std::vector<std::string>& names) {
   constexpr std::ptrdiff_t kMost = 8;
   const std::vector<std::string> some(names.begin(), names.begin() + std::min(kMost, std::ssize(names)));
   return join(some, ", ") + (names.size() > some.size() ? ", ..." : "");
-}
-
-at::Tensor forward(const nn::CausalLM& model, double loss_scale, const nn::ForwardContext& context) {
-  const trace::Range range("forward");
-  return model.loss_sum(loss_scale, context);
-}
-
-void backward(const at::Tensor& loss) {
-  const trace::Range range("backward");
-  loss.backward();
 }
 
 }  // namespace
@@ -45,13 +36,13 @@ StepRunner::Result StepRunner::run(const std::vector<nn::Batch>& micro_batches, 
     if (batch.label_count > 0 || model_.store().is_split()) passes.push_back(&batch);
   }
   for (const nn::Batch* batch : passes) {
-    nn::ForwardContext context{.batch = *batch, .training = true, .step = step};
-    if (reducer_ != nullptr && batch == passes.back()) context.layer_done = &reducer_->layer_done();
     const trace::Range range("micro-batch",
                              {{"tokens", batch->real_tokens}, {"label_tokens", batch->label_count}});
-    const at::Tensor loss = forward(model_, loss_scale, context);
-    backward(loss);
-    loss_sum.add_(loss.detach());
+    loss_sum.add_(run_micro_step(model_, *batch,
+                                 {.loss_scale = loss_scale,
+                                  .step = step,
+                                  .checkpointing = checkpointing_,
+                                  .reducer = batch == passes.back() ? reducer_ : nullptr}));
   }
   if (reducer_ != nullptr) {
     const trace::Range range("reduce gradients");

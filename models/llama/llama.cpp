@@ -23,7 +23,7 @@ nn::DecoderLayerSpec layer_spec(const LlamaConfig& c, std::int64_t index) {
                   .hidden_size = c.hidden_size,
                   .intermediate_size = c.intermediate_size,
                   .bias = c.mlp_bias},
-          .attention_norm = {prefix + ".input_layernorm", c.hidden_size, c.rms_norm_eps},
+          .attention_norm = nn::NormSpec{prefix + ".input_layernorm", c.hidden_size, c.rms_norm_eps},
           .mlp_norm = nn::NormSpec{prefix + ".post_attention_layernorm", c.hidden_size, c.rms_norm_eps}};
 }
 

@@ -68,6 +68,43 @@ nn::CausalLMSpec toy_spec() {
       .head = {.name = "output", .hidden_size = kHidden, .vocab_size = kVocab, .soft_cap = 3, .scale = 0.5}};
 }
 
+nn::CausalLMSpec toy_forms_spec() {
+  nn::DecoderLayerSpec neox = layer(0), gemma = layer(1), olmo = layer(2), granite = layer(3);
+  const auto layer_norm = [](const std::string& name, bool bias) {
+    return nn::NormSpec{name, kHidden, kEps, false, ops::NormKind::kLayer, bias};
+  };
+  neox.parallel = true;
+  neox.attention_norm = layer_norm("transformer.h.0.ln_1", true);
+  neox.mlp_norm = layer_norm("transformer.h.0.ln_2", true);
+  neox.mlp.gated = false;
+  neox.mlp.bias = true;
+  neox.mlp.activation = ops::Activation::kGelu;
+
+  gemma.post_attention_norm = norm("transformer.h.1.ln_2");
+  gemma.mlp_norm = norm("transformer.h.1.ln_3");
+  gemma.post_mlp_norm = norm("transformer.h.1.ln_4");
+  const auto qk_norm = [](const std::string& prefix, std::int64_t q, std::int64_t k, bool unit_offset) {
+    return nn::QkNormSpec{{prefix + ".q_norm", q, kEps, unit_offset},
+                          {prefix + ".k_norm", k, kEps, unit_offset}};
+  };
+  gemma.attention.qk_norm = qk_norm("transformer.h.1.attn", kHeadDim, kHeadDim, true);
+
+  olmo.attention_norm.reset();
+  olmo.post_attention_norm = norm("transformer.h.2.ln_2");
+  olmo.post_mlp_norm = norm("transformer.h.2.ln_4");
+  olmo.attention.qk_norm = qk_norm("transformer.h.2.attn", kHeads * kHeadDim, kKvHeads * kHeadDim, false);
+
+  granite.attention_norm = layer_norm("transformer.h.3.ln_1", false);
+  granite.mlp_norm = norm("transformer.h.3.ln_2");
+  granite.residual_multiplier = 0.6;
+  granite.rotary = false;
+
+  nn::CausalLMSpec spec = toy_spec();
+  spec.shape.layers = 4;
+  spec.layers = {neox, gemma, olmo, granite};
+  return spec;
+}
+
 precision::Policy fp32_policy() { return {.base_storage = DType::kF32, .compute = DType::kF32}; }
 
 State toy_state(const nn::CausalLM& model, std::uint64_t seed) {

@@ -21,6 +21,13 @@ using State = std::map<std::string, at::Tensor>;
 ///   layer 2: parallel with post-norms, SiLU
 nn::CausalLMSpec toy_spec();
 
+/// A model of the forms that toy_spec lacks:
+///   layer 0: parallel with two layer norms (with bias), plain MLP (NeoX)
+///   layer 1: sandwich norms, queries and keys normed by head (Gemma 3)
+///   layer 2: norms behind the blocks alone, queries and keys normed over all heads (OLMo 2)
+///   layer 3: norms before the blocks, layer norm without bias, residual multiplier (Granite), no rotary
+nn::CausalLMSpec toy_forms_spec();
+
 /// Everything in fp32, for comparisons with a composition.
 precision::Policy fp32_policy();
 
@@ -33,6 +40,9 @@ void fill(nn::CausalLM& model, const State& state, const nn::WeightShard& shard 
 /// Logits [length, vocabulary] of one sequence of a toy model by plain ATen calls in fp64, differentiable in
 /// the tensors of `state` (which are fp64).
 at::Tensor toy_logits(const State& state, const std::vector<std::int32_t>& tokens);
+
+/// The same of a model of toy_forms_spec.
+at::Tensor toy_forms_logits(const State& state, const std::vector<std::int32_t>& tokens);
 
 /// Sequences of different lengths, longer and shorter than the window.
 std::vector<std::vector<std::int32_t>> toy_prompts();

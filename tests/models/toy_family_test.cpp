@@ -2,9 +2,9 @@
 
 #include <ATen/ATen.h>
 
-#include "models/toy_lora.h"
 #include "nn/batch.h"
 #include "support/catch.h"
+#include "support/toy_lora.h"
 
 using namespace lorikeet;
 using namespace lorikeet::test;
@@ -35,21 +35,36 @@ TEST_CASE("a family that is not Llama-shaped computes what its formulas say") {
   CHECK(at::allclose(model.logits({.batch = batch}, rows), logits.index_select(0, rows), 1e-6, 1e-6));
 }
 
-TEST_CASE("every tensor of the toy family takes part in its logits") {
+TEST_CASE("the other forms of a layer compute what their formulas say") {
   nn::FrozenFactory factory(fp32_policy());
-  nn::CausalLM model(toy_spec(), factory);
+  nn::CausalLM model(toy_forms_spec(), factory);
   const State state = toy_state(model, 7);
-  const nn::Batch batch = nn::pack_sequences(toy_prompts(), {}, at::kCPU);
   fill(model, state);
-  const at::Tensor logits = model.logits({.batch = batch});
-  for (const auto& [name, tensor] : state) {
-    CAPTURE(name);
-    State changed = state;
-    // Not by a factor: a norm behind the tensor would take that out again.
-    changed[name] = tensor + 0.5 * at::roll(tensor, 1);
-    fill(model, changed);
-    // A bias on the keys alone shifts all scores of a query alike where there is no rotation; here there is.
-    CHECK(relative_error(model.logits({.batch = batch}), logits) > 1e-5);
+  const auto prompts = toy_prompts();
+  const at::Tensor logits = model.logits({.batch = nn::pack_sequences(prompts, {}, at::kCPU)});
+  std::vector<at::Tensor> expected;
+  for (const auto& prompt : prompts) expected.push_back(toy_forms_logits(in_fp64(state), prompt));
+  CHECK(relative_error(logits, at::cat(expected)) < 2e-6);
+}
+
+TEST_CASE("every tensor of the toy families takes part in their logits") {
+  for (const auto& spec : {toy_spec(), toy_forms_spec()}) {
+    nn::FrozenFactory factory(fp32_policy());
+    nn::CausalLM model(spec, factory);
+    const State state = toy_state(model, 7);
+    const nn::Batch batch = nn::pack_sequences(toy_prompts(), {}, at::kCPU);
+    fill(model, state);
+    const at::Tensor logits = model.logits({.batch = batch});
+    for (const auto& [name, tensor] : state) {
+      CAPTURE(name);
+      State changed = state;
+      // Not by a factor: a norm behind the tensor would take that out again.
+      changed[name] = tensor + 0.5 * at::roll(tensor, 1);
+      fill(model, changed);
+      // A bias on the keys alone shifts all scores of a query alike where there is no rotation; here there
+      // is.
+      CHECK(relative_error(model.logits({.batch = batch}), logits) > 1e-5);
+    }
   }
 }
 

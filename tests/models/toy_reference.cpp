@@ -35,16 +35,34 @@ at::Tensor turn(const at::Tensor& head) {
   return at::stack(columns, 1);
 }
 
+at::Tensor layer_norm(const State& state, const std::string& name, const at::Tensor& x) {
+  const at::Tensor centred = x - at::mean(x, -1, true);
+  const at::Tensor y =
+      centred / at::sqrt(at::mean(centred * centred, -1, true) + 1e-5) * state.at(name + ".weight");
+  const auto bias = state.find(name + ".bias");
+  return bias == state.end() ? y : y + bias->second;
+}
+
+at::Tensor rms(const at::Tensor& x, const at::Tensor& scale) {
+  return x / at::sqrt(at::mean(x * x, -1, true) + 1e-5) * scale;
+}
+
 struct AttentionKind {
   bool rotary;
-  std::int64_t window;  // 0: none
-  double cap;           // 0: none
+  std::int64_t window;    // 0: none
+  double cap;             // 0: none
+  std::string qk_norm{};  // "": none, "head" or "all"
 };
 
 at::Tensor attention(const State& state, const std::string& prefix, const at::Tensor& x,
                      const AttentionKind& kind) {
   const auto head_of = [&](const std::string& name, std::int64_t head) {
-    return linear(state, prefix + "." + name, x).narrow(1, head * kHeadDim, kHeadDim);
+    at::Tensor all = linear(state, prefix + "." + name, x);
+    const std::string norm = name == "query" ? ".q_norm.weight" : ".k_norm.weight";
+    if (kind.qk_norm == "all" && name != "value") all = rms(all, state.at(prefix + norm));
+    at::Tensor own = all.narrow(1, head * kHeadDim, kHeadDim);
+    if (kind.qk_norm == "head" && name != "value") own = rms(own, 1 + state.at(prefix + norm));
+    return own;
   };
   const std::int64_t length = x.size(0);
   at::Tensor mask = at::zeros({length, length}, x.options());
@@ -69,7 +87,7 @@ at::Tensor attention(const State& state, const std::string& prefix, const at::Te
   return linear(state, prefix + ".dense", at::cat(outputs, 1));
 }
 
-at::Tensor gelu(const at::Tensor& x) { return 0.5 * x * (1 + at::erf(x / std::sqrt(2.0))); }
+at::Tensor exact_gelu(const at::Tensor& x) { return 0.5 * x * (1 + at::erf(x / std::sqrt(2.0))); }
 at::Tensor gelu_tanh(const at::Tensor& x) {
   return 0.5 * x * (1 + at::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
 }
@@ -89,7 +107,7 @@ at::Tensor toy_logits(const State& state, const std::vector<std::int32_t>& token
 
   at::Tensor n = norm(state, "transformer.h.0.ln_1", x);
   x = x + attention(state, "transformer.h.0.attn", n, {true, 3, 0}) +
-      mlp(state, "transformer.h.0.ffn", n, gelu);
+      mlp(state, "transformer.h.0.ffn", n, exact_gelu);
 
   n = norm(state, "transformer.h.1.ln_1", x);
   x = x + norm(state, "transformer.h.1.ln_2", attention(state, "transformer.h.1.attn", n, {false, 0, 2}));
@@ -99,6 +117,34 @@ at::Tensor toy_logits(const State& state, const std::vector<std::int32_t>& token
   n = norm(state, "transformer.h.2.ln_1", x);
   x = x + norm(state, "transformer.h.2.ln_2", attention(state, "transformer.h.2.attn", n, {true, 0, 0})) +
       norm(state, "transformer.h.2.ln_4", mlp(state, "transformer.h.2.ffn", n, silu));
+
+  const at::Tensor logits = 0.5 * linear(state, "output", norm(state, "transformer.ln_f", x));
+  return 3 * at::tanh(logits / 3);
+}
+
+at::Tensor toy_forms_logits(const State& state, const std::vector<std::int32_t>& tokens) {
+  const std::vector<std::int64_t> ids(tokens.begin(), tokens.end());
+  at::Tensor x = state.at("transformer.wte.weight").index_select(0, at::tensor(ids)) * 1.7;
+
+  x = x +
+      attention(state, "transformer.h.0.attn", layer_norm(state, "transformer.h.0.ln_1", x), {true, 0, 0}) +
+      linear(
+          state, "transformer.h.0.ffn.w2",
+          exact_gelu(linear(state, "transformer.h.0.ffn.w3", layer_norm(state, "transformer.h.0.ln_2", x))));
+
+  at::Tensor n = norm(state, "transformer.h.1.ln_1", x);
+  x = x +
+      norm(state, "transformer.h.1.ln_2", attention(state, "transformer.h.1.attn", n, {true, 0, 0, "head"}));
+  n = norm(state, "transformer.h.1.ln_3", x);
+  x = x + norm(state, "transformer.h.1.ln_4", mlp(state, "transformer.h.1.ffn", n, silu));
+
+  x = x +
+      norm(state, "transformer.h.2.ln_2", attention(state, "transformer.h.2.attn", x, {true, 0, 0, "all"}));
+  x = x + norm(state, "transformer.h.2.ln_4", mlp(state, "transformer.h.2.ffn", x, silu));
+
+  n = layer_norm(state, "transformer.h.3.ln_1", x);
+  x = x + 0.6 * attention(state, "transformer.h.3.attn", n, {false, 0, 0});
+  x = x + 0.6 * mlp(state, "transformer.h.3.ffn", norm(state, "transformer.h.3.ln_2", x), silu);
 
   const at::Tensor logits = 0.5 * linear(state, "output", norm(state, "transformer.ln_f", x));
   return 3 * at::tanh(logits / 3);

@@ -19,18 +19,40 @@ std::string error_of(const DecoderLayerSpec& spec) {
 
 }  // namespace
 
-TEST_CASE("a layer in sequence needs a norm before its MLP") {
+TEST_CASE("a block needs a norm before or behind it") {
   DecoderLayerSpec spec = test::toy_spec().layers[1];
   CHECK(error_of(spec) == "no error");
   spec.mlp_norm.reset();
-  CHECK_THAT(error_of(spec), Contains("[layer 1] expected an mlp_norm"));
+  CHECK(error_of(spec) == "no error");
+  spec.post_mlp_norm.reset();
+  CHECK(error_of(spec) == "[layer 1] expected a norm before or behind its MLP, got none");
+  spec = test::toy_spec().layers[1];
+  spec.attention_norm.reset();
+  CHECK(error_of(spec) == "no error");
+  spec.post_attention_norm.reset();
+  CHECK(error_of(spec) == "[layer 1] expected a norm before or behind its attention, got none");
 }
 
-TEST_CASE("a parallel layer has one norm for both halves") {
+TEST_CASE("a parallel layer has one norm for both blocks, or two") {
   DecoderLayerSpec spec = test::toy_spec().layers[0];
   CHECK(error_of(spec) == "no error");
-  spec.mlp_norm = spec.attention_norm;
-  CHECK_THAT(error_of(spec), Contains("[layer 0] expected no mlp_norm in parallel form"));
+  spec.mlp_norm = test::toy_spec().layers[1].mlp_norm;
+  CHECK(error_of(spec) == "no error");
+  spec.mlp_norm.reset();
+  spec.attention_norm.reset();
+  CHECK_THAT(error_of(spec), Contains("[layer 0] expected a norm"));
+}
+
+TEST_CASE("norms of queries and keys are over a head or over all of them") {
+  DecoderLayerSpec spec = test::toy_spec().layers[1];
+  const auto with = [&](std::int64_t q, std::int64_t k) {
+    spec.attention.qk_norm = QkNormSpec{{"q_norm", q, 1e-6}, {"k_norm", k, 1e-6}};
+    return error_of(spec);
+  };
+  CHECK(with(8, 8) == "no error");
+  CHECK(with(32, 16) == "no error");
+  CHECK(with(24, 8) == "[q_norm] expected a norm over 8 or 32 values, got 24");
+  CHECK(with(32, 32) == "[k_norm] expected a norm over 8 or 16 values, got 32");
 }
 
 TEST_CASE("a layer declares its tensors as one unit, in the order of use, under the family's names") {

@@ -55,7 +55,7 @@ TEST_CASE("parts are equal, cut at 512 bytes, and together hold every element on
         CHECK(held_o.first == o_seen);
         o_seen += held_o.values.numel();
       }
-      if (size > 1) CHECK_THROWS(unit.tensor(2));  // nothing gathers it
+      if (size > 1) CHECK_THROWS(unit.tensor(2));  // it has to be borrowed
     }
     CHECK(q_seen == 12);
     CHECK(o_seen == 600);
@@ -70,7 +70,8 @@ TEST_CASE("a matrix over a declaration is the rows of its tensors after each oth
   const at::Tensor q = at::randn({4, 3}), k = at::randn({2, 3});
   unit.tensor(first).copy_(q);
   unit.tensor(first + 1).copy_(k);
-  const at::Tensor both = unit.matrix(first, 6, 3);
+  const UnitLoan loan{&unit, unit.part()};
+  const at::Tensor both = loan.matrix(first, 6, 3).dense(at::kFloat);
   CHECK(at::equal(both, at::cat({q, k})));
   CHECK(both.data_ptr() == unit.tensor(first).data_ptr());  // a view, no copy
 }
@@ -91,15 +92,18 @@ TEST_CASE("a store keeps its units in the order of use and counts their bytes") 
   CHECK(store.bytes() == 46);
 }
 
-TEST_CASE("a weight is lent in the compute dtype, whatever it is stored in") {
-  WeightUnit unit("head");
-  const std::size_t segment = unit.declare({{"w", {2, 3}, DType::kBF16}});
-  unit.allocate(at::kCPU);
-  unit.tensor(segment).fill_(1.5);
-  const UnitWeight stored(unit, segment, 2, 3, DType::kBF16), widened(unit, segment, 2, 3, DType::kF32);
-  CHECK(stored.lease().tensor().data_ptr() == unit.tensor(segment).data_ptr());
-  CHECK(widened.lease().tensor().scalar_type() == at::kFloat);
-  CHECK(at::equal(widened.lease().tensor(), at::full({2, 3}, 1.5F)));
+TEST_CASE("a unit that isn't split is lent as it lies there, one that is only by a lender") {
+  WeightStore store;
+  WeightUnit& unit = store.add_unit("head");
+  unit.declare({{"w", {200, 3}, DType::kBF16}});
+  store.allocate(at::kCPU);
+  CHECK(store.borrow(unit).matrices.data_ptr() == unit.part().data_ptr());
+
+  WeightStore split;
+  WeightUnit& part = split.add_unit("head");
+  part.declare({{"w", {200, 3}, DType::kBF16}});
+  split.allocate(at::kCPU, {.rank = 1, .size = 2});
+  CHECK_THROWS(split.borrow(part));
 }
 
 TEST_CASE("a frozen group is one product over its concatenated weights and biases") {
@@ -116,7 +120,10 @@ TEST_CASE("a frozen group is one product over its concatenated weights and biase
 
   const at::Tensor x = at::randn({5, 3});
   const Batch batch;
-  const at::Tensor y = group->forward(x, {.batch = batch});
+  at::Tensor low_rank;
+  const at::Tensor y = group->forward(x, {&unit, unit.part()}, {.batch = batch}, &low_rank);
+  CHECK_FALSE(group->learns());
+  CHECK_FALSE(low_rank.defined());
   const at::Tensor expected = at::cat(
       {at::linear(x, unit.tensor(0), unit.tensor(2)), at::linear(x, unit.tensor(1), unit.tensor(3))}, 1);
   CHECK(at::allclose(y, expected, 1e-5, 1e-6));

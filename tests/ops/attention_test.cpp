@@ -6,12 +6,15 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "support/as_autograd.h"
 #include "support/catch.h"
 #include "support/gradcheck.h"
 #include "support/tolerance.h"
 
 using namespace lorikeet::ops;
 using lorikeet::Error;
+using lorikeet::test::as_autograd;
+using lorikeet::test::Backward;
 using lorikeet::test::gradcheck;
 using lorikeet::test::leaf;
 using lorikeet::test::relative_distance;
@@ -73,8 +76,18 @@ Run run(const F& f, const at::Tensor& qkv, const at::Tensor& upstream) {
 }
 
 Run run_fused(const Case& c, const at::Tensor& qkv, const at::Tensor& upstream) {
-  return run([&](const auto& x) { return attention(x, c.layout, sequences_of(c.lengths), c.options); }, qkv,
-             upstream);
+  const auto sequences = sequences_of(c.lengths);
+  const auto pair = [&](const at::Tensor& x) {
+    return as_autograd(x, [&](const at::Tensor& in, Backward& backward) {
+      AttentionStatistics statistics;
+      const auto out = attention(in, c.layout, sequences, c.options, &statistics);
+      backward = [=](const at::Tensor& dy) {
+        return attention_backward(dy, in, out, statistics, c.layout, sequences, c.options);
+      };
+      return out;
+    });
+  };
+  return run(pair, qkv, upstream);
 }
 
 Run run_reference(const Case& c, const at::Tensor& qkv, const at::Tensor& upstream) {

@@ -1,17 +1,21 @@
 #include "ops/lora/lora_linear.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
+
+#include <stdexcept>
 
 #include "base/error.h"
 #include "ops/matmul/matmul.h"
+#include "support/as_autograd.h"
 #include "support/catch.h"
 #include "support/gradcheck.h"
 #include "support/tolerance.h"
 
 using namespace lorikeet::ops;
 using lorikeet::Error;
+using lorikeet::test::as_autograd;
+using lorikeet::test::Backward;
 using lorikeet::test::gradcheck;
 using lorikeet::test::leaf;
 using lorikeet::test::relative_distance;
@@ -68,12 +72,24 @@ struct Result {
   std::vector<at::Tensor> adapters;  // a, b of each projection
 };
 
+// lora_linear and its backward, as one function of x.
+at::Tensor fused_linear(const at::Tensor& x, const Setup& s, const FrozenMatrix& weight, bool bias,
+                        const std::vector<LoraProjection>& projections, bool dropout) {
+  const auto mask = dropout ? std::optional<LoraDropout>(s.dropout) : std::nullopt;
+  return as_autograd(x, [=](const at::Tensor& in, Backward& backward) {
+    at::Tensor low_rank;
+    auto out = lora_linear(in, weight, bias ? s.bias : at::Tensor(), projections, mask, &low_rank);
+    backward = [=](const at::Tensor& dy) {
+      return lora_linear_backward(
+          dy, [=] { return in; }, low_rank, weight, projections, mask, /*input_gradient=*/true);
+    };
+    return out;
+  });
+}
+
 Result run_fused(const Setup& s, bool bias, bool dropout) {
   const auto x = s.x.detach().clone().requires_grad_(true);
-  const auto weight = std::make_shared<ResidentWeight>(s.weight);
-  const auto out = lora_linear(x, weight, bias ? s.bias : at::Tensor(), s.projections,
-                               dropout ? std::optional<LoraDropout>(s.dropout) : std::nullopt,
-                               at::ones({1}).requires_grad_(true));
+  const auto out = fused_linear(x, s, frozen_matrix(s.weight), bias, s.projections, dropout);
   Result result{out, torch::autograd::grad({out}, {x}, {s.upstream})[0], {}};
   for (const auto& p : s.projections) {
     result.adapters.push_back(p.grad_a);
@@ -99,23 +115,6 @@ Result run_reference(const Setup& s, bool bias, bool dropout) {
   auto grads = torch::autograd::grad({out}, inputs, {s.upstream.to(at::kDouble)});
   return {out, grads[0], {grads.begin() + 1, grads.end()}};
 }
-
-// Counts leases, and how many are open.
-class CountedWeight : public FrozenWeight {
- public:
-  explicit CountedWeight(at::Tensor weight) : weight_(std::move(weight)) {}
-  WeightLease lease() const override {
-    ++taken;
-    ++open;
-    return WeightLease(weight_, [this] { --open; });
-  }
-  std::int64_t rows() const override { return weight_.size(0); }
-  std::int64_t cols() const override { return weight_.size(1); }
-  mutable int taken = 0, open = 0;
-
- private:
-  at::Tensor weight_;
-};
 
 }  // namespace
 
@@ -190,41 +189,51 @@ TEST_CASE("adapter gradients are added to what is there") {
   CHECK(relative_distance(s.projections[0].grad_a, 2 * once) < 1e-6);
 }
 
-TEST_CASE("with only an anchor, adapters learn and nothing else gets a gradient") {
+TEST_CASE("without an input gradient adapters learn, and the weight isn't read") {
   const auto s = setup(at::kFloat);
-  const auto anchor = at::ones({1}).requires_grad_(true);
-  const auto weight = std::make_shared<CountedWeight>(s.weight);
-  const auto out = lora_linear(s.x, weight, {}, s.projections, std::nullopt, anchor);
-  CHECK(out.requires_grad());
-  out.backward(s.upstream);
-  CHECK_FALSE(anchor.grad().defined());
-  CHECK(s.projections[0].grad_a.abs().sum().item<double>() > 0);
-  CHECK(s.projections[1].grad_b.abs().sum().item<double>() > 0);
-  CHECK(weight->taken == 1);  // backward had no use for it: x needs no gradient
-  CHECK(weight->open == 0);
+  const auto expected = setup(at::kFloat);
+  run_fused(expected, false, false);
+  at::Tensor low_rank;
+  lora_linear(s.x, frozen_matrix(s.weight), {}, s.projections, std::nullopt, &low_rank);
+  const FrozenMatrix gone{&dense_format(lorikeet::DType::kF32), {}, kOut, kIn};
+  int asked = 0;
+  const auto input = [&] {
+    ++asked;
+    return s.x;
+  };
+  CHECK_FALSE(
+      lora_linear_backward(s.upstream, input, low_rank, gone, s.projections, std::nullopt, false).defined());
+  CHECK(asked == 1);
+  for (std::size_t i = 0; i < s.projections.size(); ++i) {
+    CHECK(at::equal(s.projections[i].grad_a, expected.projections[i].grad_a));
+    CHECK(at::equal(s.projections[i].grad_b, expected.projections[i].grad_b));
+  }
 }
 
-TEST_CASE("no lease outlives a call, and backward takes its own") {
-  const auto s = setup(at::kFloat);
-  const auto weight = std::make_shared<CountedWeight>(s.weight);
-  const auto x = s.x.detach().clone().requires_grad_(true);
-  for (const bool lora : {false, true}) {
-    weight->taken = 0;
-    const auto out = lora ? lora_linear(x, weight, s.bias, s.projections, std::nullopt, {})
-                          : frozen_linear(x, weight, s.bias);
-    CHECK(weight->taken == 1);
-    CHECK(weight->open == 0);
-    out.backward(s.upstream);
-    CHECK(weight->taken == 2);
-    CHECK(weight->open == 0);
+TEST_CASE("backward asks for the input only where adapters learn, and says which it reached") {
+  auto s = setup(at::kFloat);
+  bool reached[2] = {false, false};
+  for (std::size_t i = 0; i < 2; ++i) {
+    s.projections[i].grad_a = s.projections[i].grad_b = at::Tensor();
+    s.projections[i].reached = &reached[i];
   }
+  const auto weight = frozen_matrix(s.weight);
+  const auto forbidden = []() -> at::Tensor { throw std::runtime_error("nobody needs the input"); };
+  at::Tensor low_rank;
+  lora_linear(s.x, weight, {}, s.projections, std::nullopt, &low_rank);
+  CHECK_FALSE(wants_gradients(s.projections));
+  CHECK_NOTHROW(
+      lora_linear_backward(s.upstream, forbidden, low_rank, weight, s.projections, std::nullopt, true));
+  CHECK(reached[0]);
+  CHECK(reached[1]);
+  CHECK_NOTHROW(lora_linear_backward(s.upstream, forbidden, {}, weight, {}, std::nullopt, true));
 }
 
 TEST_CASE("a frozen linear is the reference without projections") {
   for (const auto& tolerance : kTolerances) {
     const auto s = setup(tolerance.dtype);
     const auto x = s.x.detach().clone().requires_grad_(true);
-    const auto out = frozen_linear(x, std::make_shared<ResidentWeight>(s.weight), s.bias);
+    const auto out = fused_linear(x, s, frozen_matrix(s.weight), true, {}, false);
     const auto exact = s.x.to(at::kDouble).requires_grad_(true);
     const auto expected =
         reference::lora_linear(exact, s.weight.to(at::kDouble), s.bias.to(at::kDouble), {}, std::nullopt);
@@ -235,20 +244,11 @@ TEST_CASE("a frozen linear is the reference without projections") {
   }
 }
 
-TEST_CASE("without a graph nothing requires grad") {
-  const auto s = setup(at::kFloat);
-  const auto weight = std::make_shared<ResidentWeight>(s.weight);
-  CHECK_FALSE(lora_linear(s.x, weight, {}, s.projections, std::nullopt, {}).requires_grad());
-  const at::NoGradGuard no_grad;
-  const auto anchor = at::ones({1}).requires_grad_(true);
-  CHECK_FALSE(lora_linear(s.x, weight, {}, s.projections, std::nullopt, anchor).requires_grad());
-}
-
 TEST_CASE("lora_linear names what doesn't fit") {
   const auto s = setup(at::kFloat);
-  const auto weight = std::make_shared<ResidentWeight>(s.weight);
+  const auto weight = frozen_matrix(s.weight);
   const auto call = [&](const at::Tensor& x, const std::vector<LoraProjection>& p) {
-    return lora_linear(x, weight, {}, p, std::nullopt, {});
+    return lora_linear(x, weight, {}, p, std::nullopt);
   };
   CHECK_THROWS_AS(call(at::randn({3, kIn + 1}), s.projections), Error);
   CHECK_THROWS_AS(call(s.x.to(at::kBFloat16), s.projections), Error);
@@ -258,5 +258,5 @@ TEST_CASE("lora_linear names what doesn't fit") {
   auto whole = s.projections;
   whole[0].grad_a = whole[0].grad_a.to(at::kLong);
   CHECK_THROWS_AS(call(s.x, whole), Error);
-  CHECK_THROWS_AS(frozen_linear(s.x, weight, at::ones({kOut - 1})), Error);
+  CHECK_THROWS_AS(lora_linear(s.x, weight, at::ones({kOut - 1}), {}, std::nullopt), Error);
 }

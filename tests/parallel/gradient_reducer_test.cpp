@@ -5,8 +5,8 @@
 #include <mutex>
 
 #include "comm/ranks.h"
-#include "models/toy_lora.h"
 #include "support/catch.h"
+#include "support/toy_lora.h"
 
 using namespace lorikeet;
 using namespace lorikeet::test;
@@ -40,13 +40,11 @@ Reduced reduce(int size, std::int64_t bucket_bytes, const precision::Policy& pol
   std::mutex mutex;
   on_ranks(size, [&](Communicator& group) {
     ToyLora toy({.rank = 3, .alpha = 6, .target_modules = {"all-linear"}}, policy);
-    if (checkpointing) toy.model.enable_checkpointing(toy.adapters.store().anchor());
     GradientReducer reducer(group, toy.adapters, toy.model, bucket_bytes);
     const auto own = prompts_of(group.rank(), size);
     if (!own.empty()) {
       const nn::Batch batch = labelled(own);
-      const nn::ForwardContext context{.batch = batch, .training = true, .layer_done = &reducer.layer_done()};
-      toy.model.loss_sum(1, context).backward();
+      train::run_micro_step(toy.model, batch, {.checkpointing = checkpointing, .reducer = &reducer});
     }
     reducer.finish();
     const std::lock_guard lock(mutex);

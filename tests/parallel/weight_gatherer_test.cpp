@@ -4,9 +4,9 @@
 
 #include "comm/ranks.h"
 #include "models/llama/llama.h"
-#include "models/toy_lora.h"
 #include "support/catch.h"
 #include "support/error_text.h"
+#include "support/toy_lora.h"
 
 using namespace lorikeet;
 using namespace lorikeet::test;
@@ -46,9 +46,8 @@ struct Tied {
 
   std::pair<at::Tensor, at::Tensor> gradients() {
     const nn::Batch batch = labelled(toy_prompts());
-    const at::Tensor loss = model.loss_sum(1, {.batch = batch, .training = true});
-    loss.backward();
-    return {loss.detach(), adapters.store().gradients().clone()};
+    const at::Tensor loss = train::run_micro_step(model, batch, {});
+    return {loss, adapters.store().gradients().clone()};
   }
 };
 
@@ -61,14 +60,14 @@ std::int64_t gathered_bytes(const Communicator& group) {
 TEST_CASE("units are used forward, then the layers backwards; a tied table twice in forward") {
   const ToyLora toy;
   const auto& units = toy.model.store().units();
-  const auto order = names(parallel::use_order(toy.model));
+  const auto order = names(toy.model.units_in_order(true));
   const auto name = [&](std::size_t i) { return units[i]->name(); };
   CHECK(order ==
         std::vector<std::string>{name(0), name(1), name(2), name(3), name(4), name(3), name(2), name(1)});
   const Tied tied;
   const auto& tied_units = tied.model.store().units();
   const auto tied_name = [&](std::size_t i) { return tied_units[i]->name(); };
-  CHECK(names(parallel::use_order(tied.model)) == std::vector<std::string>{tied_name(0), tied_name(1),
+  CHECK(names(tied.model.units_in_order(true)) == std::vector<std::string>{tied_name(0), tied_name(1),
                                                                            tied_name(2), tied_name(0),
                                                                            tied_name(2), tied_name(1)});
 }
@@ -77,13 +76,13 @@ TEST_CASE("a model in parts gives the loss and gradients of the whole, to the bi
   const std::vector<nn::Batch> batches{labelled(toy_prompts()), labelled({{4, 9, 2}})};
   for (const bool checkpointing : {false, true}) {
     ToyLora whole;
-    if (checkpointing) whole.model.enable_checkpointing(whole.adapters.store().anchor());
+    whole.checkpointing = checkpointing;
     const auto expected = whole.gradients(batches);
     for (const int size : {2, 3, 4}) {
       INFO(size << " parts, checkpointing " << checkpointing);
       on_ranks(size, [&](Communicator& group) {
         ToyLora toy({.rank = 3, .alpha = 6}, fp32_policy(), {group.rank(), size});
-        if (checkpointing) toy.model.enable_checkpointing(toy.adapters.store().anchor());
+        toy.checkpointing = checkpointing;
         const WeightGatherer gatherer(group, toy.model);
         const auto found = toy.gradients(batches);
         const std::lock_guard lock(assertions());
@@ -116,7 +115,7 @@ TEST_CASE("what crosses the wire are the predicted bytes: the units of each pass
         ToyLora toy({.rank = 3, .alpha = 6}, fp32_policy(), {group.rank(), size});
         const WeightGatherer gatherer(group, toy.model);
         toy.gradients(std::vector<nn::Batch>(static_cast<std::size_t>(passes), labelled(toy_prompts())));
-        const auto order = parallel::use_order(toy.model);
+        const auto order = toy.model.units_in_order(true);
         const std::lock_guard lock(assertions());
         // The first pass finds no first layer left by an earlier one; the last fetches the next embedding.
         const std::int64_t ends = (order[0]->part_bytes(size) + order[1]->part_bytes(size)) * size;
@@ -129,7 +128,7 @@ TEST_CASE("what crosses the wire are the predicted bytes: the units of each pass
 TEST_CASE("at most the head and the two layers behind it are whole at a time") {
   const ToyLora toy;
   for (const int size : {2, 3}) {
-    const auto order = parallel::use_order(toy.model);
+    const auto order = toy.model.units_in_order(true);
     std::int64_t expected = 0;
     for (const std::size_t at : {0, 4}) {  // embedding with layers 0 and 1; head with 2 and 1
       expected = std::max(expected, size * (order[at]->part_bytes(size) + order[at + 1]->part_bytes(size) +
@@ -160,12 +159,29 @@ TEST_CASE("a forward pass alone, before and after training, works too") {
   });
 }
 
-TEST_CASE("a unit of another model is refused") {
+TEST_CASE("a unit out of the stated order is refused") {
   on_ranks(2, [&](Communicator& group) {
     ToyLora toy({.rank = 3, .alpha = 6}, fp32_policy(), {group.rank(), 2});
     WeightGatherer gatherer(group, toy.model);
     const nn::WeightUnit stranger("stranger");
+    const auto nothing_stated = error_text([&] { gatherer.borrow(stranger); }, ErrorKind::kRunFailed);
+    gatherer.expect(toy.model.units_in_order(true));
+    const auto another = error_text([&] { gatherer.borrow(stranger); }, ErrorKind::kRunFailed);
+    const auto too_early = error_text([&] { gatherer.borrow(toy.model.head_unit()); }, ErrorKind::kRunFailed);
     const std::lock_guard lock(assertions());
-    CHECK_THAT(error_text([&] { gatherer.gather(stranger); }), Catch::Contains("'stranger' is not one"));
+    CHECK_THAT(nothing_stated, Catch::Contains("expected unit 'none'") && Catch::Contains("got 'stranger'"));
+    CHECK_THAT(another, Catch::Contains("expected unit 'embedding'") && Catch::Contains("got 'stranger'"));
+    CHECK_THAT(too_early, Catch::Contains("expected unit 'embedding'") && Catch::Contains("got 'head'"));
   });
+}
+
+TEST_CASE("where only upper layers or the head are trained, lower ones aren't gathered for backward") {
+  const auto names_for = [](const char* target) {
+    const ToyLora toy({.rank = 2, .alpha = 4, .target_modules = {target}});
+    return names(toy.model.units_in_order(true));
+  };
+  CHECK(names_for("h.2.ffn.w2") ==
+        std::vector<std::string>{"embedding", "layer 0", "layer 1", "layer 2", "head", "layer 2"});
+  CHECK(names_for("output") ==
+        std::vector<std::string>{"embedding", "layer 0", "layer 1", "layer 2", "head"});
 }

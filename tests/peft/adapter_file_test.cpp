@@ -5,11 +5,11 @@
 #include <limits>
 
 #include "io/safetensors.h"
-#include "models/toy_lora.h"
 #include "peft/tensor_bytes.h"
 #include "support/catch.h"
 #include "support/error_text.h"
 #include "support/paths.h"
+#include "support/toy_lora.h"
 
 using namespace lorikeet;
 using namespace lorikeet::peft;

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "models/toy_lora.h"
 #include "support/catch.h"
 #include "support/error_text.h"
+#include "support/toy_lora.h"
 
 using namespace lorikeet;
 using namespace lorikeet::peft;

@@ -3,6 +3,7 @@
 #include "models/llama/llama.h"
 #include "models/toy_family.h"
 #include "parallel/weight_gatherer.h"
+#include "peft/lora.h"
 #include "support/catch.h"
 
 using namespace lorikeet;
@@ -92,7 +93,8 @@ TEST_CASE("the uses are what the gatherer fetches") {
       "num_hidden_layers": 4, "num_attention_heads": 4, "max_position_embeddings": 32, "rms_norm_eps": 1e-5,
       "rope_theta": 10000.0, "tie_word_embeddings": false})",
                                 "config");
-  nn::FrozenFactory factory(test::fp32_policy());
+  peft::LoraAdapters adapters({.rank = 2, .alpha = 4}, test::fp32_policy(), /*seed=*/1);
+  peft::LoraFactory factory(test::fp32_policy(), adapters);
   const nn::CausalLM model(models::llama_spec(JsonView(json, "config")), factory);
   double bytes = 0;
   for (const UnitUse& use : unit_uses(model.shape(), 4, 0.4)) bytes += use.gathered_bytes;

@@ -3,10 +3,10 @@
 #include <ATen/ATen.h>
 
 #include "io/folders.h"
-#include "models/toy_lora.h"
 #include "support/catch.h"
 #include "support/error_text.h"
 #include "support/paths.h"
+#include "support/toy_lora.h"
 
 using namespace lorikeet;
 using namespace lorikeet::train;

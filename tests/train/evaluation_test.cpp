@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include "models/toy_lora.h"
 #include "support/catch.h"
+#include "support/toy_lora.h"
 
 using namespace lorikeet;
 using namespace lorikeet::test;

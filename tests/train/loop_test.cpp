@@ -6,11 +6,11 @@
 
 #include "base/file.h"
 #include "base/strings.h"
-#include "models/toy_lora.h"
 #include "support/captured_stderr.h"
 #include "support/catch.h"
 #include "support/error_text.h"
 #include "support/paths.h"
+#include "support/toy_lora.h"
 
 using namespace lorikeet;
 using namespace lorikeet::train;

@@ -9,10 +9,10 @@
 #include <set>
 
 #include "comm/ranks.h"
-#include "models/toy_lora.h"
 #include "ops/dtype.h"
 #include "ops/matmul/matmul.h"
 #include "support/catch.h"
+#include "support/toy_lora.h"
 #include "train/step_runner.h"
 
 using namespace lorikeet;

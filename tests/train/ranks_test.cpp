@@ -6,11 +6,11 @@
 #include "base/file.h"
 #include "base/strings.h"
 #include "comm/ranks.h"
-#include "models/toy_lora.h"
 #include "parallel/weight_gatherer.h"
 #include "support/catch.h"
 #include "support/error_text.h"
 #include "support/paths.h"
+#include "support/toy_lora.h"
 #include "train/loop.h"
 
 using namespace lorikeet;
@@ -57,7 +57,6 @@ Outcome run_rank(const Case& c, comm::Communicator* group, comm::Communicator* s
   toy.adapters.initialize(peft::LoraInit::kKaiming);
   Outcome out;
   out.start = toy.adapters.store().values().clone();
-  if (c.checkpointing) toy.model.enable_checkpointing(toy.adapters.store().anchor());
   AdamW optimizer(toy.adapters.store(), {});
   const data::TokenDataset training = sequences();
   const data::TokenDataset validation = training.subset({1, 5, 9, 12, 20});
@@ -78,6 +77,7 @@ Outcome run_rank(const Case& c, comm::Communicator* group, comm::Communicator* s
       .schedule = {.kind = config::SchedulerName::kConstant, .lr = 0.01, .total_steps = 20},
       .micro = {.micro_tokens = 16, .packing = c.packing},
       .validate_every_steps = 10,
+      .checkpointing = c.checkpointing,
       .verify = true};
   out.end = run_loop(parts, options, hooks, state);
   out.adapter = toy.adapters.store().values().clone();

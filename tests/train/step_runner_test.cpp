@@ -6,9 +6,9 @@
 #include <optional>
 #include <utility>
 
-#include "models/toy_lora.h"
 #include "support/catch.h"
 #include "support/error_text.h"
+#include "support/toy_lora.h"
 
 using namespace lorikeet;
 using namespace lorikeet::train;
@@ -36,13 +36,20 @@ struct Run {
   }
 };
 
-// Forgets the gradient of its input.
+// Says that nothing in it is trainable, although it has adapters.
 class CutGroup : public nn::LinearGroup {
  public:
   explicit CutGroup(std::unique_ptr<nn::LinearGroup> group) : group_(std::move(group)) {}
-  at::Tensor forward(const at::Tensor& x, const nn::ForwardContext& context) const override {
-    return group_->forward(x.detach(), context);
+  at::Tensor forward(const at::Tensor& x, const nn::UnitLoan& weights, const nn::ForwardContext& context,
+                     at::Tensor* low_rank) const override {
+    return group_->forward(x, weights, context, low_rank);
   }
+  at::Tensor backward(const at::Tensor& dy, const nn::InputAgain& input, const nn::UnitLoan& weights,
+                      const nn::ForwardContext& context, const at::Tensor& low_rank,
+                      bool input_gradient) const override {
+    return group_->backward(dy, input, weights, context, low_rank, input_gradient);
+  }
+  bool learns() const override { return false; }
 
  private:
   std::unique_ptr<nn::LinearGroup> group_;
@@ -53,12 +60,12 @@ class CutFactory : public peft::LoraFactory {
   using peft::LoraFactory::LoraFactory;
   std::unique_ptr<nn::LinearGroup> linear(const nn::GroupSpec& spec, nn::WeightUnit& unit) override {
     auto group = peft::LoraFactory::linear(spec, unit);
-    if (!spec.projections[0].name.ends_with("w2")) return group;
+    if (!spec.projections[0].name.ends_with("h.0.ffn.w1")) return group;
     return std::make_unique<CutGroup>(std::move(group));
   }
 };
 
-// A family whose code is at fault: nothing below w2 in an MLP gets a gradient.
+// Code at fault: backward ends before the lowest adapters, those of the first layer's w1.
 struct CutRun {
   peft::LoraAdapters adapters;
   CutFactory factory{fp32_policy(), adapters};
@@ -120,7 +127,7 @@ TEST_CASE("adapters that backward doesn't reach are an error that names them") {
   CutRun run({.rank = 3, .alpha = 6, .target_modules = {"w1", "w2"}});
   const nn::Batch batch = labelled(kPrompts);
   CHECK_THAT(error_text([&] { run.runner.run({batch}, batch.label_count, 0, 0.01); }, ErrorKind::kRunFailed),
-             Contains("[train] step 1: expected backward to reach every adapter, it missed 3") &&
+             Contains("[train] step 1: expected backward to reach every adapter, it missed 1") &&
                  Contains("transformer.h.0.ffn.w1"));
 }
 

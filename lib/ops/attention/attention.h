@@ -24,15 +24,25 @@ struct AttentionOptions {
   double soft_cap = 0;      ///< > 0: scores become cap * tanh(score / cap) (Gemma 2); 0: off
 };
 
+/// What backward needs beside qkv and the output. Undefined where the reference ran.
+struct AttentionStatistics {
+  at::Tensor lse;                ///< fp32, the logarithm of each softmax's denominator: on a CPU [H, T]
+  at::Tensor rng_state, unused;  ///< FlashAttention's own
+};
+
 /// Self-attention within each sequence of a packed batch, with grouped key/value heads:
 ///   out[i, h] = sum_j softmax_j(scale * q[i, h] . k[j, g]) v[j, g],   g = h / (heads / kv_heads).
-/// qkv: [T, (H + 2 Hkv) D], floating, contiguous. Returns [T, H D] in the same dtype. Differentiable in qkv
-/// (one packed gradient). Scores, softmax and sums are fp32 (fp64 for fp64 input). Backward keeps qkv, the
-/// output and one fp32 a query and head. A sequence's result doesn't depend on what it is packed with. On
-/// CUDA fp16 and bf16 go through FlashAttention, which has no soft cap; all else through the reference.
-/// Throws Error on shapes, lengths or options that don't fit.
+/// qkv: [T, (H + 2 Hkv) D], floating, contiguous. Returns [T, H D] in the same dtype. Scores, softmax and
+/// sums are fp32 (fp64 for fp64 input). A sequence's result doesn't depend on what it is packed with. On CUDA
+/// fp16 and bf16 go through FlashAttention, which has no soft cap; all else through the reference. Fills
+/// `statistics` unless it is null. Throws Error on shapes, lengths or options that don't fit.
 at::Tensor attention(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
-                     const AttentionOptions& options);
+                     const AttentionOptions& options, AttentionStatistics* statistics = nullptr);
+
+/// The packed gradient of qkv, from dout [T, H D], forward's input, output and statistics.
+at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
+                              const AttentionStatistics& statistics, const HeadLayout& layout,
+                              const Sequences& sequences, const AttentionOptions& options);
 
 /// Inference with a cache of keys and values: the queries of sequence s, rows [cu_q[s], cu_q[s + 1]) of q,
 /// are the last positions of a sequence whose keys and values are k[s], v[s]. q: [Tq, H, D]; k[s], v[s]:

@@ -3,10 +3,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
-#include "ops/frozen_weight.h"
 #include "ops/lora/lora_linear.h"
 
 namespace lorikeet::ops {
@@ -20,23 +18,28 @@ struct CrossEntropyOptions {
 /// What chunk_rows = 0 stands for: enough rows to use a matrix product well, in few enough bytes.
 std::int64_t default_chunk_rows(std::int64_t vocabulary, at::Device device);
 
+/// The loss of a head, and what flows back from it.
+struct CrossEntropy {
+  at::Tensor loss;    ///< scalar, fp32 (fp64 for fp64 hidden)
+  at::Tensor hidden;  ///< [T, D]: loss_scale times the gradient; undefined unless it was asked for
+};
+
 /// The language model's head and its loss in one, over label rows only:
 ///   sum over l of -log softmax(cap(scale * hidden[label_rows[l]] head^T))[labels[l]]
-/// as an fp32 scalar, not averaged (fp64 for fp64 hidden).
+/// not averaged, and its gradient at once, chunk by chunk of label rows, while the chunk's logits exist:
+/// [T, V] never does.
 /// hidden: [T, D]; head: [V, D] of hidden's dtype, frozen; head_lora: empty or one projection of all V
 /// columns; label_rows: int64 [L], each row once at most; labels: int64 [L] in [0, V), where V may exceed the
-/// tokenizer's vocabulary. L may be 0. The gradient that flows back for an incoming 1 is loss_scale times the
-/// sum's: give one over the step's label count (times a gradient scaler's factor). It is computed in forward,
-/// chunk by chunk of label rows, while the chunk's logits exist: [T, V] never does. Backward multiplies it by
-/// the incoming gradient, and adds the head adapter's to its grad_a and grad_b. anchor: as in lora_linear.
-/// Throws Error on shapes, dtypes or options that don't fit, and on labels out of range.
-at::Tensor linear_cross_entropy(const at::Tensor& hidden, const std::shared_ptr<const FrozenWeight>& head,
-                                const std::vector<LoraProjection>& head_lora, const at::Tensor& label_rows,
-                                const at::Tensor& labels, double loss_scale,
-                                const CrossEntropyOptions& options, const at::Tensor& anchor);
+/// tokenizer's vocabulary. L may be 0. The gradients are loss_scale times the sum's: give one over the step's
+/// label count (times a gradient scaler's factor). The adapter's are added to its grad_a and grad_b. Throws
+/// Error on shapes, dtypes or options that don't fit, and on labels out of range.
+CrossEntropy linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& head,
+                                  const std::vector<LoraProjection>& head_lora, const at::Tensor& label_rows,
+                                  const at::Tensor& labels, double loss_scale,
+                                  const CrossEntropyOptions& options, bool hidden_gradient);
 
-/// The single terms of that sum, fp32 [L] (fp64 for fp64 hidden); no gradient.
-at::Tensor token_nll(const at::Tensor& hidden, const FrozenWeight& head,
+/// The single terms of that sum, fp32 [L] (fp64 for fp64 hidden).
+at::Tensor token_nll(const at::Tensor& hidden, const at::Tensor& head,
                      const std::vector<LoraProjection>& head_lora, const at::Tensor& label_rows,
                      const at::Tensor& labels, const CrossEntropyOptions& options);
 

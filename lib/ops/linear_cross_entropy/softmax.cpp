@@ -17,9 +17,9 @@ void softmax_nll(at::Tensor& logits, const at::Tensor& labels, const CrossEntrop
   auto values = logits.to(wide_type(logits)) * options.scale;
   at::Tensor slope;  // of the cap
   if (options.soft_cap > 0) {
-    const auto bent = at::tanh(values / options.soft_cap);
-    slope = 1 - bent.square();
-    values = bent * options.soft_cap;
+    const auto capped = at::tanh(values / options.soft_cap);
+    slope = 1 - capped.square();
+    values = capped * options.soft_cap;
   }
   const auto index = labels.unsqueeze(1);
   const auto log_p = at::log_softmax(values, 1);

@@ -3,12 +3,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <optional>
 #include <vector>
 
-#include "ops/frozen_weight.h"
 #include "ops/lora/dropout.h"
+#include "ops/weight_format.h"
 
 namespace lorikeet::ops {
 
@@ -25,22 +25,27 @@ struct LoraProjection {
   bool* reached = nullptr;  ///< set by a backward that adds to grad_a and grad_b; or nullptr
 };
 
-/// x w^T + bias with a frozen weight, which backward borrows again instead of keeping it.
-/// x: [T, in]; weight: [out, in] of x's dtype; bias: [out] frozen, or undefined. Returns [T, out] in x's
-/// dtype. Differentiable in x. Throws Error on shapes or dtypes that don't fit.
-at::Tensor frozen_linear(const at::Tensor& x, const std::shared_ptr<const FrozenWeight>& weight,
-                         const at::Tensor& bias);
+/// x w^T + bias with a frozen weight, plus the low-rank updates of projections that share the input; each on
+/// its own columns, not overlapping, in ascending order, gaps allowed; none: the frozen product alone.
+/// x: [T, in]; weight: [out, in]; bias: [out] frozen, or undefined. Returns [T, out] in x's dtype. With
+/// `dropout` the updates (not the frozen product) see the input through the group's mask. All `a` of the
+/// group are multiplied as one matrix: `low_rank`, unless it is null, gets that product [T, sum of r], which
+/// backward needs. Throws Error on shapes or dtypes that don't fit.
+at::Tensor lora_linear(const at::Tensor& x, const FrozenMatrix& weight, const at::Tensor& bias,
+                       const std::vector<LoraProjection>& projections,
+                       const std::optional<LoraDropout>& dropout, at::Tensor* low_rank = nullptr);
 
-/// The same plus the low-rank updates of a group of projections that share the input; each on its own
-/// columns, not overlapping, in ascending order, gaps allowed. With `dropout` the updates (not the frozen
-/// product) see the input through the group's mask. All `a` of the group are multiplied as one matrix.
-/// anchor: any leaf that requires grad, so that there is a graph below the first adapter, where x needs none;
-/// it gets no gradient itself. May be undefined: then x alone decides. Backward adds the adapters' gradients
-/// to their grad_a and grad_b, and computes x's only if x needs it. Throws Error on shapes or dtypes that
-/// don't fit.
-at::Tensor lora_linear(const at::Tensor& x, const std::shared_ptr<const FrozenWeight>& weight,
-                       const at::Tensor& bias, const std::vector<LoraProjection>& projections,
-                       const std::optional<LoraDropout>& dropout, const at::Tensor& anchor);
+/// Whether any projection wants its gradients added: then backward needs the input again.
+bool wants_gradients(const std::vector<LoraProjection>& projections);
+
+/// Backward of the same, from dy [T, out] and forward's low_rank. Adds the projections' gradients to their
+/// grad_a and grad_b and marks them as reached. `input` gives forward's x again, and is called once, after
+/// the largest scratch is gone, where projections want gradients. Returns dx [T, in], or, without
+/// `input_gradient`, nothing.
+at::Tensor lora_linear_backward(const at::Tensor& dy, const std::function<at::Tensor()>& input,
+                                const at::Tensor& low_rank, const FrozenMatrix& weight,
+                                const std::vector<LoraProjection>& projections,
+                                const std::optional<LoraDropout>& dropout, bool input_gradient);
 
 /// Throws Error unless the projections fit an input of `in` features and an output of `out` features.
 void check_projections(const char* op, const std::vector<LoraProjection>& projections, std::int64_t in,

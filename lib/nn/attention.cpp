@@ -1,0 +1,133 @@
+#include "nn/attention.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "nn/batch.h"
+#include "nn/kv_cache.h"
+#include "ops/rotary/rotary.h"
+
+namespace lorikeet::nn {
+namespace {
+
+// Of a norm over each head or over all of them.
+std::int64_t checked_size(const NormSpec& norm, std::int64_t heads, std::int64_t head_dim) {
+  if (norm.size != head_dim && norm.size != heads * head_dim) {
+    throw Error("[" + norm.name + "] expected a norm over " + std::to_string(head_dim) + " or " +
+                std::to_string(heads * head_dim) + " values, got " + std::to_string(norm.size));
+  }
+  return norm.size;
+}
+
+}  // namespace
+
+Attention::Attention(const AttentionSpec& spec, std::int64_t layer, bool rotary, LinearFactory& factory,
+                     WeightUnit& unit)
+    : layer_(layer), rotary_(rotary), layout_(spec.layout), options_(spec.options) {
+  const std::int64_t q = layout_.heads * layout_.head_dim;
+  const std::int64_t kv = layout_.kv_heads * layout_.head_dim;
+  qkv_ = factory.linear({.projections = {{spec.prefix + "." + spec.names.q, q},
+                                         {spec.prefix + "." + spec.names.k, kv},
+                                         {spec.prefix + "." + spec.names.v, kv}},
+                         .in_features = spec.hidden_size,
+                         .bias = spec.qkv_bias,
+                         .role = LinearRole::kColumn},
+                        unit);
+  if (spec.qk_norm) {
+    q_norm_size_ = checked_size(spec.qk_norm->q, layout_.heads, layout_.head_dim);
+    k_norm_size_ = checked_size(spec.qk_norm->k, layout_.kv_heads, layout_.head_dim);
+    q_norm_.emplace(spec.qk_norm->q, unit, factory.policy().base_storage);
+    k_norm_.emplace(spec.qk_norm->k, unit, factory.policy().base_storage);
+  }
+  out_ = factory.linear({.projections = {{spec.prefix + "." + spec.names.output, spec.hidden_size}},
+                         .in_features = q,
+                         .bias = spec.output_bias,
+                         .role = LinearRole::kRow},
+                        unit);
+}
+
+at::Tensor Attention::queries(const at::Tensor& qkv) const {
+  return qkv.narrow(1, 0, layout_.k_begin()).unflatten(1, {-1, q_norm_size_});
+}
+
+at::Tensor Attention::keys(const at::Tensor& qkv) const {
+  return qkv.narrow(1, layout_.k_begin(), layout_.v_begin() - layout_.k_begin())
+      .unflatten(1, {-1, k_norm_size_});
+}
+
+// What attention reads, of what was projected: in place without norms, else beside it, since their backward
+// reads queries and keys as they were.
+at::Tensor Attention::prepare(at::Tensor qkv, const ForwardContext& context, AttentionKept* kept) const {
+  if (q_norm_) {
+    at::Tensor normed = at::empty_like(qkv);
+    at::Tensor q = queries(normed), k = keys(normed);
+    ops::norm_out(q, queries(qkv), q_norm_->parameters(), q_norm_->options(),
+                  kept != nullptr ? &kept->q_norm : nullptr);
+    ops::norm_out(k, keys(qkv), k_norm_->parameters(), k_norm_->options(),
+                  kept != nullptr ? &kept->k_norm : nullptr);
+    normed.slice(1, layout_.v_begin()).copy_(qkv.slice(1, layout_.v_begin()));
+    qkv = std::move(normed);
+  }
+  if (rotary_ && context.rotary) ops::rotate(qkv, context.rotary->cos, context.rotary->sin, layout_);
+  return qkv;
+}
+
+at::Tensor Attention::cached(const at::Tensor& qkv, const ForwardContext& context) const {
+  const std::int64_t tokens = qkv.size(0);
+  const auto heads = [&](std::int64_t begin, std::int64_t count) {
+    return qkv.narrow(1, begin, count * layout_.head_dim).view({tokens, count, layout_.head_dim});
+  };
+  const auto& cu = context.batch.sequences.cu_seqlens;
+  context.cache->append(layer_, heads(layout_.k_begin(), layout_.kv_heads),
+                        heads(layout_.v_begin(), layout_.kv_heads), cu);
+  return ops::attention_cached(heads(0, layout_.heads), context.cache->keys(layer_),
+                               context.cache->values(layer_), cu, options_);
+}
+
+at::Tensor Attention::forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
+                              AttentionKept* kept) const {
+  at::Tensor projected = qkv_->forward(x, weights, context, kept != nullptr ? &kept->qkv_low_rank : nullptr);
+  const at::Tensor qkv = prepare(projected, context, kept);
+  if (kept == nullptr) projected.reset();
+  const at::Tensor out = context.cache != nullptr
+                             ? cached(qkv, context)
+                             : ops::attention(qkv, layout_, context.batch.sequences, options_,
+                                              kept != nullptr ? &kept->softmax : nullptr);
+  if (kept != nullptr) {
+    kept->qkv = projected;
+    kept->out = out;
+  }
+  return out_->forward(out, weights, context, kept != nullptr ? &kept->out_low_rank : nullptr);
+}
+
+at::Tensor Attention::backward(const at::Tensor& dy, const InputAgain& input, const UnitLoan& weights,
+                               const ForwardContext& context, AttentionKept& kept,
+                               bool input_gradient) const {
+  const bool through_attention = input_gradient || qkv_->learns();
+  at::Tensor dout =
+      out_->backward(dy, [&] { return kept.out; }, weights, context, kept.out_low_rank, through_attention);
+  if (!through_attention) return {};
+  at::Tensor dqkv;
+  {
+    const at::Tensor qkv = q_norm_ ? prepare(kept.qkv, context, nullptr) : kept.qkv;
+    dqkv = ops::attention_backward(dout, qkv, kept.out, kept.softmax, layout_, context.batch.sequences,
+                                   options_);
+  }
+  dout.reset();
+  kept.out.reset();
+  kept.softmax = {};
+  if (rotary_ && context.rotary) {
+    ops::rotate(dqkv, context.rotary->cos, context.rotary->sin, layout_, /*inverse=*/true);
+  }
+  if (q_norm_) {
+    at::Tensor dq = queries(dqkv), dk = keys(dqkv);
+    ops::norm_backward_(dq, queries(kept.qkv), q_norm_->parameters(), q_norm_->options(), kept.q_norm);
+    ops::norm_backward_(dk, keys(kept.qkv), k_norm_->parameters(), k_norm_->options(), kept.k_norm);
+  }
+  kept.qkv.reset();
+  return qkv_->backward(dqkv, input, weights, context, kept.qkv_low_rank, input_gradient);
+}
+
+}  // namespace lorikeet::nn

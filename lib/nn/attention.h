@@ -1,0 +1,78 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "nn/linear.h"
+#include "nn/norm.h"
+#include "ops/attention/attention.h"
+
+namespace lorikeet::nn {
+
+/// What a family calls its projections, after the block's prefix.
+struct AttentionNames {
+  std::string q = "q_proj", k = "k_proj", v = "v_proj", output = "o_proj";
+};
+
+/// Norms of queries and keys before their rotation: over each head (Qwen 3, Gemma 3), or over all heads at
+/// once (OLMo 2). The norms' sizes tell: head_dim, or heads * head_dim and kv_heads * head_dim.
+struct QkNormSpec {
+  NormSpec q, k;
+};
+
+struct AttentionSpec {
+  std::string prefix;  ///< "model.layers.0.self_attn"
+  std::int64_t hidden_size;
+  ops::HeadLayout layout;
+  bool qkv_bias = false;
+  bool output_bias = false;
+  ops::AttentionOptions options;  ///< scale, window, soft-cap
+  AttentionNames names;
+  std::optional<QkNormSpec> qk_norm;
+};
+
+/// What attention keeps for its backward.
+struct AttentionKept {
+  at::Tensor qkv;  ///< rotated; with norms of q and k as it was projected
+  at::Tensor out;  ///< [T, heads * head_dim]
+  ops::AttentionStatistics softmax;
+  ops::NormStatistics q_norm, k_norm;
+  at::Tensor qkv_low_rank, out_low_rank;
+};
+
+/// Attention: projections to queries, keys and values, their norms and rotation, attention over each sequence
+/// (with the cache's keys when decoding) and the output projection.
+class Attention {
+ public:
+  /// Declares its tensors in `unit`. `layer` is its place in caches. Throws Error on norms' sizes that don't
+  /// fit.
+  Attention(const AttentionSpec& spec, std::int64_t layer, bool rotary, LinearFactory& factory,
+            WeightUnit& unit);
+
+  /// x [T, D] -> [T, D]. `kept`, unless it is null, gets what backward needs beside x.
+  at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
+                     AttentionKept* kept) const;
+  /// As LinearGroup::backward, for the whole block; gives back what was kept on the way.
+  at::Tensor backward(const at::Tensor& dy, const InputAgain& input, const UnitLoan& weights,
+                      const ForwardContext& context, AttentionKept& kept, bool input_gradient) const;
+  bool learns() const { return qkv_->learns() || out_->learns(); }
+
+ private:
+  // The parts of packed rows as [T, heads, width of a norm], views.
+  at::Tensor queries(const at::Tensor& qkv) const;
+  at::Tensor keys(const at::Tensor& qkv) const;
+  at::Tensor prepare(at::Tensor qkv, const ForwardContext& context, AttentionKept* kept) const;
+  at::Tensor cached(const at::Tensor& qkv, const ForwardContext& context) const;
+
+  std::int64_t layer_;
+  bool rotary_;
+  ops::HeadLayout layout_;
+  ops::AttentionOptions options_;
+  std::unique_ptr<LinearGroup> qkv_;
+  std::optional<Norm> q_norm_, k_norm_;
+  std::int64_t q_norm_size_ = 0, k_norm_size_ = 0;
+  std::unique_ptr<LinearGroup> out_;
+};
+
+}  // namespace lorikeet::nn

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "nn/linear.h"
+#include "ops/activation/activation.h"
+
+namespace lorikeet::nn {
+
+struct MlpNames {
+  std::string gate = "gate_proj", up = "up_proj", down = "down_proj";
+};
+
+struct MlpSpec {
+  std::string prefix;  ///< "model.layers.0.mlp"
+  std::int64_t hidden_size;
+  std::int64_t intermediate_size;
+  ops::Activation activation = ops::Activation::kSilu;
+  bool bias = false;
+  MlpNames names;
+  bool gated = true;  ///< else there is no gate: down(act(up x))
+};
+
+/// What an MLP keeps for its backward: the activated product is computed again.
+struct MlpKept {
+  at::Tensor up;  ///< [T, gate | up], or [T, up]
+  at::Tensor up_low_rank, down_low_rank;
+};
+
+/// Feed-forward block: down(act(gate x) * up x), or down(act(up x)).
+class Mlp {
+ public:
+  Mlp(const MlpSpec& spec, LinearFactory& factory, WeightUnit& unit);
+
+  /// x [T, D] -> [T, D]. `kept`, unless it is null, gets what backward needs beside x.
+  at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
+                     MlpKept* kept) const;
+  /// As LinearGroup::backward, for the whole block; gives back what was kept on the way.
+  at::Tensor backward(const at::Tensor& dy, const InputAgain& input, const UnitLoan& weights,
+                      const ForwardContext& context, MlpKept& kept, bool input_gradient) const;
+  bool learns() const { return up_->learns() || down_->learns(); }
+
+ private:
+  at::Tensor activated(const at::Tensor& up) const;
+
+  bool gated_;
+  ops::Activation activation_;
+  std::unique_ptr<LinearGroup> up_;
+  std::unique_ptr<LinearGroup> down_;
+};
+
+}  // namespace lorikeet::nn

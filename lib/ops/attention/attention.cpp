@@ -1,0 +1,129 @@
+#include "ops/attention/attention.h"
+
+#include <ATen/ATen.h>
+
+#include "ops/attention/cpu.h"
+#include "ops/attention/cuda.h"
+#include "ops/check.h"
+#include "ops/reference_backward.h"
+#include "ops/vector.h"
+
+namespace lorikeet::ops {
+namespace {
+
+constexpr const char* kOp = "attention";
+
+void check_options(const AttentionOptions& options) {
+  check(options.window >= 0 && options.soft_cap >= 0, kOp, "window and soft_cap not below 0",
+        [&] { return std::to_string(options.window) + " and " + std::to_string(options.soft_cap); });
+}
+
+void check_inputs(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
+                  const AttentionOptions& options) {
+  check(layout.kv_heads > 0 && layout.heads % layout.kv_heads == 0 && layout.head_dim > 0, kOp,
+        "query heads that are a multiple of the key heads",
+        [&] { return std::to_string(layout.heads) + " and " + std::to_string(layout.kv_heads); });
+  check_tensor(qkv.defined() && qkv.dim() == 2 && qkv.size(1) == layout.width() && qkv.is_floating_point() &&
+                   qkv.is_contiguous(),
+               kOp, "a dense floating matrix [tokens, (heads + 2 kv_heads) * head_dim]", qkv);
+  const auto& ends = sequences.cu_seqlens;
+  check(!ends.empty() && ends.front() == 0 && ends.back() == qkv.size(0) &&
+            std::is_sorted(ends.begin(), ends.end()),
+        kOp, "cu_seqlens ascending from 0 to the number of tokens",
+        [&] { return std::to_string(ends.size()) + " entries for " + describe(qkv); });
+  check_options(options);
+}
+
+// Scores of one call of the reference, over all heads: bounds what a long prompt takes.
+constexpr std::int64_t kBlockScores = std::int64_t{1} << 24;
+
+// The reference over blocks of queries, each with the keys that it may see.
+void cached_by_blocks(const at::Tensor& q, const std::vector<at::Tensor>& k, const std::vector<at::Tensor>& v,
+                      const std::vector<std::int32_t>& cu_q, const AttentionOptions& options,
+                      at::Tensor& out) {
+  for (std::size_t s = 0; s < k.size(); ++s) {
+    const auto rows = std::max<std::int64_t>(kBlockScores / (q.size(1) * k[s].size(0)), 1);
+    for (std::int64_t begin = cu_q[s]; begin < cu_q[s + 1]; begin += rows) {
+      const auto end = std::min<std::int64_t>(begin + rows, cu_q[s + 1]);
+      const auto keys = options.causal ? k[s].size(0) - (cu_q[s + 1] - end) : k[s].size(0);
+      out.slice(0, begin, end)
+          .copy_(reference::attention_cached(q.slice(0, begin, end), {k[s].slice(0, 0, keys)},
+                                             {v[s].slice(0, 0, keys)},
+                                             {0, static_cast<std::int32_t>(end - begin)}, options));
+    }
+  }
+}
+
+}  // namespace
+
+at::Tensor attention(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
+                     const AttentionOptions& options, AttentionStatistics* statistics) {
+  check_inputs(qkv, layout, sequences, options);
+  if (vector::is_fast(qkv)) {
+    auto out = at::empty({qkv.size(0), layout.heads * layout.head_dim}, qkv.options());
+    at::Tensor lse;
+    if (statistics != nullptr) {
+      lse = at::empty({layout.heads, qkv.size(0)}, qkv.options().dtype(at::kFloat));
+      statistics->lse = lse;
+    }
+    cpu::attention_forward(qkv, layout, sequences, options, out, lse);
+    return out;
+  }
+  if (cuda::flash_takes(qkv, layout, options)) {
+    const auto result = cuda::flash_forward(qkv, layout, sequences, options);
+    if (statistics != nullptr) *statistics = {result.lse, result.rng_state, result.unused};
+    return result.out.reshape({qkv.size(0), layout.heads * layout.head_dim});
+  }
+  return reference::attention(qkv, layout, sequences, options);
+}
+
+at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
+                              const AttentionStatistics& statistics, const HeadLayout& layout,
+                              const Sequences& sequences, const AttentionOptions& options) {
+  check_inputs(qkv, layout, sequences, options);
+  if (!statistics.lse.defined()) {
+    return reference_backward(
+        [&](const at::Tensor& x) { return reference::attention(x, layout, sequences, options); }, qkv, dout);
+  }
+  if (qkv.is_cuda()) {
+    const auto heads = out.view({out.size(0), layout.heads, layout.head_dim});
+    return cuda::flash_backward(dout.contiguous(), qkv,
+                                {heads, statistics.lse, statistics.rng_state, statistics.unused}, layout,
+                                sequences, options);
+  }
+  auto dqkv = at::empty(qkv.sizes(), qkv.options());
+  cpu::attention_backward(dout.contiguous(), qkv, out, statistics.lse, layout, sequences, options, dqkv);
+  return dqkv;
+}
+
+at::Tensor attention_cached(const at::Tensor& q, const std::vector<at::Tensor>& k,
+                            const std::vector<at::Tensor>& v, const std::vector<std::int32_t>& cu_q,
+                            const AttentionOptions& options) {
+  constexpr const char* kCached = "attention_cached";
+  check_options(options);
+  check_tensor(q.defined() && q.dim() == 3 && q.is_floating_point(), kCached,
+               "queries [tokens, heads, head_dim]", q);
+  check(k.size() == v.size() && cu_q.size() == k.size() + 1 && cu_q.front() == 0 &&
+            cu_q.back() == q.size(0) && std::is_sorted(cu_q.begin(), cu_q.end()),
+        kCached, "keys, values and a range of queries for each sequence",
+        [&] { return std::to_string(k.size()) + " keys, " + std::to_string(v.size()) + " values"; });
+  bool fast = vector::has_fast_elements(q) && q.stride(2) == 1;
+  for (std::size_t s = 0; s < k.size(); ++s) {
+    check(k[s].dim() == 3 && k[s].sizes() == v[s].sizes() && k[s].size(2) == q.size(2) &&
+              k[s].size(1) == k[0].size(1) && k[s].size(1) > 0 && q.size(1) % k[s].size(1) == 0 &&
+              k[s].size(0) >= cu_q[s + 1] - cu_q[s] && k[s].scalar_type() == q.scalar_type(),
+          kCached, "keys and values [at least the queries, kv_heads, head_dim] of the queries' dtype",
+          [&] { return describe(k[s]) + " and " + describe(v[s]); });
+    fast = fast && k[s].is_cpu() && v[s].is_cpu() && v[s].scalar_type() == q.scalar_type() &&
+           k[s].stride(2) == 1 && v[s].stride(2) == 1;
+  }
+  auto out = at::empty({q.size(0), q.size(1) * q.size(2)}, q.options());
+  if (fast) {
+    cpu::attention_cached(q, k, v, cu_q, options, out);
+  } else {
+    cached_by_blocks(q, k, v, cu_q, options, out);
+  }
+  return out;
+}
+
+}  // namespace lorikeet::ops

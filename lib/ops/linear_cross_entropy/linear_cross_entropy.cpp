@@ -1,0 +1,130 @@
+#include "ops/linear_cross_entropy/linear_cross_entropy.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <string>
+
+#include "ops/check.h"
+#include "ops/linear_cross_entropy/softmax.h"
+#include "ops/matmul/matmul.h"
+#include "ops/wide.h"
+
+namespace lorikeet::ops {
+namespace {
+
+constexpr const char* kOp = "linear_cross_entropy";
+
+// Logits of one chunk: enough rows to use a matrix product well, at most 64 MiB of fp32 beyond that.
+constexpr std::int64_t kLeastRowsCpu = 256, kRowsCuda = 2048;
+constexpr std::int64_t kChunkElementsCpu = std::int64_t{1} << 24;
+
+struct Inputs {
+  const at::Tensor& hidden;
+  const at::Tensor& head;
+  const std::vector<LoraProjection>& lora;
+  const at::Tensor& rows;
+  const at::Tensor& labels;
+  const CrossEntropyOptions& options;
+};
+
+void check_inputs(const Inputs& in) {
+  check_tensor(in.hidden.defined() && in.hidden.dim() == 2 && in.hidden.size(1) == in.head.size(1), kOp,
+               "hidden states [tokens, hidden] as wide as the head", in.hidden);
+  check(in.head.scalar_type() == in.hidden.scalar_type() && in.head.device() == in.hidden.device(), kOp,
+        "a head of the hidden states' dtype on their device",
+        [&] { return describe(in.head) + " for " + describe(in.hidden); });
+  for (const auto* index : {&in.rows, &in.labels}) {
+    check_tensor(index->defined() && index->dim() == 1 && index->scalar_type() == at::kLong &&
+                     index->size(0) == in.rows.size(0) && index->device() == in.hidden.device(),
+                 kOp, "int64 label rows and as many labels, on the hidden states' device", *index);
+  }
+  check(in.lora.size() <= 1 &&
+            (in.lora.empty() || (in.lora[0].out_begin == 0 && in.lora[0].out_end == in.head.size(0))),
+        kOp, "at most one adapter, of all the head's rows",
+        [&] { return std::to_string(in.lora.size()) + " adapters or other columns"; });
+  check_projections(kOp, in.lora, in.head.size(1), in.head.size(0), in.hidden.scalar_type());
+  check(
+      in.options.soft_cap >= 0 && in.options.chunk_rows >= 0, kOp, "soft_cap and chunk_rows not below 0",
+      [&] { return std::to_string(in.options.soft_cap) + " and " + std::to_string(in.options.chunk_rows); });
+  if (in.labels.is_cpu() &&
+      in.labels.numel() > 0) {  // on a GPU the kernel asserts: nothing is asked of the device
+    const auto least = in.labels.min().item<std::int64_t>(), most = in.labels.max().item<std::int64_t>();
+    check(least >= 0 && most < in.head.size(0), kOp, "labels in [0, rows of the head)",
+          [&] { return std::to_string(least) + " to " + std::to_string(most); });
+  }
+}
+
+// One pass over the chunks: writes nll [L]. With `gradients` adds the adapter's, and writes the hidden
+// states' [T, D] where that is defined (zeroed by the caller).
+void run_chunks(const Inputs& in, double grad_scale, at::Tensor& nll, bool gradients,
+                at::Tensor hidden_gradient = {}) {
+  const auto count = in.rows.size(0);
+  const auto step = in.options.chunk_rows > 0 ? in.options.chunk_rows
+                                              : default_chunk_rows(in.head.size(0), in.hidden.device());
+  for (std::int64_t begin = 0; begin < count; begin += step) {
+    const auto end = std::min(begin + step, count);
+    const auto rows = in.rows.slice(0, begin, end);
+    const auto x = matmul_operand(in.hidden.index_select(0, rows));
+    std::vector<LowRankTerm> terms;
+    at::Tensor xa;
+    if (!in.lora.empty()) {
+      xa = matmul_nt(x, in.lora[0].a);
+      terms.push_back({xa * in.lora[0].scale, in.lora[0].b, 0});
+    }
+    auto logits = at::empty({end - begin, in.head.size(0)}, x.options());
+    matmul_nt_out(logits, x, in.head, terms);
+    softmax_nll(logits, in.labels.slice(0, begin, end), in.options, gradients, grad_scale,
+                nll.slice(0, begin, end));
+    if (!gradients) continue;
+    std::vector<LowRankTerm> back;
+    if (!in.lora.empty()) {
+      LoraProjection p = in.lora[0];
+      const auto low = matmul_nn(logits, p.b).mul_(p.scale);
+      if (p.grad_b.defined()) matmul_tn_add(p.grad_b, logits, xa, p.scale);
+      if (p.grad_a.defined()) matmul_tn_add(p.grad_a, low, x, 1);
+      back.push_back({low, p.a, 0});
+    }
+    if (hidden_gradient.defined()) {
+      auto dx = at::empty({end - begin, in.hidden.size(1)}, in.hidden.options());
+      matmul_nn_out(dx, logits, in.head, back);
+      hidden_gradient.index_copy_(0, rows, dx);
+    }
+  }
+}
+
+}  // namespace
+
+std::int64_t default_chunk_rows(std::int64_t vocabulary, at::Device device) {
+  if (!device.is_cpu()) return kRowsCuda;
+  return std::max(kLeastRowsCpu, kChunkElementsCpu / std::max<std::int64_t>(vocabulary, 1) / 64 * 64);
+}
+
+CrossEntropy linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& head,
+                                  const std::vector<LoraProjection>& head_lora, const at::Tensor& label_rows,
+                                  const at::Tensor& labels, double loss_scale,
+                                  const CrossEntropyOptions& options, bool hidden_gradient) {
+  const Inputs in{hidden, head, head_lora, label_rows, labels, options};
+  check_inputs(in);
+  CrossEntropy result;
+  if (hidden_gradient) result.hidden = at::zeros_like(hidden);
+  auto nll = at::empty({label_rows.size(0)}, hidden.options().dtype(wide_type(hidden)));
+  run_chunks(in, loss_scale, nll, /*gradients=*/true, result.hidden);
+  for (const auto& p : head_lora) {
+    if (p.reached != nullptr) *p.reached = true;
+  }
+  result.loss = nll.sum();
+  return result;
+}
+
+at::Tensor token_nll(const at::Tensor& hidden, const at::Tensor& head,
+                     const std::vector<LoraProjection>& head_lora, const at::Tensor& label_rows,
+                     const at::Tensor& labels, const CrossEntropyOptions& options) {
+  const Inputs in{hidden, head, head_lora, label_rows, labels, options};
+  check_inputs(in);
+  auto nll = at::empty({label_rows.size(0)}, hidden.options().dtype(wide_type(hidden)));
+  run_chunks(in, 1, nll, /*gradients=*/false);
+  return nll;
+}
+
+}  // namespace lorikeet::ops

@@ -1,0 +1,152 @@
+#include "ops/lora/lora_linear.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ops/check.h"
+#include "ops/matmul/matmul.h"
+#include "ops/wide.h"
+
+namespace lorikeet::ops {
+namespace {
+
+constexpr const char* kOp = "lora_linear";
+
+at::Tensor stacked_a(const std::vector<LoraProjection>& projections) {
+  if (projections.size() == 1) return projections[0].a;
+  std::vector<at::Tensor> parts;
+  parts.reserve(projections.size());
+  for (const auto& p : projections) parts.push_back(p.a);
+  return at::cat(parts);
+}
+
+// The gradient of x a^T, [T, sum of r]; adds those of every b on the way.
+at::Tensor low_rank_gradients(const at::Tensor& dy, const at::Tensor& low_rank,
+                              const std::vector<LoraProjection>& projections) {
+  auto gradient = at::empty({dy.size(0), low_rank.size(1)}, dy.options());
+  std::int64_t at = 0;
+  for (const auto& p : projections) {
+    const auto columns = dy.slice(1, p.out_begin, p.out_end);
+    const auto r = p.a.size(0);
+    auto part = gradient.slice(1, at, at + r);
+    matmul_nn_out(part, columns, p.b);
+    if (p.scale != 1) part.mul_(p.scale);
+    if (p.grad_b.defined()) {
+      auto grad_b = p.grad_b;
+      matmul_tn_add(grad_b, columns, low_rank.slice(1, at, at + r), p.scale);
+    }
+    at += r;
+  }
+  return gradient;
+}
+
+void add_a_gradients(const at::Tensor& gradient, at::Tensor input,
+                     const std::vector<LoraProjection>& projections,
+                     const std::optional<LoraDropout>& dropout) {
+  if (dropout.has_value()) input = apply_dropout(input, *dropout);
+  const auto all = matmul_tn(gradient, input);
+  std::int64_t at = 0;
+  for (const auto& p : projections) {
+    const auto r = p.a.size(0);
+    if (p.grad_a.defined()) p.grad_a.add_(all.slice(0, at, at + r));
+    at += r;
+  }
+}
+
+void check_linear(const at::Tensor& x, const FrozenMatrix& weight, const at::Tensor& bias) {
+  check_tensor(x.defined() && x.dim() == 2 && x.size(1) == weight.cols && x.is_floating_point(), kOp,
+               "a floating input [tokens, in] as wide as the weight", x);
+  check(weight.bytes.device() == x.device(), kOp, "a weight on the input's device",
+        [&] { return describe(weight.bytes) + " for " + describe(x); });
+  check_tensor(!bias.defined() || (bias.dim() == 1 && bias.size(0) == weight.rows), kOp,
+               "a bias as long as the weight has rows", bias);
+}
+
+}  // namespace
+
+void check_projections(const char* op, const std::vector<LoraProjection>& projections, std::int64_t in,
+                       std::int64_t out, at::ScalarType dtype) {
+  std::int64_t done = 0;
+  for (const auto& p : projections) {
+    check(p.out_begin >= done && p.out_begin <= p.out_end && p.out_end <= out, op,
+          "column ranges in ascending order inside the output", [&] {
+            return "[" + std::to_string(p.out_begin) + ", " + std::to_string(p.out_end) + ") of " +
+                   std::to_string(out);
+          });
+    check_tensor(p.a.defined() && p.a.dim() == 2 && p.a.size(1) == in && p.a.scalar_type() == dtype, op,
+                 "lora a [r, in] of the input's dtype", p.a);
+    check_tensor(p.b.defined() && p.b.dim() == 2 && p.b.size(0) == p.out_end - p.out_begin &&
+                     p.b.size(1) == p.a.size(0) && p.b.scalar_type() == dtype,
+                 op, "lora b [out, r] of the input's dtype", p.b);
+    for (const auto& [grad, value] : {std::pair{&p.grad_a, &p.a}, std::pair{&p.grad_b, &p.b}}) {
+      check_tensor(
+          !grad->defined() || (grad->sizes() == value->sizes() && at::isFloatingType(grad->scalar_type())),
+          op, "a floating gradient of its parameter's shape", *grad);
+    }
+    done = p.out_end;
+  }
+}
+
+bool wants_gradients(const std::vector<LoraProjection>& projections) {
+  return std::any_of(projections.begin(), projections.end(),
+                     [](const auto& p) { return p.grad_a.defined() || p.grad_b.defined(); });
+}
+
+at::Tensor lora_linear(const at::Tensor& x, const FrozenMatrix& weight, const at::Tensor& bias,
+                       const std::vector<LoraProjection>& projections,
+                       const std::optional<LoraDropout>& dropout, at::Tensor* low_rank) {
+  check_linear(x, weight, bias);
+  check_projections(kOp, projections, weight.cols, weight.rows, x.scalar_type());
+  auto out = at::empty({x.size(0), weight.rows}, x.options());
+  if (projections.empty()) {
+    weight.format->forward(out, x, weight.bytes, {}, bias);
+    return out;
+  }
+  // What stays is allocated before scratch: on a CPU the heap would be left with holes otherwise.
+  const auto a = stacked_a(projections);
+  const auto sums = multiplies_natively(x.scalar_type(), x.device()) ? x.scalar_type() : wide_type(x);
+  auto xa = at::empty({x.size(0), a.size(0)}, x.options().dtype(sums));
+  const auto input = matmul_operand(x);
+  matmul_nt_out(xa, dropout.has_value() ? matmul_operand(apply_dropout(x, *dropout)) : input, a);
+  std::vector<LowRankTerm> terms;
+  std::int64_t at = 0;
+  for (const auto& p : projections) {
+    const auto part = xa.slice(1, at, at + p.a.size(0));
+    terms.push_back({p.scale == 1 ? part : part * p.scale, p.b, p.out_begin});
+    at += p.a.size(0);
+  }
+  weight.format->forward(out, input, weight.bytes, terms, bias);
+  if (low_rank != nullptr) *low_rank = std::move(xa);
+  return out;
+}
+
+at::Tensor lora_linear_backward(const at::Tensor& dy, const std::function<at::Tensor()>& input,
+                                const at::Tensor& low_rank, const FrozenMatrix& weight,
+                                const std::vector<LoraProjection>& projections,
+                                const std::optional<LoraDropout>& dropout, bool input_gradient) {
+  at::Tensor dx;  // first: it outlives what follows
+  if (input_gradient) dx = at::empty({dy.size(0), weight.cols}, dy.options());
+  if (projections.empty()) {
+    if (input_gradient) weight.format->backward(dx, dy.contiguous(), weight.bytes, {});
+    return dx;
+  }
+  const auto operand = matmul_operand(dy.contiguous());
+  const auto gradient = low_rank_gradients(operand, low_rank, projections);
+  if (wants_gradients(projections)) add_a_gradients(gradient, input(), projections, dropout);
+  for (const auto& p : projections) {
+    if (p.reached != nullptr) *p.reached = true;
+  }
+  if (!input_gradient) return dx;
+  const auto a = stacked_a(projections);
+  if (dropout.has_value()) {
+    weight.format->backward(dx, operand, weight.bytes, {});
+    dx.add_(apply_dropout(matmul_nn(gradient, a), *dropout));
+  } else {
+    weight.format->backward(dx, operand, weight.bytes, {{gradient, a, 0}});
+  }
+  return dx;
+}
+
+}  // namespace lorikeet::ops

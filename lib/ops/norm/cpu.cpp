@@ -1,0 +1,228 @@
+#include "ops/norm/cpu.h"
+
+#include <ATen/Parallel.h>
+
+#include <cmath>
+
+#include "ops/vector.h"
+
+namespace lorikeet::ops::cpu {
+namespace {
+
+using vector::Bf16;
+using vector::kLanes;
+using vector::load;
+using vector::store;
+
+constexpr std::int64_t kGrainRows = 32;
+
+// sum over i of f(i), in kLanes partial sums.
+template <typename F>
+LORIKEET_INLINE float sum_of(std::int64_t n, F f) {
+  float lanes[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += f(i + lane);
+  }
+  float total = 0;
+  for (; i < n; ++i) total += f(i);
+  for (const float lane : lanes) total += lane;
+  return total;
+}
+
+// Rows that lie next to each other; what is absent is null. Layer norm has a mean.
+template <typename T>
+struct Forward {
+  const T *x, *delta;
+  const float *w, *bias;
+  float eps;
+  T *sum, *y;
+  float *mean, *rstd;
+  std::int64_t rows, width;
+};
+
+template <typename T>
+struct Backward {
+  const T *dy, *extra, *x;
+  const float *w, *mean, *rstd;
+  T* dx;
+  std::int64_t rows, width;
+};
+
+template <typename T>
+LORIKEET_INLINE void forward_rows(const Forward<T>& a) {
+  const auto width = a.width;
+  const auto n = static_cast<float>(width);
+  for (std::int64_t row = 0; row < a.rows; ++row) {
+    const T* in = a.x + row * width;
+    if (a.delta != nullptr) {
+      const T* add = a.delta + row * width;
+      T* out = a.sum + row * width;
+      for (std::int64_t i = 0; i < width; ++i) store(load(in[i]) + load(add[i]), out[i]);
+      in = out;
+    }
+    const float* w = a.w;
+    T* out = a.y + row * width;
+    if (a.mean == nullptr) {
+      const float squares = sum_of(
+          width, [&](std::int64_t i) __attribute__((always_inline)) { return load(in[i]) * load(in[i]); });
+      const float scale = 1.0F / std::sqrt(squares / n + a.eps);
+      a.rstd[row] = scale;
+      if (a.bias == nullptr) {
+        for (std::int64_t i = 0; i < width; ++i) store(load(in[i]) * scale * w[i], out[i]);
+      } else {
+        for (std::int64_t i = 0; i < width; ++i) store(load(in[i]) * scale * w[i] + a.bias[i], out[i]);
+      }
+      continue;
+    }
+    const float mean =
+        sum_of(width, [&](std::int64_t i) __attribute__((always_inline)) { return load(in[i]); }) / n;
+    const float squares = sum_of(
+        width, [&](std::int64_t i)
+                   __attribute__((always_inline)) { return (load(in[i]) - mean) * (load(in[i]) - mean); });
+    const float scale = 1.0F / std::sqrt(squares / n + a.eps);
+    a.mean[row] = mean;
+    a.rstd[row] = scale;
+    if (a.bias == nullptr) {
+      for (std::int64_t i = 0; i < width; ++i) store((load(in[i]) - mean) * scale * w[i], out[i]);
+    } else {
+      for (std::int64_t i = 0; i < width; ++i) {
+        store((load(in[i]) - mean) * scale * w[i] + a.bias[i], out[i]);
+      }
+    }
+  }
+}
+
+// dx may be dy: each element is read before it is written, and the rows' sums before any.
+//
+// RMS: dx = rstd g - x rstd^3 mean(g x) with g = w dy.
+template <typename T>
+LORIKEET_INLINE void rms_backward_row(const T* g, const T* extra, const T* in, const float* w, float scale,
+                                      T* out, std::int64_t width) {
+  const float dot = sum_of(
+      width, [&](std::int64_t i) __attribute__((always_inline)) { return load(g[i]) * w[i] * load(in[i]); });
+  const float along = scale * scale * scale * dot / static_cast<float>(width);
+  if (extra == nullptr) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < width; ++i) store(scale * w[i] * load(g[i]) - along * load(in[i]), out[i]);
+  } else {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < width; ++i) {
+      store(scale * w[i] * load(g[i]) - along * load(in[i]) + load(extra[i]), out[i]);
+    }
+  }
+}
+
+// Layer norm: with c = x - mean, dx = rstd (g - mean(g)) - c rstd^3 mean(g c).
+template <typename T>
+LORIKEET_INLINE void layer_backward_row(const T* g, const T* extra, const T* in, const float* w, float mean,
+                                        float scale, T* out, std::int64_t width) {
+  const auto n = static_cast<float>(width);
+  const float shift =
+      scale *
+      sum_of(width, [&](std::int64_t i) __attribute__((always_inline)) { return load(g[i]) * w[i]; }) / n;
+  const float dot = sum_of(
+      width, [&](std::int64_t i)
+                 __attribute__((always_inline)) { return load(g[i]) * w[i] * (load(in[i]) - mean); });
+  const float along = scale * scale * scale * dot / n;
+  if (extra == nullptr) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < width; ++i) {
+      store(scale * w[i] * load(g[i]) - shift - along * (load(in[i]) - mean), out[i]);
+    }
+  } else {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < width; ++i) {
+      store(scale * w[i] * load(g[i]) - shift - along * (load(in[i]) - mean) + load(extra[i]), out[i]);
+    }
+  }
+}
+
+template <typename T>
+LORIKEET_INLINE void backward_rows(const Backward<T>& a) {
+  for (std::int64_t row = 0; row < a.rows; ++row) {
+    const auto begin = row * a.width;
+    const T* extra = a.extra == nullptr ? nullptr : a.extra + begin;
+    if (a.mean == nullptr) {
+      rms_backward_row(a.dy + begin, extra, a.x + begin, a.w, a.rstd[row], a.dx + begin, a.width);
+    } else {
+      layer_backward_row(a.dy + begin, extra, a.x + begin, a.w, a.mean[row], a.rstd[row], a.dx + begin,
+                         a.width);
+    }
+  }
+}
+
+LORIKEET_VECTOR_CLONES void run(const Forward<float>& a) { forward_rows(a); }
+LORIKEET_VECTOR_CLONES void run(const Forward<Bf16>& a) { forward_rows(a); }
+LORIKEET_VECTOR_CLONES void run(const Backward<float>& a) { backward_rows(a); }
+LORIKEET_VECTOR_CLONES void run(const Backward<Bf16>& a) { backward_rows(a); }
+
+// Where the rows of token `token` begin, in a tensor that may be undefined. Tokens may be strided.
+template <typename T>
+T* rows_from(const at::Tensor& tensor, std::int64_t token) {
+  return tensor.defined() ? vector::data<T>(tensor) + token * tensor.stride(0) : nullptr;
+}
+
+std::int64_t heads_of(const at::Tensor& x) { return x.dim() == 3 ? x.size(1) : 1; }
+
+// Calls f(first token, its number of rows) over all tokens: many at once where all `tensors` are dense.
+template <typename F>
+void for_rows(std::initializer_list<const at::Tensor*> tensors, const F& f) {
+  const at::Tensor& x = **tensors.begin();
+  bool dense = true;
+  for (const auto* tensor : tensors) dense = dense && (!tensor->defined() || tensor->is_contiguous());
+  const auto heads = heads_of(x);
+  at::parallel_for(0, x.size(0), kGrainRows, [&](std::int64_t begin, std::int64_t end) {
+    if (dense) {
+      f(begin, (end - begin) * heads);
+    } else {
+      for (std::int64_t token = begin; token < end; ++token) f(token, heads);
+    }
+  });
+}
+
+float* statistic(const at::Tensor& values, std::int64_t row) {
+  return values.defined() ? vector::data<float>(values) + row : nullptr;
+}
+
+}  // namespace
+
+void norm_forward(const at::Tensor& x, const at::Tensor& delta, const NormScale& scale, double eps,
+                  at::Tensor& sum, at::Tensor& y, NormStatistics& statistics) {
+  vector::dispatch(x, [&]<typename T>(T*) {
+    for_rows({&x, &delta, &sum, &y}, [&](std::int64_t token, std::int64_t rows) {
+      const auto first = token * heads_of(x);
+      run(Forward<T>{.x = rows_from<T>(x, token),
+                     .delta = rows_from<T>(delta, token),
+                     .w = vector::data<float>(scale.weight),
+                     .bias = statistic(scale.bias, 0),
+                     .eps = static_cast<float>(eps),
+                     .sum = rows_from<T>(sum, token),
+                     .y = rows_from<T>(y, token),
+                     .mean = statistic(statistics.mean, first),
+                     .rstd = statistic(statistics.rstd, first),
+                     .rows = rows,
+                     .width = x.size(-1)});
+    });
+  });
+}
+
+void norm_backward(const at::Tensor& dy, const at::Tensor& extra, const at::Tensor& x, const NormScale& scale,
+                   const NormStatistics& statistics, at::Tensor& dx) {
+  vector::dispatch(x, [&]<typename T>(T*) {
+    for_rows({&x, &dy, &extra, &dx}, [&](std::int64_t token, std::int64_t rows) {
+      const auto first = token * heads_of(x);
+      run(Backward<T>{.dy = rows_from<T>(dy, token),
+                      .extra = rows_from<T>(extra, token),
+                      .x = rows_from<T>(x, token),
+                      .w = vector::data<float>(scale.weight),
+                      .mean = statistic(statistics.mean, first),
+                      .rstd = statistic(statistics.rstd, first),
+                      .dx = rows_from<T>(dx, token),
+                      .rows = rows,
+                      .width = x.size(-1)});
+    });
+  });
+}
+
+}  // namespace lorikeet::ops::cpu

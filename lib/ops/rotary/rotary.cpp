@@ -1,0 +1,28 @@
+#include "ops/rotary/rotary.h"
+
+#include <ATen/ATen.h>
+
+#include "ops/check.h"
+#include "ops/rotary/cpu.h"
+#include "ops/vector.h"
+
+namespace lorikeet::ops {
+
+void rotate(at::Tensor& qkv, const at::Tensor& cos, const at::Tensor& sin, const HeadLayout& layout,
+            bool inverse) {
+  constexpr const char* kOp = "rotate";
+  check_tensor(qkv.defined() && qkv.dim() == 2 && qkv.size(1) == layout.width() && qkv.is_floating_point() &&
+                   qkv.is_contiguous(),
+               kOp, "a dense floating matrix [tokens, (heads + 2 kv_heads) * head_dim]", qkv);
+  check(cos.defined() && sin.defined() && cos.dim() == 2 && cos.sizes() == sin.sizes() &&
+            cos.size(0) == qkv.size(0) && 2 * cos.size(1) <= layout.head_dim,
+        kOp, "cos and sin [tokens, at most half of head_dim]",
+        [&] { return describe(cos) + " and " + describe(sin); });
+  if (!vector::is_fast(qkv)) {
+    qkv.copy_(reference::rotary(qkv, cos, inverse ? -sin : sin, layout));
+    return;
+  }
+  cpu::rotate(qkv, cos.to(at::kFloat).contiguous(), sin.to(at::kFloat).contiguous(), layout, inverse);
+}
+
+}  // namespace lorikeet::ops

@@ -1,0 +1,57 @@
+#include "ops/weight_format.h"
+
+#include <ATen/ATen.h>
+
+#include <string>
+
+#include "ops/check.h"
+#include "ops/dtype.h"
+
+namespace lorikeet::ops {
+
+WeightFormat::~WeightFormat() = default;
+
+std::int64_t DenseFormat::bytes(std::int64_t rows, std::int64_t cols) const {
+  return rows * cols * static_cast<std::int64_t>(dtype_size(storage_));
+}
+
+at::Tensor DenseFormat::rows(const at::Tensor& bytes, std::int64_t cols, std::int64_t begin, std::int64_t end,
+                             at::ScalarType dtype) const {
+  return bytes.view(to_torch(storage_)).view({-1, cols}).slice(0, begin, end).to(dtype);
+}
+
+at::Tensor DenseFormat::lookup(const at::Tensor& bytes, std::int64_t cols, const at::Tensor& ids,
+                               at::ScalarType dtype) const {
+  return bytes.view(to_torch(storage_)).view({-1, cols}).index_select(0, ids).to(dtype);
+}
+
+void DenseFormat::forward(at::Tensor& out, const at::Tensor& x, const at::Tensor& bytes,
+                          const std::vector<LowRankTerm>& terms, const at::Tensor& bias) const {
+  matmul_nt_out(out, x, rows(bytes, x.size(1), 0, out.size(1), out.scalar_type()), terms, bias);
+}
+
+void DenseFormat::backward(at::Tensor& dx, const at::Tensor& dy, const at::Tensor& bytes,
+                           const std::vector<LowRankTerm>& terms) const {
+  matmul_nn_out(dx, dy, rows(bytes, dx.size(1), 0, dy.size(1), dx.scalar_type()), terms);
+}
+
+const WeightFormat& dense_format(DType storage) {
+  static const DenseFormat fp64(DType::kF64), fp32(DType::kF32), fp16(DType::kF16), bf16(DType::kBF16);
+  switch (storage) {
+    case DType::kF64: return fp64;
+    case DType::kF32: return fp32;
+    case DType::kF16: return fp16;
+    case DType::kBF16: return bf16;
+    default: fail("dense_format", "a floating dtype of at least 16 bits", std::string(dtype_name(storage)));
+  }
+}
+
+FrozenMatrix frozen_matrix(const at::Tensor& weight) {
+  check_tensor(weight.defined() && weight.dim() == 2, "frozen weight", "a matrix [out features, in features]",
+               weight);
+  const auto dense = weight.detach().contiguous();
+  return {&dense_format(from_torch(dense.scalar_type())), dense.flatten().view(at::kByte), dense.size(0),
+          dense.size(1)};
+}
+
+}  // namespace lorikeet::ops

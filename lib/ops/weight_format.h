@@ -1,0 +1,75 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "base/dtype.h"
+#include "ops/matmul/matmul.h"
+
+namespace lorikeet::ops {
+
+/// How a frozen matrix [rows, cols] = [out features, in features] is stored. Stateless: what is stored comes
+/// with each call, as the matrix's bytes (uint8, flat). Only a format knows what lies in them.
+class WeightFormat {
+ public:
+  virtual ~WeightFormat();
+
+  /// Bytes of a matrix.
+  virtual std::int64_t bytes(std::int64_t rows, std::int64_t cols) const = 0;
+
+  /// Rows [begin, end) as numbers [end - begin, cols] of `dtype`; a view where they are stored so.
+  virtual at::Tensor rows(const at::Tensor& bytes, std::int64_t cols, std::int64_t begin, std::int64_t end,
+                          at::ScalarType dtype) const = 0;
+
+  /// The rows `ids` (int64 [T]) as [T, cols] of `dtype`.
+  virtual at::Tensor lookup(const at::Tensor& bytes, std::int64_t cols, const at::Tensor& ids,
+                            at::ScalarType dtype) const = 0;
+
+  /// out [T, rows] = x W^T + bias (undefined or [rows]) + terms, as matmul_nt_out. x: [T, cols].
+  virtual void forward(at::Tensor& out, const at::Tensor& x, const at::Tensor& bytes,
+                       const std::vector<LowRankTerm>& terms, const at::Tensor& bias) const = 0;
+
+  /// dx [T, cols] = dy W + terms, as matmul_nn_out. dy: [T, rows].
+  virtual void backward(at::Tensor& dx, const at::Tensor& dy, const at::Tensor& bytes,
+                        const std::vector<LowRankTerm>& terms) const = 0;
+};
+
+/// Row-major numbers of one dtype. Where that isn't the operands', rows are converted for the product.
+class DenseFormat : public WeightFormat {
+ public:
+  explicit DenseFormat(DType storage) : storage_(storage) {}
+
+  std::int64_t bytes(std::int64_t rows, std::int64_t cols) const override;
+  at::Tensor rows(const at::Tensor& bytes, std::int64_t cols, std::int64_t begin, std::int64_t end,
+                  at::ScalarType dtype) const override;
+  at::Tensor lookup(const at::Tensor& bytes, std::int64_t cols, const at::Tensor& ids,
+                    at::ScalarType dtype) const override;
+  void forward(at::Tensor& out, const at::Tensor& x, const at::Tensor& bytes,
+               const std::vector<LowRankTerm>& terms, const at::Tensor& bias) const override;
+  void backward(at::Tensor& dx, const at::Tensor& dy, const at::Tensor& bytes,
+                const std::vector<LowRankTerm>& terms) const override;
+
+ private:
+  DType storage_;
+};
+
+/// The one dense format of a dtype; it lives as long as the program.
+const WeightFormat& dense_format(DType storage);
+
+/// A frozen matrix as operators see it, for as long as its bytes are borrowed. Nobody keeps one.
+struct FrozenMatrix {
+  const WeightFormat* format;
+  at::Tensor bytes;  ///< uint8, flat
+  std::int64_t rows, cols;
+
+  /// All of it as numbers [rows, cols].
+  at::Tensor dense(at::ScalarType dtype) const { return format->rows(bytes, cols, 0, rows, dtype); }
+};
+
+/// A dense tensor [rows, cols] as a frozen matrix: for tests and tables. Throws Error unless it has two
+/// dimensions.
+FrozenMatrix frozen_matrix(const at::Tensor& weight);
+
+}  // namespace lorikeet::ops

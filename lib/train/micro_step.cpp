@@ -1,0 +1,94 @@
+#include "train/micro_step.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+#include <vector>
+
+#include "trace/range.h"
+
+namespace lorikeet::train {
+namespace {
+
+// The whole pass of a micro-batch, written down: what forward does, and the same backwards.
+class MicroStep {
+ public:
+  MicroStep(const nn::CausalLM& model, const nn::Batch& batch, const MicroStepOptions& options)
+      : model_(model),
+        store_(model.store()),
+        options_(options),
+        context_(model.context({.batch = batch, .training = true, .step = options.step})),
+        first_trained_(model.first_trained_layer()),
+        kept_(model.layers().size()) {
+    store_.expect(model.units_in_order(/*training=*/true));
+  }
+
+  at::Tensor run() {
+    nn::Hidden hidden = forward();
+    ops::CrossEntropy loss = head(std::move(hidden));
+    if (options_.reducer != nullptr) options_.reducer->completed(layers());
+    if (loss.hidden.defined()) backward(std::move(loss.hidden));
+    return loss.loss;
+  }
+
+ private:
+  std::int64_t layers() const { return std::ssize(model_.layers()); }
+  const nn::DecoderLayer& layer(std::int64_t i) const {
+    return *model_.layers()[static_cast<std::size_t>(i)];
+  }
+  nn::LayerKept& kept(std::int64_t i) { return kept_[static_cast<std::size_t>(i)]; }
+
+  nn::Hidden forward() {
+    const trace::Range range("forward");
+    nn::Hidden hidden = model_.embed(context_.batch);
+    for (std::int64_t i = 0; i < layers(); ++i) {
+      const nn::UnitLoan weights = store_.borrow(layer(i).unit());
+      // Nothing is kept below the lowest trainable tensor: backward doesn't get there.
+      nn::LayerKept* keep = i >= first_trained_ ? &kept(i) : nullptr;
+      hidden = layer(i).forward(std::move(hidden), weights, context_, keep);
+      if (options_.checkpointing && keep != nullptr) *keep = {.input = std::move(keep->input)};
+    }
+    return hidden;
+  }
+
+  // The loss, and the gradient of the stream behind the last layer, where something below is trained.
+  ops::CrossEntropy head(nn::Hidden hidden) {
+    const trace::Range range("head");
+    const bool trained_below = first_trained_ < layers();
+    nn::NormKept kept;
+    at::Tensor normed = model_.final_norm().forward(hidden, trained_below ? &kept : nullptr);
+    hidden = {};
+    ops::CrossEntropy loss = model_.head().loss(normed, store_.borrow(model_.head_unit()),
+                                                options_.loss_scale, context_, trained_below);
+    normed.reset();
+    if (trained_below) loss.hidden = model_.final_norm().backward(loss.hidden, {}, kept);
+    return loss;
+  }
+
+  void backward(at::Tensor gradient) {
+    const trace::Range range("backward");
+    for (std::int64_t i = layers(); i-- > first_trained_;) {
+      const nn::UnitLoan weights = store_.borrow(layer(i).unit());
+      nn::LayerKept own = std::exchange(kept(i), {});
+      if (options_.checkpointing) layer(i).forward({std::move(own.input), {}}, weights, context_, &own);
+      gradient = layer(i).backward(std::move(gradient), weights, context_, own, i > first_trained_);
+      if (options_.reducer != nullptr) options_.reducer->completed(i);
+    }
+  }
+
+  const nn::CausalLM& model_;
+  const nn::WeightStore& store_;
+  const MicroStepOptions& options_;
+  nn::ForwardContext context_;
+  std::int64_t first_trained_;
+  std::vector<nn::LayerKept> kept_;  // by layer
+};
+
+}  // namespace
+
+at::Tensor run_micro_step(const nn::CausalLM& model, const nn::Batch& batch,
+                          const MicroStepOptions& options) {
+  return MicroStep(model, batch, options).run();
+}
+
+}  // namespace lorikeet::train

@@ -1,0 +1,131 @@
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+#include "ops/activation/activation.h"
+#include "ops/distance.h"
+#include "ops/rotary/rotary.h"
+
+using namespace lorikeet::ops;
+using namespace lorikeet::test;
+using lorikeet::Error;
+
+namespace {
+
+// Angles of rotary positions 0..tokens-1, R/2 = half.
+std::pair<at::Tensor, at::Tensor> angles(std::int64_t tokens, std::int64_t half, double base = 10000) {
+  const auto steps = at::arange(half, at::kDouble).mul(-1.0 / static_cast<double>(half));
+  const auto angle =
+      at::outer(at::arange(tokens, at::kDouble), at::pow(at::scalar_tensor(base, at::kDouble), steps));
+  return {at::cos(angle), at::sin(angle)};
+}
+
+const HeadLayout kLayout{4, 2, 16};
+
+at::Tensor rotary(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
+  return as_autograd(x, [=](const at::Tensor& in, Backward& backward) {
+    backward = [=](const at::Tensor& dy) {
+      auto dx = dy.clone();
+      rotate(dx, cos, sin, kLayout, /*inverse=*/true);
+      return dx;
+    };
+    auto out = in.clone();
+    rotate(out, cos, sin, kLayout);
+    return out;
+  });
+}
+
+at::Tensor gated(const at::Tensor& x, Activation kind) {
+  return as_autograd(x, [=](const at::Tensor& in, Backward& backward) {
+    backward = [=](const at::Tensor& dy) {
+      auto dx = in.clone();
+      gated_activation_backward_(dy, dx, kind);
+      return dx;
+    };
+    return gated_activation(in, kind);
+  });
+}
+
+at::Tensor plain(const at::Tensor& x, Activation kind) {
+  return as_autograd(x, [=](const at::Tensor& in, Backward& backward) {
+    backward = [=](const at::Tensor& dy) {
+      auto dx = in.clone();
+      activation_backward_(dy, dx, kind);
+      return dx;
+    };
+    return activation(in, kind);
+  });
+}
+
+constexpr Activation kActivations[] = {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu};
+
+}  // namespace
+
+TEST_CASE("references of rotary and activations have the gradients of finite differences") {
+  const auto [cos, sin] = angles(5, 8);
+  CHECK(gradcheck([&, c = cos, s = sin](const auto& in) { return reference::rotary(in[0], c, s, kLayout); },
+                  {leaf({5, kLayout.width()}, 2)})
+            .worst < 1e-7);
+  for (const auto kind : kActivations) {
+    CHECK(gradcheck([&](const auto& in) { return reference::gated_activation(in[0], kind); },
+                    {leaf({5, 14}, 4)})
+              .worst < 1e-7);
+    CHECK(gradcheck([&](const auto& in) { return reference::activation(in[0], kind); }, {leaf({5, 7}, 4)})
+              .worst < 1e-7);
+  }
+}
+
+TEST_CASE("rotary agrees with its reference in every dtype, whole and partial heads") {
+  for (const std::int64_t half : {8, 3}) {
+    const auto [cos, sin] = angles(19, half);
+    const auto c = cos.to(at::kFloat), s = sin.to(at::kFloat);
+    check_all_dtypes([&](const auto& x) { return rotary(x, c, s); },
+                     [&](const auto& x) { return reference::rotary(x, c, s, kLayout); },
+                     leaf({19, kLayout.width()}, 17));
+  }
+}
+
+TEST_CASE("rotary's tolerance notices another base and a shifted position") {
+  const auto x = leaf({19, kLayout.width()}, 18);
+  const auto [cos, sin] = angles(20, 8);
+  const auto [cos2, sin2] = angles(20, 8, 500000);
+  const auto right = reference::rotary(x, cos.slice(0, 0, 19), sin.slice(0, 0, 19), kLayout);
+  CHECK(relative_distance(reference::rotary(x, cos2.slice(0, 0, 19), sin2.slice(0, 0, 19), kLayout), right) >
+        0.01);
+  CHECK(relative_distance(reference::rotary(x, cos.slice(0, 1), sin.slice(0, 1), kLayout), right) > 0.01);
+}
+
+TEST_CASE("activations agree with their references in every dtype, with large inputs too") {
+  for (const auto kind : kActivations) {
+    for (const double size : {1.0, 30.0}) {
+      check_all_dtypes([&](const auto& x) { return gated(x, kind); },
+                       [&](const auto& x) { return reference::gated_activation(x, kind); },
+                       leaf({11, 2 * 67}, 19).detach() * size);
+      check_all_dtypes([&](const auto& x) { return plain(x, kind); },
+                       [&](const auto& x) { return reference::activation(x, kind); },
+                       leaf({11, 67}, 19).detach() * size);
+    }
+  }
+}
+
+TEST_CASE("the activations' tolerance tells them apart") {
+  const auto x = leaf({11, 40}, 20);
+  for (const bool is_gated : {false, true}) {
+    const auto of = [&](Activation kind) {
+      return is_gated ? reference::gated_activation(x, kind) : reference::activation(x, kind);
+    };
+    CHECK(relative_distance(of(Activation::kGelu), of(Activation::kSilu)) > 0.01);
+  }
+  // The two kinds of GELU differ by 5e-4 at most: in fp32 that shows.
+  CHECK(relative_distance(reference::activation(x, Activation::kGelu),
+                          reference::activation(x, Activation::kGeluTanh)) > 2e-5);
+}
+
+TEST_CASE("rotary and activations name what doesn't fit") {
+  auto odd = at::randn({3, 9}), heads = at::randn({3, kLayout.width()}), even = at::randn({3, 8});
+  CHECK_THROWS_AS(gated_activation(odd, Activation::kSilu), Error);
+  CHECK_THROWS_AS(activation(at::randn({9}), Activation::kSilu), Error);
+  CHECK_THROWS_AS(gated_activation_backward_(at::randn({3, 5}), even, Activation::kSilu), Error);
+  CHECK_THROWS_AS(activation_backward_(at::randn({2, 8}), even, Activation::kSilu), Error);
+  CHECK_THROWS_AS(rotate(odd, at::ones({3, 8}), at::ones({3, 8}), kLayout), Error);
+  CHECK_THROWS_AS(rotate(heads, at::ones({3, 9}), at::ones({3, 9}), kLayout), Error);
+}

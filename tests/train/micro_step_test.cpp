@@ -1,0 +1,118 @@
+// Training the toy family with LoRA against autograd of its plain composition, in which an adapter is a
+// change of the weight: W + scale B A.
+#include <ATen/ATen.h>
+
+#include "support/catch.h"
+#include "support/toy_lora.h"
+
+using namespace lorikeet;
+using namespace lorikeet::test;
+
+namespace {
+
+const std::vector<std::vector<std::int32_t>> kSequences = toy_prompts();
+
+struct Expected {
+  double loss_sum;
+  std::map<std::string, at::Tensor> gradients;  // by adapter tensor
+};
+
+// A toy family: its blocks, and the same by plain ATen calls.
+struct Family {
+  nn::CausalLMSpec (*spec)();
+  at::Tensor (*logits)(const State&, const std::vector<std::int32_t>&);
+};
+const Family kToy{toy_spec, toy_logits}, kForms{toy_forms_spec, toy_forms_logits};
+
+Expected composition(const Family& family, const ToyLora& toy, double loss_scale) {
+  State weights;
+  for (const auto& [name, tensor] : toy.state) weights[name] = tensor.to(at::kDouble);
+  std::map<std::string, at::Tensor> leaves;
+  const peft::AdapterStore& store = toy.adapters.store();
+  for (const auto& module : toy.adapters.modules()) {
+    const at::Tensor a = store.value(module.a).to(at::kDouble).requires_grad_();
+    const at::Tensor b = store.value(module.b).to(at::kDouble).requires_grad_();
+    at::Tensor& weight = weights.at(module.name + ".weight");
+    weight = weight + toy.adapters.config().scale() * at::matmul(b, a);
+    leaves[store.segment(module.a).name] = a;
+    leaves[store.segment(module.b).name] = b;
+  }
+  at::Tensor sum = at::zeros({}, at::TensorOptions(at::kDouble));
+  for (const auto& sequence : kSequences) {
+    if (sequence.size() < 2) continue;
+    const at::Tensor log_p = at::log_softmax(family.logits(weights, sequence), 1);
+    for (std::size_t i = 0; i + 1 < sequence.size(); ++i) {
+      sum = sum - log_p[static_cast<std::int64_t>(i)][sequence[i + 1]];
+    }
+  }
+  (sum * loss_scale).backward();
+  Expected expected{sum.item<double>(), {}};
+  for (const auto& [name, leaf] : leaves) expected.gradients[name] = leaf.grad();
+  return expected;
+}
+
+void check_gradients(const Family& family, const peft::LoraConfig& config, std::size_t modules) {
+  ToyLora toy(config, fp32_policy(), {}, family.spec());
+  REQUIRE(toy.adapters.modules().size() == modules);
+  const double loss_scale = 0.125;
+  const Expected expected = composition(family, toy, loss_scale);
+  const auto [loss, flat] = toy.gradients({labelled(kSequences)}, loss_scale);
+  CHECK(loss.item<double>() == Approx(expected.loss_sum).epsilon(2e-6));
+  const peft::AdapterStore& store = toy.adapters.store();
+  REQUIRE(store.size() == expected.gradients.size());
+  for (std::size_t i = 0; i < store.size(); ++i) {
+    CAPTURE(store.segment(i).name);
+    CHECK(relative_error(store.gradient(i), expected.gradients.at(store.segment(i).name)) < 2e-5);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("gradients of all adapters equal autograd's of the plain composition") {
+  check_gradients(kToy, {.rank = 3, .alpha = 6}, 21);
+}
+
+TEST_CASE("gradients are right with rsLoRA, for some of a group's projections, and for the head") {
+  check_gradients(kToy, {.rank = 4, .alpha = 2, .use_rslora = true, .target_modules = {"value", "query"}}, 6);
+  check_gradients(kToy, {.rank = 2, .alpha = 8, .target_modules = {"output", "h.1.ffn.w3"}}, 2);
+  check_gradients(kToy, {.rank = 2, .alpha = 8, .target_modules = {"output"}}, 1);
+}
+
+TEST_CASE("gradients are right through every form of a layer, whatever of it is trained") {
+  check_gradients(kForms, {.rank = 3, .alpha = 6}, 27);
+  check_gradients(kForms, {.rank = 3, .alpha = 6, .target_modules = {"key", "w2"}}, 8);
+  // Backward ends inside a layer: in each one's attention, and in its MLP.
+  for (const char* layer : {"h.0", "h.1", "h.2", "h.3"}) {
+    for (const char* module : {".attn.query", ".attn.dense", ".ffn.w3", ".ffn.w2"}) {
+      CAPTURE(layer, module);
+      check_gradients(kForms, {.rank = 2, .alpha = 8, .target_modules = {std::string(layer) + module}}, 1);
+    }
+  }
+}
+
+TEST_CASE("gradients add up over micro-batches, however the examples are grouped") {
+  for (const double dropout : {0.0, 0.3}) {
+    CAPTURE(dropout);
+    ToyLora toy({.rank = 3, .alpha = 6, .dropout = dropout});
+    const auto together = toy.gradients({labelled(kSequences)});
+    const auto apart =
+        toy.gradients({labelled({kSequences[0]}, 0), labelled({kSequences[1], kSequences[2]}, 1),
+                       labelled({kSequences[3]}, 3)});
+    CHECK(apart.first.item<double>() == Approx(together.first.item<double>()).epsilon(1e-6));
+    CHECK(relative_error(apart.second, together.second) < 1e-5);
+  }
+}
+
+TEST_CASE("dropout acts in training alone, repeats with its step and changes with it") {
+  ToyLora toy({.rank = 3, .alpha = 6, .dropout = 0.3});
+  const nn::Batch batch = labelled(kSequences);
+  const auto first = toy.gradients({batch}, 1, 4), again = toy.gradients({batch}, 1, 4);
+  CHECK(at::equal(first.first, again.first));
+  CHECK(at::equal(first.second, again.second));
+  CHECK_FALSE(at::equal(first.second, toy.gradients({batch}, 1, 5).second));
+
+  const double without = toy.model.token_nll({.batch = batch}).sum().item<double>();
+  CHECK(first.first.item<double>() != Approx(without).epsilon(1e-4));
+  ToyLora plain({.rank = 3, .alpha = 6});
+  CHECK(without == Approx(plain.model.token_nll({.batch = batch}).sum().item<double>()).epsilon(1e-6));
+}
