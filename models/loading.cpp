@@ -19,15 +19,14 @@ namespace {
 constexpr std::size_t kPieceBytes = 8 * io::TensorDigest::kBlockBytes;
 
 // The mapped bytes as a flat tensor; copied where they are not aligned to their element size.
-at::Tensor flat_tensor(const io::TensorView& view, std::vector<char>* scratch) {
-  const void* data = view.bytes.data();
-  if (reinterpret_cast<std::uintptr_t>(data) % dtype_size(view.dtype) != 0) {
-    scratch->assign(view.bytes.begin(), view.bytes.end());
+at::Tensor flat_tensor(DType dtype, std::string_view bytes, std::vector<char>* scratch) {
+  const void* data = bytes.data();
+  if (reinterpret_cast<std::uintptr_t>(data) % dtype_size(dtype) != 0) {
+    scratch->assign(bytes.begin(), bytes.end());
     data = scratch->data();
   }
-  return at::from_blob(const_cast<void*>(data),
-                       {static_cast<std::int64_t>(view.bytes.size() / dtype_size(view.dtype))},
-                       at::TensorOptions().dtype(ops::to_torch(view.dtype)));
+  return at::from_blob(const_cast<void*>(data), {static_cast<std::int64_t>(bytes.size() / dtype_size(dtype))},
+                       at::TensorOptions().dtype(ops::to_torch(dtype)));
 }
 
 void require_same_finite(const std::string& name, const at::Tensor& source, const at::Tensor& target) {
@@ -57,30 +56,72 @@ std::size_t add_blocks(const io::TensorView& view, std::size_t begin, std::size_
   return std::max(end, std::min(last * kBlock, view.bytes.size()));
 }
 
-// Converts the elements of a tensor that are held here, piece by piece, giving back the pages of each. Where
-// there is a digest, adds the blocks that begin in what is held.
-void convert(const io::Checkpoint& checkpoint, const io::TensorView& view, const nn::WeightUnit::Held& held,
-             io::TensorDigest* digest) {
-  if (!held.values.defined()) return;
+// Elements of a tensor that follow each other both in the file and in what is held here.
+struct Range {
+  std::int64_t in_file, in_held, count;
+
+  std::int64_t file_end() const { return in_file + count; }
+};
+
+// What is held of a segment, in the order of the file, cut where a piece of `piece` elements of the file
+// ends.
+std::vector<Range> held_ranges(const nn::WeightSegment& segment, const nn::WeightUnit::Held& held,
+                               std::int64_t piece) {
+  const std::int64_t rows = segment.shape.front();
+  const std::int64_t width = rows == 0 ? 0 : c10::multiply_integers(segment.shape) / rows;
+  std::vector<Range> ranges;
+  for (const nn::RowRun& run : nn::row_runs(segment.order, rows)) {
+    // From an element's place in group order, in which `held` counts, to its place in the file.
+    const std::int64_t to_file = (run.module_row - run.group_row) * width;
+    std::int64_t begin = std::max(run.group_row * width, held.first);
+    const std::int64_t end = std::min((run.group_row + run.count) * width, held.first + held.values.numel());
+    while (begin < end) {
+      const std::int64_t in_file = begin + to_file;
+      const std::int64_t count = std::min(end - begin, piece - in_file % piece);
+      ranges.push_back({in_file, begin - held.first, count});
+      begin += count;
+    }
+  }
+  return ranges;
+}
+
+void convert_range(const io::TensorView& view, const Range& range, const at::Tensor& values,
+                   std::vector<char>* scratch) {
   const std::size_t element = dtype_size(view.dtype);
-  const std::size_t first = static_cast<std::size_t>(held.first) * element;
-  const std::size_t last = first + static_cast<std::size_t>(held.values.numel()) * element;
+  const std::string_view bytes = view.bytes.substr(static_cast<std::size_t>(range.in_file) * element,
+                                                   static_cast<std::size_t>(range.count) * element);
+  const at::Tensor source = flat_tensor(view.dtype, bytes, scratch);
+  const at::Tensor target = values.narrow(0, range.in_held, range.count);
+  target.copy_(source);
   // fp32 to bf16 loses digits, not range: its largest value is near fp32's.
   const bool may_overflow =
-      2 * dtype_largest(ops::from_torch(held.values.scalar_type())) < dtype_largest(view.dtype);
+      2 * dtype_largest(ops::from_torch(values.scalar_type())) < dtype_largest(view.dtype);
+  if (may_overflow) require_same_finite(view.name, source, target);
+}
+
+// Converts the elements of a tensor that are held here, piece by piece of the file, giving back the pages of
+// each. Where there is a digest, adds the blocks that begin in what is held: every element is held by one
+// process, so that all processes together add each block once, however rows are ordered.
+void convert(const io::Checkpoint& checkpoint, const io::TensorView& view, const nn::WeightSegment& segment,
+             const nn::WeightUnit::Held& held, io::TensorDigest* digest) {
+  if (!held.values.defined()) return;
+  const std::size_t element = dtype_size(view.dtype);
+  const auto piece = static_cast<std::int64_t>(kPieceBytes / element);
   std::vector<char> scratch;
-  io::TensorView piece = view;
-  for (std::size_t begin = first, end = first; begin < last; begin = end) {
-    end = std::min((begin / kPieceBytes + 1) * kPieceBytes, last);  // whole blocks, but for the ends
+  const std::vector<Range> ranges = held_ranges(segment, held, piece);
+  for (std::size_t first = 0, next = 0; first < ranges.size(); first = next) {
+    // Ranges [first, next) adjoin in the file and lie in one piece of it: whole blocks, but for the ends.
+    next = first + 1;
+    while (next < ranges.size() && ranges[next].in_file == ranges[next - 1].file_end() &&
+           ranges[next].in_file % piece != 0)
+      ++next;
+    const std::size_t begin = static_cast<std::size_t>(ranges[first].in_file) * element;
+    const std::size_t end = static_cast<std::size_t>(ranges[next - 1].file_end()) * element;
     const std::size_t touched = digest != nullptr ? add_blocks(view, begin, end, digest) : end;
-    piece.bytes = view.bytes.substr(begin, end - begin);
-    const at::Tensor source = flat_tensor(piece, &scratch);
-    const auto to = static_cast<std::int64_t>((begin - first) / element);
-    const at::Tensor target = held.values.slice(0, to, to + source.numel());
-    target.copy_(source);
-    if (may_overflow) require_same_finite(view.name, source, target);
-    piece.bytes = view.bytes.substr(begin, touched - begin);
-    checkpoint.drop_pages(piece);
+    for (std::size_t i = first; i < next; ++i) convert_range(view, ranges[i], held.values, &scratch);
+    io::TensorView done = view;
+    done.bytes = view.bytes.substr(begin, touched - begin);
+    checkpoint.drop_pages(done);
   }
 }
 
@@ -116,7 +157,7 @@ void load(nn::CausalLM& model, const io::Checkpoint& checkpoint, const nn::Weigh
       // Every process holds all vectors: the first one hashes them, and what there is once of a tensor.
       if (digest != nullptr && shard.rank == 0) digest->add_header(*view);
       const bool own = segment.is_matrix() || shard.rank == 0;
-      convert(checkpoint, *view, unit->held(i), own ? digest : nullptr);
+      convert(checkpoint, *view, segment, unit->held(i), own ? digest : nullptr);
     }
   }
 }

@@ -26,14 +26,16 @@ LoadReport compare_weights(const nn::CausalLM& model, const io::Checkpoint& chec
 void require_complete(const LoadReport& report, const io::Checkpoint& checkpoint);
 
 /// Fills all frozen weights that an allocated model holds (its part, where it is split) from a mapped
-/// checkpoint that is complete for it, converted to the dtype in which they are stored here. Pages of the
-/// file are given back as soon as they were converted, so that the peak of memory is the weights and one
-/// tensor. Throws Error at the first tensor that doesn't fit.
+/// checkpoint that is complete for it, converted to the dtype in which they are stored here, and from module
+/// order to group order (nn::RowOrder). Pages of the file are given back as soon as they were converted, so
+/// that the peak of memory is the weights and one piece of a tensor. Throws Error at the first tensor that
+/// doesn't fit.
 void load_weights(nn::CausalLM& model, const io::Checkpoint& checkpoint);
 
-/// The same, and hashes what it reads while it is in memory: each byte of the file is read once. Where the
-/// weights are split, `shard` is this process's part; blocks (io::TensorDigest) that begin in it are hashed
-/// here, and the parts' digests add up to the whole's.
+/// The same, and hashes what it reads while it is in memory: each byte of the file is read once, but for
+/// blocks (io::TensorDigest) that reach beyond what this process holds. Where the weights are split, `shard`
+/// is this process's part; blocks that begin in it are hashed here, and the parts' digests add up to the
+/// whole's.
 WeightDigests load_and_digest_weights(nn::CausalLM& model, const io::Checkpoint& checkpoint,
                                       const nn::WeightShard& shard = {});
 

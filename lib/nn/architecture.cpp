@@ -57,9 +57,21 @@ void add_norm(Lines& lines, const std::string& where, const std::optional<NormSp
   if (norm) add_norm(lines, where, *norm);
 }
 
+// How the checkpoint's rows are meant. An order that permutes nothing is left out: fused modules then compute
+// what separate ones do.
+void add_row_orders(Lines& lines, const std::string& name, const std::vector<Module>& modules) {
+  for (const Module& module : modules) {
+    const auto& [groups, parts, unit] = module.order;
+    if (module.order.is_identity()) continue;
+    std::string counts;
+    for (const std::int64_t part : parts) counts += (counts.empty() ? "" : ",") + text(part);
+    lines.add(name, text(groups) + " x (" + counts + ") x " + text(unit));
+  }
+}
+
 void add_attention(Lines& lines, const AttentionSpec& attention) {
-  [[maybe_unused]] const auto& [prefix, hidden_size, layout, qkv_bias, output_bias, options, names, qk_norm] =
-      attention;
+  [[maybe_unused]] const auto& [prefix, hidden_size, layout, qkv_bias, output_bias, options, names, fused_qkv,
+                                qk_norm] = attention;
   const auto& [heads, kv_heads, head_dim] = layout;
   const auto& [scale, causal, window, soft_cap] = options;
   lines.add("attention.heads", heads);
@@ -71,6 +83,7 @@ void add_attention(Lines& lines, const AttentionSpec& attention) {
   lines.add_unless(0.0, "attention.soft_cap", soft_cap);
   lines.add_unless(false, "attention.qkv_bias", qkv_bias);
   lines.add_unless(false, "attention.output_bias", output_bias);
+  add_row_orders(lines, "attention.qkv_rows", attention.qkv_modules());
   if (!qk_norm) return;
   for (const auto& [where, norm] :
        {std::pair{"attention.q_norm", &qk_norm->q}, {"attention.k_norm", &qk_norm->k}}) {
@@ -80,11 +93,13 @@ void add_attention(Lines& lines, const AttentionSpec& attention) {
 }
 
 void add_mlp(Lines& lines, const MlpSpec& mlp) {
-  [[maybe_unused]] const auto& [prefix, hidden_size, intermediate_size, activation, bias, names, gated] = mlp;
+  [[maybe_unused]] const auto& [prefix, hidden_size, intermediate_size, activation, bias, names,
+                                fused_gate_up, gated] = mlp;
   lines.add("mlp.intermediate_size", intermediate_size);
   lines.add("mlp.activation", activation_name(activation));
   lines.add_unless(false, "mlp.bias", bias);
   lines.add_unless(true, "mlp.gated", gated);
+  add_row_orders(lines, "mlp.gate_up_rows", mlp.gate_up_modules());
 }
 
 Architecture layer_lines(const DecoderLayerSpec& layer, const std::string& prefix) {

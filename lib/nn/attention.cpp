@@ -23,14 +23,23 @@ std::int64_t checked_size(const NormSpec& norm, std::int64_t heads, std::int64_t
 
 }  // namespace
 
+std::vector<Module> AttentionSpec::qkv_modules() const {
+  const std::int64_t q = layout.heads * layout.head_dim, kv = layout.kv_heads * layout.head_dim;
+  if (!fused_qkv)
+    return {{prefix + "." + names.q, q}, {prefix + "." + names.k, kv}, {prefix + "." + names.v, kv}};
+  const std::int64_t groups = fused_qkv->row_groups;
+  const std::int64_t heads = fused_qkv->per_group(layout.heads);
+  const std::int64_t kv_heads = fused_qkv->per_group(layout.kv_heads);
+  const RowOrder order{groups, {heads, kv_heads, kv_heads}, layout.head_dim};
+  return {{prefix + "." + fused_qkv->name, q + 2 * kv, order}};
+}
+
+Module AttentionSpec::output_module() const { return {prefix + "." + names.output, hidden_size}; }
+
 Attention::Attention(const AttentionSpec& spec, std::int64_t layer, bool rotary, LinearFactory& factory,
                      WeightUnit& unit)
     : layer_(layer), rotary_(rotary), layout_(spec.layout), options_(spec.options) {
-  const std::int64_t q = layout_.heads * layout_.head_dim;
-  const std::int64_t kv = layout_.kv_heads * layout_.head_dim;
-  qkv_ = factory.linear({.projections = {{spec.prefix + "." + spec.names.q, q},
-                                         {spec.prefix + "." + spec.names.k, kv},
-                                         {spec.prefix + "." + spec.names.v, kv}},
+  qkv_ = factory.linear({.modules = spec.qkv_modules(),
                          .in_features = spec.hidden_size,
                          .bias = spec.qkv_bias,
                          .role = LinearRole::kColumn},
@@ -41,8 +50,8 @@ Attention::Attention(const AttentionSpec& spec, std::int64_t layer, bool rotary,
     q_norm_.emplace(spec.qk_norm->q, unit, factory.policy().base_storage);
     k_norm_.emplace(spec.qk_norm->k, unit, factory.policy().base_storage);
   }
-  out_ = factory.linear({.projections = {{spec.prefix + "." + spec.names.output, spec.hidden_size}},
-                         .in_features = q,
+  out_ = factory.linear({.modules = {spec.output_module()},
+                         .in_features = layout_.heads * layout_.head_dim,
                          .bias = spec.output_bias,
                          .role = LinearRole::kRow},
                         unit);

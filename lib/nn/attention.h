@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "nn/linear.h"
 #include "nn/norm.h"
@@ -10,7 +11,7 @@
 
 namespace lorikeet::nn {
 
-/// What a family calls its projections, after the block's prefix.
+/// What a family calls its modules, after the block's prefix.
 struct AttentionNames {
   std::string q = "q_proj", k = "k_proj", v = "v_proj", output = "o_proj";
 };
@@ -29,7 +30,12 @@ struct AttentionSpec {
   bool output_bias = false;
   ops::AttentionOptions options;  ///< scale, window, soft-cap
   AttentionNames names;
+  std::optional<FusedModule> fused_qkv;  ///< absent: q, k and v are modules of their own
   std::optional<QkNormSpec> qk_norm;
+
+  /// The modules that make [q heads | k heads | v heads].
+  std::vector<Module> qkv_modules() const;
+  Module output_module() const;
 };
 
 /// What attention keeps for its backward.

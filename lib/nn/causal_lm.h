@@ -26,6 +26,7 @@ class CausalLM {
   /// Declares all weights; `store().allocate` and loading come after.
   CausalLM(const CausalLMSpec& spec, LinearFactory& factory);
 
+  const CausalLMSpec& spec() const { return spec_; }
   const ModelShape& shape() const { return spec_.shape; }
   WeightStore& store() { return store_; }
   const WeightStore& store() const { return store_; }

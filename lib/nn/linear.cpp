@@ -31,16 +31,24 @@ class FrozenGroup : public LinearGroup {
 
 std::int64_t GroupSpec::out_features() const {
   std::int64_t total = 0;
-  for (const Projection& p : projections) total += p.out_features;
+  for (const Module& module : modules) total += module.out_features;
   return total;
 }
 
 GroupWeights::GroupWeights(const GroupSpec& spec, WeightUnit& unit, const precision::Policy& policy)
     : has_bias_(spec.bias) {
   std::vector<WeightSegment> weights, biases;
-  for (const Projection& p : spec.projections) {
-    weights.push_back({p.name + ".weight", {p.out_features, spec.in_features}, policy.base_storage});
-    if (spec.bias) biases.push_back({p.name + ".bias", {p.out_features}, policy.base_storage});
+  for (const Module& module : spec.modules) {
+    require_valid_order(module);
+    weights.push_back({.name = module.name + ".weight",
+                       .shape = {module.out_features, spec.in_features},
+                       .dtype = policy.base_storage,
+                       .order = module.order});
+    if (!spec.bias) continue;
+    biases.push_back({.name = module.name + ".bias",
+                      .shape = {module.out_features},
+                      .dtype = policy.base_storage,
+                      .order = module.order});
   }
   weight = {&unit, unit.declare(std::move(weights)), spec.out_features(), spec.in_features};
   if (spec.bias) bias_segment_ = unit.declare(std::move(biases));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "nn/rotary_table.h"
+#include "nn/row_order.h"
 #include "nn/weights.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "precision/policy.h"
@@ -27,18 +28,22 @@ struct ForwardContext {
   RotaryRows rotary;         ///< of the batch's positions; CausalLM::context fills it
 };
 
-/// One projection of a group.
-struct Projection {
-  std::string name;  ///< the checkpoint's module name, "model.layers.0.self_attn.q_proj"
-  std::int64_t out_features;
+/// One module of the checkpoint that holds several parts of a group, as Phi-3's qkv_proj holds q, k and v.
+struct FusedModule {
+  std::string name;             ///< after the block's prefix
+  std::int64_t row_groups = 1;  ///< how often its rows repeat [part 0 | part 1 | ...]; see RowOrder
+
+  /// Of `count` units of a part, those in one of the repetitions. Where that leaves a remainder, the order
+  /// has fewer rows than its module, which require_valid_order refuses.
+  std::int64_t per_group(std::int64_t count) const { return row_groups > 0 ? count / row_groups : 0; }
 };
 
 /// How a group would be split across devices: by output (column) or by input (row).
 enum class LinearRole { kColumn, kRow };
 
-/// Projections that share an input: q, k, v; o; gate, up; down.
+/// Modules that share an input: q, k, v, or one module that holds all three; o; gate, up; down.
 struct GroupSpec {
-  std::vector<Projection> projections;
+  std::vector<Module> modules;
   std::int64_t in_features;
   bool bias = false;
   LinearRole role = LinearRole::kColumn;
@@ -49,12 +54,13 @@ struct GroupSpec {
 /// Gives a tensor of forward again in backward, where it wasn't kept.
 using InputAgain = std::function<at::Tensor()>;
 
-/// A group of linear projections computed at once, over weights that are segments of one unit.
+/// A group of linear modules computed at once, over weights that are segments of one unit.
 class LinearGroup {
  public:
   virtual ~LinearGroup() = default;
-  /// x [T, in] -> [T, sum of out], projections side by side in their declared order. `low_rank`, unless it is
-  /// null, gets what backward needs beside the input: nothing where the group is frozen.
+  /// x [T, in] -> [T, sum of out], modules side by side as declared, each in group order (RowOrder).
+  /// `low_rank`, unless it is null, gets what backward needs beside the input: nothing where the group is
+  /// frozen.
   virtual at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                              at::Tensor* low_rank) const = 0;
   /// Adds the gradients of what is trainable in the group. `input` gives forward's x again; it is called at
@@ -125,7 +131,8 @@ class LinearFactory {
 MatrixPlace declare_matrix(const std::string& name, std::int64_t rows, std::int64_t cols, WeightUnit& unit,
                            const precision::Policy& policy);
 
-/// The weight and bias of a group, declared in a unit: what every factory's groups hold.
+/// The weight and bias of a group, declared in a unit: what every factory's groups hold. Throws Error for a
+/// module whose row order doesn't have its rows.
 struct GroupWeights {
   GroupWeights(const GroupSpec& spec, WeightUnit& unit, const precision::Policy& policy);
   /// The concatenated bias [sum of out] or an undefined tensor.

@@ -2,17 +2,24 @@
 
 namespace lorikeet::nn {
 
+std::vector<Module> MlpSpec::gate_up_modules() const {
+  const Module up{prefix + "." + names.up, intermediate_size};
+  if (!gated) return {up};
+  if (!fused_gate_up) return {{prefix + "." + names.gate, intermediate_size}, up};
+  const RowOrder order{fused_gate_up->row_groups, {1, 1}, fused_gate_up->per_group(intermediate_size)};
+  return {{prefix + "." + fused_gate_up->name, 2 * intermediate_size, order}};
+}
+
+Module MlpSpec::down_module() const { return {prefix + "." + names.down, hidden_size}; }
+
 Mlp::Mlp(const MlpSpec& spec, LinearFactory& factory, WeightUnit& unit)
     : gated_(spec.gated), activation_(spec.activation) {
-  std::vector<Projection> projections;
-  if (spec.gated) projections.push_back({spec.prefix + "." + spec.names.gate, spec.intermediate_size});
-  projections.push_back({spec.prefix + "." + spec.names.up, spec.intermediate_size});
-  up_ = factory.linear({.projections = std::move(projections),
+  up_ = factory.linear({.modules = spec.gate_up_modules(),
                         .in_features = spec.hidden_size,
                         .bias = spec.bias,
                         .role = LinearRole::kColumn},
                        unit);
-  down_ = factory.linear({.projections = {{spec.prefix + "." + spec.names.down, spec.hidden_size}},
+  down_ = factory.linear({.modules = {spec.down_module()},
                           .in_features = spec.intermediate_size,
                           .bias = spec.bias,
                           .role = LinearRole::kRow},

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "nn/linear.h"
 #include "ops/activation/activation.h"
@@ -19,7 +21,12 @@ struct MlpSpec {
   ops::Activation activation = ops::Activation::kSilu;
   bool bias = false;
   MlpNames names;
-  bool gated = true;  ///< else there is no gate: down(act(up x))
+  std::optional<FusedModule> fused_gate_up;  ///< absent: gate and up are modules of their own
+  bool gated = true;                         ///< else there is no gate: down(act(up x))
+
+  /// The modules that make [gate | up], or up alone.
+  std::vector<Module> gate_up_modules() const;
+  Module down_module() const;
 };
 
 /// What an MLP keeps for its backward: the activated product is computed again.

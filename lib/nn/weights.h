@@ -8,16 +8,18 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "nn/row_order.h"
 #include "ops/weight_format.h"
 
 namespace lorikeet::nn {
 
-/// A frozen tensor of the checkpoint: where it lies in its unit's buffer.
+/// A frozen tensor of the checkpoint: where it lies in its unit's buffer, and in which order its rows do.
 struct WeightSegment {
   std::string name;                 ///< the checkpoint's name, "model.layers.0.mlp.up_proj.weight"
   std::vector<std::int64_t> shape;  ///< as in the checkpoint
   DType dtype;                      ///< as stored here
   std::int64_t offset_bytes = 0;    ///< in the unit's buffer of matrices, or that of vectors
+  RowOrder order = {};              ///< the checkpoint's rows are in module order, the unit's in group order
 
   bool is_matrix() const { return shape.size() > 1; }
 };
@@ -77,13 +79,14 @@ class WeightUnit {
   /// Of one of `size` equal parts of the matrices; the last ones may reach beyond the matrices' end.
   std::int64_t part_bytes(int size) const;
 
-  /// View of a segment in its declared shape; of a matrix only where the unit isn't split.
+  /// View of a segment in its declared shape, rows in group order; of a matrix only where the unit isn't
+  /// split.
   at::Tensor tensor(std::size_t segment) const;
   /// View of consecutive vectors from segment `first` on as one of `size` elements.
   at::Tensor vector(std::size_t first, std::int64_t size) const;
 
-  /// The elements of a segment that this process holds: flat, from element `first` of the segment on; none
-  /// where another process has all of it.
+  /// The elements of a segment that this process holds: flat, from element `first` of the segment on, counted
+  /// in group order; none where another process has all of it.
   struct Held {
     at::Tensor values;
     std::int64_t first = 0;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/row_order.h"
 #include "precision/policy.h"
 
 namespace lorikeet::peft {
@@ -15,6 +16,9 @@ struct AdapterSegment {
   std::string name;  ///< "model.layers.0.self_attn.q_proj.lora_A.weight"
   std::vector<std::int64_t> shape;
   std::int64_t offset = 0;  ///< in elements
+  /// The store holds rows in group order; files have them in module order. Identity for A, whose rows are the
+  /// rank's.
+  nn::RowOrder order = {};
 
   std::int64_t size() const;
 };

@@ -21,16 +21,18 @@ std::vector<std::string> unique(std::vector<std::string> names) {
 
 }  // namespace
 
-std::vector<LoraAdapters::Module> LoraAdapters::declare(const std::vector<nn::Projection>& projections,
+std::vector<LoraAdapters::Module> LoraAdapters::declare(const std::vector<nn::Module>& modules,
                                                         std::int64_t in_features, bool is_head) {
   std::vector<Module> added;
   std::vector<AdapterSegment> as, bs;
-  for (const nn::Projection& p : projections) {
-    seen_.push_back(p.name);
-    if (!config_.matches(p.name, is_head)) continue;
-    as.push_back({p.name + ".lora_A.weight", {config_.rank, in_features}});
-    bs.push_back({p.name + ".lora_B.weight", {p.out_features, config_.rank}});
-    added.push_back({p.name, 0, 0});
+  for (const nn::Module& module : modules) {
+    seen_.push_back(module.name);
+    if (!config_.matches(module.name, is_head)) continue;
+    as.push_back({.name = module.name + ".lora_A.weight", .shape = {config_.rank, in_features}});
+    bs.push_back({.name = module.name + ".lora_B.weight",
+                  .shape = {module.out_features, config_.rank},
+                  .order = module.order});
+    added.push_back({module.name, 0, 0});
   }
   if (added.empty()) return added;
   // All A of a group lie next to each other: together they are one [sum of ranks, in] matrix.
@@ -83,6 +85,7 @@ void LoraAdapters::require_matches() const {
       });
       if (found) continue;
       std::vector<std::string> known;
+      known.reserve(seen_.size());
       for (const std::string& name : seen_) known.push_back(last_part(name));
       known = unique(std::move(known));
       throw Error("[lora.target_modules] '" + target + "' matches no linear module of this model" +

@@ -25,7 +25,7 @@ class LoraAdapters {
   AdapterStore& store() { return store_; }
   const AdapterStore& store() const { return store_; }
 
-  /// One adapted projection: indices of its A [rank, in] and B [out, rank] in the store.
+  /// One adapted module: indices of its A [rank, in] and B [out, rank] in the store.
   struct Module {
     std::string name;
     std::size_t a, b;
@@ -34,9 +34,8 @@ class LoraAdapters {
   };
   const std::vector<Module>& modules() const { return modules_; }
 
-  /// Declares the adapters of one group's projections that match; returns the modules it added.
-  std::vector<Module> declare(const std::vector<nn::Projection>& projections, std::int64_t in_features,
-                              bool is_head);
+  /// Declares the adapters of one group's modules that match; returns the modules it added.
+  std::vector<Module> declare(const std::vector<nn::Module>& modules, std::int64_t in_features, bool is_head);
 
   /// The number of groups with an adapter so far: the next group's index (a part of its dropout key).
   std::uint32_t groups() const { return groups_; }

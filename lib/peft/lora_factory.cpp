@@ -29,11 +29,11 @@ class LoraGroup : public nn::LinearGroup {
             std::uint32_t group, const std::vector<LoraAdapters::Module>& modules)
       : weights_(spec, unit, adapters.store().policy()), adapters_(adapters), group_(group) {
     std::int64_t begin = 0;
-    for (const nn::Projection& p : spec.projections) {
+    for (const nn::Module& m : spec.modules) {
       for (const LoraAdapters::Module& module : modules) {
-        if (module.name == p.name) parts_.push_back({module, begin, begin + p.out_features});
+        if (module.name == m.name) parts_.push_back({module, begin, begin + m.out_features});
       }
-      begin += p.out_features;
+      begin += m.out_features;
     }
   }
 
@@ -100,7 +100,7 @@ class LoraHead : public nn::FrozenHead {
 
 std::unique_ptr<nn::LinearGroup> LoraFactory::linear(const nn::GroupSpec& spec, nn::WeightUnit& unit) {
   const std::uint32_t group = adapters_.groups();
-  const auto modules = adapters_.declare(spec.projections, spec.in_features, false);
+  const auto modules = adapters_.declare(spec.modules, spec.in_features, false);
   if (modules.empty()) return frozen_.linear(spec, unit);
   return std::make_unique<LoraGroup>(spec, unit, adapters_, group, modules);
 }

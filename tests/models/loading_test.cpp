@@ -4,6 +4,7 @@
 
 #include "models/llama/llama.h"
 #include "models/toy_family.h"
+#include "nn/reorder_rows.h"
 #include "peft/tensor_bytes.h"
 #include "support/catch.h"
 #include "support/error_text.h"
@@ -39,7 +40,8 @@ State stored(const nn::CausalLM& model) {
   State state;
   for (const auto& unit : model.store().units()) {
     for (std::size_t i = 0; i < unit->segments().size(); ++i) {
-      state[unit->segments()[i].name] = unit->tensor(i);
+      const nn::WeightSegment& segment = unit->segments()[i];
+      state[segment.name] = nn::to_module_order(unit->tensor(i), segment.order);
     }
   }
   return state;

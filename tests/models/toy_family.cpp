@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
+#include "nn/reorder_rows.h"
+
 namespace lorikeet::test {
 namespace {
 
@@ -124,7 +126,8 @@ void fill(nn::CausalLM& model, const State& state, const nn::WeightShard& shard)
     for (std::size_t i = 0; i < unit->segments().size(); ++i) {
       const nn::WeightUnit::Held held = unit->held(i);
       if (!held.values.defined()) continue;
-      const at::Tensor flat = state.at(unit->segments()[i].name).flatten();
+      const nn::WeightSegment& segment = unit->segments()[i];
+      const at::Tensor flat = nn::to_group_order(state.at(segment.name), segment.order).flatten();
       held.values.copy_(flat.slice(0, held.first, held.first + held.values.numel()));
     }
   }

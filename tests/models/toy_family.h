@@ -10,7 +10,7 @@
 
 namespace lorikeet::test {
 
-/// Tensors by their checkpoint names.
+/// Tensors by their checkpoint names, rows in module order.
 using State = std::map<std::string, at::Tensor>;
 
 /// A model of three layers that is not Llama-shaped, so that blocks stay general. It has an embedding scale,

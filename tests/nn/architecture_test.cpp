@@ -39,7 +39,7 @@ TEST_CASE("an architecture lists what decides numbers, and layers that are alike
   CHECK(value(lines, "layers 0-1 mlp.activation") == "gelu");
   CHECK(value(lines, "layers 2-2 attention.soft_cap") == "2");
   CHECK(value(lines, "layers 2-2 rotary") == "false");
-  CHECK(value(lines, "layers 2-2 attention.window") == "");  // off
+  CHECK(value(lines, "layers 2-2 attention.window").empty());  // off
 }
 
 TEST_CASE("whatever changes a model's numbers changes its architecture") {
@@ -59,6 +59,19 @@ TEST_CASE("whatever changes a model's numbers changes its architecture") {
   CHECK(shows([](CausalLMSpec& s) { s.layers[0].parallel = false; }));
   CHECK(shows([](CausalLMSpec& s) { s.layers[0].mlp.activation = ops::Activation::kSilu; }));
   CHECK(shows([](CausalLMSpec& s) { s.layers.pop_back(); }));
+}
+
+TEST_CASE("the order of rows in fused modules is listed where it permutes them") {
+  CHECK_FALSE(shows([](CausalLMSpec& s) { s.layers[0].attention.fused_qkv = FusedModule{"qkv", 1}; }));
+  CHECK_FALSE(shows([](CausalLMSpec& s) { s.layers[0].mlp.fused_gate_up = FusedModule{"w13", 1}; }));
+  CausalLMSpec spec = toy_spec();
+  spec.layers[0].attention.fused_qkv = FusedModule{"qkv", 2};
+  spec.layers[0].mlp.fused_gate_up = FusedModule{"w13", 4};
+  const Architecture lines = architecture(spec);
+  CHECK(value(lines, "layers 0-0 attention.qkv_rows") == "2 x (2,1,1) x 8");
+  CHECK(value(lines, "layers 0-0 mlp.gate_up_rows") == "4 x (1,1) x 5");
+  CHECK(lines.size() == architecture(toy_spec()).size() + 2);
+  CHECK(value(lines, "layers 1-1 attention.qkv_rows").empty());
 }
 
 TEST_CASE("names of weights and limits of lengths are no part of an architecture") {

@@ -111,7 +111,7 @@ TEST_CASE("a frozen group is one product over its concatenated weights and biase
   WeightUnit unit("layer 0");
   FrozenFactory factory(fp32);
   const auto group =
-      factory.linear({.projections = {{"gate", 4}, {"up", 2}}, .in_features = 3, .bias = true}, unit);
+      factory.linear({.modules = {{"gate", 4}, {"up", 2}}, .in_features = 3, .bias = true}, unit);
   std::vector<std::string> names;
   for (const WeightSegment& segment : unit.segments()) names.push_back(segment.name);
   CHECK(names == std::vector<std::string>{"gate.weight", "up.weight", "gate.bias", "up.bias"});

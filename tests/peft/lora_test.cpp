@@ -29,11 +29,11 @@ std::string match_error(const Names& targets) {
   return error_text([&] { toy.adapters.require_matches(); });
 }
 
-const std::vector<nn::Projection> kQkv{{"h.0.q", 8}, {"h.0.k", 4}, {"h.0.v", 4}};
-const std::vector<nn::Projection> kMlp{{"h.0.up", 32}};
+const std::vector<nn::Module> kQkv{{"h.0.q", 8}, {"h.0.k", 4}, {"h.0.v", 4}};
+const std::vector<nn::Module> kMlp{{"h.0.up", 32}};
 
 // The fresh values by name of adapters for these groups, all of 64 inputs.
-test::State fresh(const std::vector<std::vector<nn::Projection>>& groups, std::uint64_t seed,
+test::State fresh(const std::vector<std::vector<nn::Module>>& groups, std::uint64_t seed,
                   LoraInit init = LoraInit::kKaiming) {
   LoraAdapters adapters({.rank = 4, .alpha = 4}, test::fp32_policy(), seed);
   for (const auto& group : groups) adapters.declare(group, 64, false);
@@ -119,7 +119,7 @@ TEST_CASE("fresh values depend on seed and name alone, not on the order of decla
 }
 
 TEST_CASE("B begins at zero and A as PEFT draws it") {
-  const std::vector<nn::Projection> wide{{"w", 8}};
+  const std::vector<nn::Module> wide{{"w", 8}};
   for (const LoraInit init : {LoraInit::kKaiming, LoraInit::kGaussian}) {
     LoraAdapters adapters({.rank = 64, .alpha = 4}, test::fp32_policy(), 9);
     const auto module = adapters.declare(wide, 400, false).at(0);

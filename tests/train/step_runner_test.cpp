@@ -60,7 +60,7 @@ class CutFactory : public peft::LoraFactory {
   using peft::LoraFactory::LoraFactory;
   std::unique_ptr<nn::LinearGroup> linear(const nn::GroupSpec& spec, nn::WeightUnit& unit) override {
     auto group = peft::LoraFactory::linear(spec, unit);
-    if (!spec.projections[0].name.ends_with("h.0.ffn.w1")) return group;
+    if (!spec.modules[0].name.ends_with("h.0.ffn.w1")) return group;
     return std::make_unique<CutGroup>(std::move(group));
   }
 };
