@@ -16,6 +16,7 @@
 #include "nn/batch.h"
 #include "ops/dtype.h"
 #include "peft/adapter_file.h"
+#include "peft/weight_updates.h"
 #include "recipes/adapter_template.h"
 #include "recipes/model_session.h"
 #include "recipes/tokenizer_files.h"
@@ -42,17 +43,6 @@ at::Tensor probe(const ModelSession& session) {
 
 double largest_difference(const at::Tensor& a, const at::Tensor& b) {
   return (a - b).abs().max().item<double>();
-}
-
-// Scaled B A of each adapted weight, by the weight's name in the checkpoint.
-std::map<std::string, at::Tensor> updates(const peft::LoraAdapters& adapters) {
-  std::map<std::string, at::Tensor> result;
-  for (const auto& module : adapters.modules()) {
-    const at::Tensor a = adapters.store().value(module.a).cpu();
-    const at::Tensor b = adapters.store().value(module.b).cpu();
-    result[module.name + ".weight"] = at::mm(b, a) * adapters.config().scale();
-  }
-  return result;
 }
 
 // Writes one shard with the updates added; returns how many tensors they changed.
@@ -114,7 +104,7 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
           "be told apart after a merge");
     }
     with_adapter = probe(session);
-    const auto changes = updates(*session.adapters);
+    const auto changes = peft::weight_updates(*session.adapters);
     session.adapters->store().values().zero_();
     session.adapters->store().refresh_compute();
     base = probe(session);

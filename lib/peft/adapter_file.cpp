@@ -70,7 +70,8 @@ void save_adapter(const std::filesystem::path& folder, const LoraAdapters& adapt
                   const std::string& base_model) {
   const AdapterStore& store = adapters.store();
   TensorBytes tensors;
-  for (std::size_t i = 0; i < store.size(); ++i) tensors.add(kPrefix + store.segment(i).name, store.value(i));
+  for (std::size_t i = 0; i < store.size(); ++i)
+    tensors.add(kPrefix + store.segment(i).name, store.value(i), store.segment(i).order);
   io::write_safetensors(folder / kTensors, tensors.entries(), {{"format", "pt"}});
 
   std::vector<std::string> modules;
@@ -97,7 +98,7 @@ void load_adapter(const std::filesystem::path& folder, LoraAdapters& adapters) {
     for (std::size_t i = 0; i < store.size(); ++i) {
       const io::TensorView* tensor = file.find(kPrefix + store.segment(i).name);
       copy_into({tensor->name, tensor->dtype, tensor->shape}, tensor->bytes, store.value(i),
-                file.path().string());
+                file.path().string(), store.segment(i).order);
       require_finite(store.value(i), tensor->name, file.path());
     }
   } catch (...) {

@@ -7,8 +7,8 @@
 
 namespace lorikeet::peft {
 
-/// Writes `adapter_model.safetensors` (PEFT's tensor names, the adapter's dtype) and `adapter_config.json`
-/// into an existing folder, each atomically.
+/// Writes `adapter_model.safetensors` (PEFT's tensor names and order of rows, the adapter's dtype) and
+/// `adapter_config.json` into an existing folder, each atomically.
 void save_adapter(const std::filesystem::path& folder, const LoraAdapters& adapters,
                   const std::string& base_model);
 

@@ -59,8 +59,8 @@ void CheckpointStore::save(const RunState& state, const peft::LoraAdapters& adap
   peft::TensorBytes moments;
   for (std::size_t i = 0; i < store.size(); ++i) {
     const peft::AdapterSegment& segment = store.segment(i);
-    moments.add("exp_avg." + segment.name, view(optimizer.exp_avg(), segment));
-    moments.add("exp_avg_sq." + segment.name, view(optimizer.exp_avg_sq(), segment));
+    moments.add("exp_avg." + segment.name, view(optimizer.exp_avg(), segment), segment.order);
+    moments.add("exp_avg_sq." + segment.name, view(optimizer.exp_avg_sq(), segment), segment.order);
   }
   moments.add("updates", optimizer.updates());
   io::write_safetensors(target.path() / kOptimizer, moments.entries());
@@ -109,17 +109,17 @@ RunState CheckpointStore::load(std::int64_t step, peft::LoraAdapters& adapters, 
   peft::load_adapter(from, adapters);
 
   const auto file = io::SafetensorsFile::open(from / kOptimizer);
-  const auto read = [&](const std::string& name, const at::Tensor& target) {
+  const auto read = [&](const std::string& name, const at::Tensor& target, const nn::RowOrder& order = {}) {
     const io::TensorView* tensor = file.find(name);
     if (tensor == nullptr) throw Error("[" + file.path().string() + "] tensor '" + name + "' is missing");
-    peft::copy_into({tensor->name, tensor->dtype, tensor->shape}, tensor->bytes, target,
-                    file.path().string());
+    peft::copy_into({tensor->name, tensor->dtype, tensor->shape}, tensor->bytes, target, file.path().string(),
+                    order);
   };
   const peft::AdapterStore& store = adapters.store();
   for (std::size_t i = 0; i < store.size(); ++i) {
     const peft::AdapterSegment& segment = store.segment(i);
-    read("exp_avg." + segment.name, view(optimizer.exp_avg(), segment));
-    read("exp_avg_sq." + segment.name, view(optimizer.exp_avg_sq(), segment));
+    read("exp_avg." + segment.name, view(optimizer.exp_avg(), segment), segment.order);
+    read("exp_avg_sq." + segment.name, view(optimizer.exp_avg_sq(), segment), segment.order);
   }
   read("updates", optimizer.updates());
 

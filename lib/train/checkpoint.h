@@ -17,8 +17,9 @@ namespace lorikeet::train {
 ///
 /// A checkpoint holds the adapter as PEFT files, the optimizer's moments by parameter name
 /// (optimizer.safetensors), the run's state (trainer_state.json) and a manifest with the hashes of all these
-/// (io/manifest.h). Tensors go by name, never by offset, so that a build that lays them out otherwise reads
-/// it too. Resuming from one continues bitwise on the same device and threads.
+/// (io/manifest.h). Tensors go by name, never by offset, and have their rows in module order (nn::RowOrder),
+/// moments too, so that a build that lays them out otherwise reads it too. Resuming from one continues
+/// bitwise on the same device and threads.
 class CheckpointStore {
  public:
   CheckpointStore(const std::filesystem::path& output_dir, std::string base_model,

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "io/safetensors.h"
+#include "models/toy_fused.h"
 #include "peft/tensor_bytes.h"
 #include "support/catch.h"
 #include "support/error_text.h"
@@ -79,6 +80,48 @@ TEST_CASE("tensors are written under PEFT's names in the adapter's dtype") {
   REQUIRE(a != nullptr);
   CHECK(a->shape == std::vector<std::int64_t>{2, 24});
   CHECK(a->dtype == DType::kF32);
+}
+
+TEST_CASE("rows of an interleaved module's B are written and read in the checkpoint's order") {
+  const TemporaryFolder folder;
+  const LoraConfig config{.rank = 2, .alpha = 4, .target_modules = {"h.0.attn.qkv"}};
+  ToyLora toy(config, fp32_policy(), {}, fused_toy_spec());
+  AdapterStore& store = toy.adapters.store();
+  const auto& module = toy.adapters.modules().at(0);
+  // Row i of [queries | keys | values] holds 10 i and 10 i + 1.
+  const at::Tensor tens = 10 * at::arange(64);
+  store.value(module.b).copy_(at::stack({tens, tens + 1}, 1));
+  store.refresh_compute();
+  save_adapter(folder.path(), toy.adapters, "base");
+
+  const auto file = io::SafetensorsFile::open(folder / "adapter_model.safetensors");
+  const std::string name = "base_model.model.transformer.h.0.attn.qkv.";
+  REQUIRE(file.tensors().size() == 2);
+  const io::TensorView& b = *file.find(name + "lora_B.weight");
+  REQUIRE(b.shape == std::vector<std::int64_t>{64, 2});
+  // numpy: q, k, v = numpy.split(numpy.arange(64), [32, 48])
+  //        numpy.concatenate([q.reshape(2, 16), k.reshape(2, 8), v.reshape(2, 8)], axis=1).ravel()
+  const std::vector<float> rows{0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                32, 33, 34, 35, 36, 37, 38, 39, 48, 49, 50, 51, 52, 53, 54, 55,
+                                16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
+                                40, 41, 42, 43, 44, 45, 46, 47, 56, 57, 58, 59, 60, 61, 62, 63};
+  const at::Tensor expected = 10 * at::tensor(rows);
+  const at::Tensor written = at::empty({64, 2});
+  copy_into({b.name, b.dtype, b.shape}, b.bytes, written, "file");
+  CHECK(at::equal(written.select(1, 0), expected));
+  CHECK(at::equal(written.select(1, 1), expected + 1));
+  const at::Tensor a = at::empty({2, 24});
+  copy_into({name, DType::kF32, {2, 24}}, file.find(name + "lora_A.weight")->bytes, a, "file");
+  CHECK(at::equal(a, store.value(module.a)));
+
+  ToyLora other(config, fp32_policy(), {}, fused_toy_spec());
+  other.randomize(99);
+  load_adapter(folder.path(), other.adapters);
+  CHECK(at::equal(other.adapters.store().values(), store.values()));
+  // A model that takes the rows for its group's order reads other values.
+  ToyLora wrong(config, fp32_policy(), {}, uninterleaved_toy_spec());
+  load_adapter(folder.path(), wrong.adapters);
+  CHECK_FALSE(at::equal(wrong.adapters.store().values(), store.values()));
 }
 
 TEST_CASE("an adapter for single modules loads into a model made from its own settings") {

@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 
 #include "io/folders.h"
+#include "io/safetensors.h"
+#include "models/toy_fused.h"
+#include "peft/tensor_bytes.h"
 #include "support/catch.h"
 #include "support/error_text.h"
 #include "support/paths.h"
@@ -20,8 +23,11 @@ namespace {
 const peft::LoraConfig kConfig{.rank = 2, .alpha = 4, .target_modules = {"query", "w2"}};
 
 struct Run {
-  ToyLora toy{kConfig};
+  ToyLora toy;
   AdamW optimizer{toy.adapters.store(), {}};
+
+  explicit Run(const peft::LoraConfig& config = kConfig, const nn::CausalLMSpec& spec = toy_spec())
+      : toy(config, fp32_policy(), {}, spec) {}
 
   // Some updates of gradients that depend on `seed`.
   void train(int updates, std::uint64_t seed) {
@@ -61,6 +67,46 @@ TEST_CASE("a run that goes on from a checkpoint equals one that never stopped, t
   check_equal(resumed, run);
   CHECK(found.json().dump() == state.json().dump());
   CHECK(found.best->val_loss == 1.0 / 3);
+
+  run.train(2, 9);
+  resumed.train(2, 9);
+  check_equal(resumed, run);
+}
+
+TEST_CASE(
+    "moments of interleaved modules are stored in the checkpoint's order, and a run resumes to the bit") {
+  const peft::LoraConfig config{.rank = 2, .alpha = 4, .target_modules = {"qkv", "w13"}};
+  const TemporaryFolder folder;
+  const CheckpointStore checkpoints(folder.path(), "base", 3);
+  Run run(config, fused_toy_spec());
+  run.train(3, 1);
+  checkpoints.save({.step = 3}, run.toy.adapters, run.optimizer);
+
+  const auto file = io::SafetensorsFile::open(folder / "checkpoints/step_3/optimizer.safetensors");
+  const peft::AdapterStore& store = run.toy.adapters.store();
+  const peft::AdapterSegment& b = store.segment(run.toy.adapters.modules().at(0).b);
+  REQUIRE(b.name == "transformer.h.0.attn.qkv.lora_B.weight");
+  const std::vector<std::pair<std::string, at::Tensor>> moments{{"exp_avg.", run.optimizer.exp_avg()},
+                                                                {"exp_avg_sq.", run.optimizer.exp_avg_sq()}};
+  for (const auto& [prefix, flat] : moments) {
+    const io::TensorView& view = *file.find(prefix + b.name);
+    const at::Tensor stored = at::empty(b.shape);
+    peft::copy_into({view.name, view.dtype, view.shape}, view.bytes, stored, "file");
+    const at::Tensor held = flat.narrow(0, b.offset, b.size()).view(b.shape);
+    CHECK(at::equal(stored, fuse_rows(held.split_with_sizes({32, 16, 16}), 2)));
+    CHECK_FALSE(at::equal(stored, held));
+  }
+
+  Run resumed(config, fused_toy_spec());
+  resumed.toy.randomize(77);
+  checkpoints.load(3, resumed.toy.adapters, resumed.optimizer);
+  check_equal(resumed, run);
+  // A run that takes the rows for its group's order goes on from other values and moments.
+  Run wrong(config, uninterleaved_toy_spec());
+  checkpoints.load(3, wrong.toy.adapters, wrong.optimizer);
+  CHECK_FALSE(at::equal(wrong.toy.adapters.store().values(), store.values()));
+  CHECK_FALSE(at::equal(wrong.optimizer.exp_avg(), run.optimizer.exp_avg()));
+  CHECK_FALSE(at::equal(wrong.optimizer.exp_avg_sq(), run.optimizer.exp_avg_sq()));
 
   run.train(2, 9);
   resumed.train(2, 9);
