@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 
-#include <algorithm>
 #include <set>
 #include <string>
 
@@ -13,38 +12,6 @@
 
 namespace lorikeet::recipes {
 namespace {
-
-using plan::Group;
-
-// The groups of a layer's matrices in the order in which blocks declare them: q, k, v, o, gate, up, down.
-constexpr std::array kGroupOfMatrix = {Group::kQkv,    Group::kQkv,    Group::kQkv, Group::kOutput,
-                                       Group::kGateUp, Group::kGateUp, Group::kDown};
-
-struct AdapterColumns {
-  std::array<std::int64_t, plan::kGroups> of_layer{};
-  std::int64_t head = 0;
-};
-
-// Layers are alike: the first one tells.
-AdapterColumns adapter_columns(const ModelSession& session) {
-  const peft::LoraAdapters& adapters = *session.adapters;
-  std::set<std::string> adapted;
-  for (const auto& module : adapters.modules()) adapted.insert(module.name + ".weight");
-  const auto& units = session.model->store().units();
-  AdapterColumns columns;
-  std::size_t matrix = 0;
-  std::int64_t in_layer = 0;
-  for (const nn::WeightSegment& segment : units.at(1)->segments()) {
-    if (!segment.is_matrix()) continue;
-    const Group group = kGroupOfMatrix.at(std::min(matrix++, kGroupOfMatrix.size() - 1));
-    if (!adapted.contains(segment.name)) continue;
-    columns.of_layer.at(static_cast<std::size_t>(group)) += adapters.config().rank;
-    ++in_layer;
-  }
-  const bool of_head = std::ssize(adapters.modules()) > in_layer * session.model->shape().layers;
-  columns.head = of_head ? adapters.config().rank : 0;
-  return columns;
-}
 
 // Of the frozen base on one of `degree` ranks that share it, with the units that are whole at a time.
 std::int64_t held_bytes(const ModelSession& session, int degree, at::DeviceType device) {
@@ -57,6 +24,28 @@ std::int64_t held_bytes(const ModelSession& session, int degree, at::DeviceType 
 
 }  // namespace
 
+AdapterColumns adapter_columns(const nn::CausalLMSpec& spec, const peft::LoraAdapters& adapters) {
+  std::set<std::string> adapted;
+  for (const auto& module : adapters.modules()) adapted.insert(module.name);
+  const auto columns_of = [&](const std::vector<nn::Module>& modules) {
+    std::int64_t columns = 0;
+    for (const nn::Module& module : modules)
+      columns += adapted.contains(module.name) ? adapters.config().rank : 0;
+    return columns;
+  };
+  const nn::DecoderLayerSpec& layer = spec.layers.at(0);
+  AdapterColumns columns;
+  const auto of_group = [&](plan::Group group) -> std::int64_t& {
+    return columns.of_layer.at(static_cast<std::size_t>(group));
+  };
+  of_group(plan::Group::kQkv) = columns_of(layer.attention.qkv_modules());
+  of_group(plan::Group::kOutput) = columns_of({layer.attention.output_module()});
+  of_group(plan::Group::kGateUp) = columns_of(layer.mlp.gate_up_modules());
+  of_group(plan::Group::kDown) = columns_of({layer.mlp.down_module()});
+  columns.head = columns_of({{spec.head.name, spec.head.vocab_size}});
+  return columns;
+}
+
 MemoryTarget memory_target(const precision::Policy& policy, at::DeviceType device) {
   const bool native = ops::multiplies_natively(ops::to_torch(policy.compute), at::Device(device));
   const plan::Kernels on_cpu = native ? plan::Kernels::kCpu : plan::Kernels::kCpuWidened;
@@ -66,7 +55,7 @@ MemoryTarget memory_target(const precision::Policy& policy, at::DeviceType devic
 plan::MemoryInput memory_input(const ModelSession& session, const config::Settings& settings,
                                const plan::MicroSize& micro, int degree, const MemoryTarget& target) {
   const nn::ModelShape& shape = session.model->shape();
-  const AdapterColumns columns = adapter_columns(session);
+  const AdapterColumns columns = adapter_columns(session.model->spec(), *session.adapters);
   return {
       .shape = shape,
       .policy = session.policy,

@@ -2,6 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
+#include <cstdint>
+
 #include "config/settings.h"
 #include "plan/memory.h"
 #include "plan/micro_size.h"
@@ -18,6 +21,14 @@ struct MemoryTarget {
 
 /// Where products of the session's compute dtype run on `device`, with the threads of this process.
 MemoryTarget memory_target(const precision::Policy& policy, at::DeviceType device);
+
+/// Columns of the products x A^T: the sum of the ranks of a group's adapters. A fused module has one adapter.
+struct AdapterColumns {
+  std::array<std::int64_t, plan::kGroups>
+      of_layer{};  ///< by plan::Group, of the first layer: layers are alike
+  std::int64_t head = 0;
+};
+AdapterColumns adapter_columns(const nn::CausalLMSpec& spec, const peft::LoraAdapters& adapters);
 
 /// What plan::step_memory needs to know of a run whose largest micro-batch is `micro`, where `degree` ranks
 /// share one copy of the frozen weights. Nothing has to be allocated.

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "comm/ranks.h"
+#include "models/toy_fused.h"
 #include "support/catch.h"
 #include "support/toy_lora.h"
 
@@ -32,14 +33,14 @@ struct Reduced {
 
 // Every rank's gradients after the reduction, with the bucket size given.
 Reduced reduce(int size, std::int64_t bucket_bytes, const precision::Policy& policy = fp32_policy(),
-               bool checkpointing = false) {
+               bool checkpointing = false, const nn::CausalLMSpec& spec = toy_spec()) {
   Reduced out;
   out.gradients.resize(static_cast<std::size_t>(size));
   out.calls.resize(out.gradients.size());
   out.payload.resize(out.gradients.size());
   std::mutex mutex;
   on_ranks(size, [&](Communicator& group) {
-    ToyLora toy({.rank = 3, .alpha = 6, .target_modules = {"all-linear"}}, policy);
+    ToyLora toy({.rank = 3, .alpha = 6, .target_modules = {"all-linear"}}, policy, {}, spec);
     GradientReducer reducer(group, toy.adapters, toy.model, bucket_bytes);
     const auto own = prompts_of(group.rank(), size);
     if (!own.empty()) {
@@ -56,8 +57,8 @@ Reduced reduce(int size, std::int64_t bucket_bytes, const precision::Policy& pol
   return out;
 }
 
-at::Tensor alone() {
-  ToyLora toy({.rank = 3, .alpha = 6, .target_modules = {"all-linear"}});
+at::Tensor alone(const nn::CausalLMSpec& spec = toy_spec()) {
+  ToyLora toy({.rank = 3, .alpha = 6, .target_modules = {"all-linear"}}, fp32_policy(), {}, spec);
   return toy.gradients({labelled(toy_prompts())}).second;
 }
 
@@ -75,6 +76,13 @@ TEST_CASE("reduced gradients are those of one device, on every rank to the same 
       }
     }
   }
+}
+
+TEST_CASE("adapters of fused modules are reduced while backward goes on, as others are") {
+  const at::Tensor expected = alone(fused_toy_spec());
+  const Reduced found = reduce(2, 2048, fp32_policy(), false, fused_toy_spec());
+  CHECK(found.calls[0] > 1);
+  for (const at::Tensor& gradients : found.gradients) CHECK(relative_error(gradients, expected) < 2e-6);
 }
 
 TEST_CASE("what crosses the wire is the adapters' gradients, once") {
