@@ -36,6 +36,8 @@ if(LIBTORCH_ROOT AND NOT TARGET lorikeet::torch_cpu)
     INTERFACE_LINK_LIBRARIES "${_cuda}/lib/libcudart.so.13")
   string(JOIN ";" _kept "-Wl,--push-state,--no-as-needed" "${LIBTORCH_ROOT}/lib/libtorch_cuda.so"
     "${LIBTORCH_ROOT}/lib/libc10_cuda.so" "-Wl,--pop-state")
+  # Programs of tests/card put a fake card in the place of these libraries.
+  set(_kept "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:LORIKEET_FAKE_CARD>>>:${_kept}>")
   add_library(lorikeet::torch_cuda INTERFACE IMPORTED)
   set_target_properties(lorikeet::torch_cuda PROPERTIES
     INTERFACE_INCLUDE_DIRECTORIES

@@ -15,7 +15,7 @@ from tree import Tree
 
 HERE = Path(__file__).resolve().parent
 # Folders of tests beside those that mirror a layer.
-OTHER_TESTS = ("support", "meta", "parity", "fuzz", "toy")
+OTHER_TESTS = ("support", "meta", "parity", "fuzz", "toy", "card")
 
 
 def check(root):

@@ -1,0 +1,141 @@
+// The operators that the fallback can't serve: those that allocate, that cross between host and card, that
+// have no CPU kernel.
+#include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/native/Resize.h>
+#include <torch/library.h>
+
+#include <cstring>
+
+#include "card/alias.h"
+#include "card/allocator.h"
+#include "card/memory.h"
+#include "card/report.h"
+#include "card/streams.h"
+#include "card/transfers.h"
+
+namespace lorikeet::card {
+namespace {
+
+constexpr c10::DispatchKeySet kCuda(c10::DispatchKey::CUDA);
+
+int card_of(std::optional<at::Device> device) {
+  return device && device->has_index() ? device->index() : current_card();
+}
+
+at::Tensor empty(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
+                 std::optional<at::Device> device, std::optional<bool>,
+                 std::optional<at::MemoryFormat> format) {
+  const OnCard on(card_of(device));
+  return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(size), &allocator(), kCuda,
+                                   c10::dtype_or_default(dtype), format);
+}
+
+at::Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
+                         std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
+                         std::optional<at::Device> device, std::optional<bool>) {
+  const OnCard on(card_of(device));
+  return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
+                                           &allocator(), kCuda, c10::dtype_or_default(dtype));
+}
+
+const at::Tensor& resize(const at::Tensor& self, c10::SymIntArrayRef size, std::optional<at::MemoryFormat>) {
+  const OnCard on(self.get_device());
+  auto* impl = self.unsafeGetTensorImpl();
+  impl->set_sizes_contiguous(C10_AS_INTARRAYREF_SLOW(size));
+  const auto bytes = static_cast<std::size_t>(impl->storage_offset() + impl->numel()) * impl->itemsize();
+  if (bytes <= self.storage().nbytes()) return self;
+  auto grown = allocator().allocate(bytes);
+  if (self.storage().nbytes() > 0) {
+    std::memcpy(on_card(grown.get()), on_card(self.storage().data()), self.storage().nbytes());
+  }
+  impl->storage().set_data_ptr_noswap(std::move(grown));
+  impl->storage().set_nbytes(bytes);
+  return self;
+}
+
+void finish_current_stream() { finish_transfers(known_after(current_stream(current_card()))); }
+
+void upload(const at::Tensor& self, const at::Tensor& from, bool pinned) {
+  ++report().uploads;
+  if (!pinned && from.numel() > 0) count_wait("copy to the card");
+  if (!pinned || !from.is_contiguous()) return;
+  ++report().pinned_uploads;
+  begin_upload(current_stream(self.get_device()), from.const_data_ptr(), from.nbytes());
+}
+
+// True when the copy is under way, false when the caller has to make it.
+bool download(const at::Tensor& self, const at::Tensor& from, bool pinned) {
+  ++report().downloads;
+  if (!pinned || !self.is_contiguous()) {
+    if (from.numel() > 0) count_wait("copy to the host");
+    finish_current_stream();
+    return false;
+  }
+  ++report().pinned_downloads;
+  const at::Tensor content = at::empty_like(self);
+  content.copy_(as_cpu(from));
+  const auto* bytes = static_cast<const char*>(content.const_data_ptr());
+  begin_download(current_stream(from.get_device()), self.data_ptr(), {bytes, bytes + content.nbytes()});
+  return true;
+}
+
+at::Tensor& copy(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
+  const Lock lock(mutex());
+  ++report().operators["aten::copy_"];
+  if (self.is_cuda()) note_access(self.storage().data(), /*writes=*/true, "aten::copy_");
+  if (from.is_cuda()) note_access(from.storage().data(), /*writes=*/false, "aten::copy_");
+  const OnCard on(self.is_cuda() ? self.get_device() : from.get_device());
+  const bool crosses = self.is_cuda() != from.is_cuda();
+  const bool pinned = crosses && non_blocking && is_pinned((self.is_cuda() ? from : self).const_data_ptr());
+  if (crosses && non_blocking && !pinned) {
+    count_hazard("a copy was to be asynchronous, and isn't: its host memory isn't pinned");
+  }
+  if (crosses && from.is_cuda() && download(self, from, pinned)) return self;
+  as_cpu(self).copy_(as_cpu(from));
+  if (crosses && self.is_cuda()) upload(self, from, pinned);
+  return self;
+}
+
+at::Scalar item(const at::Tensor& self) {
+  const Lock lock(mutex());
+  count_wait("item");
+  const OnCard on(self.get_device());
+  note_access(self.storage().data(), /*writes=*/false, "item");
+  finish_current_stream();
+  return at::_local_scalar_dense(as_cpu(self));
+}
+
+// Half-precision matrices with their product in fp32: an operator that only CUDA has.
+at::Tensor mm_dtype(const at::Tensor& a, const at::Tensor& b, at::ScalarType out) {
+  const Lock lock(mutex());
+  ++report().operators["aten::mm.dtype"];
+  for (const auto* matrix : {&a, &b}) {
+    TORCH_CHECK(matrix->is_cuda() && matrix->dim() == 2 && matrix->device() == a.device(),
+                "fake card: mm.dtype: expected two matrices on one card");
+    note_access(matrix->storage().data(), /*writes=*/false, "aten::mm.dtype");
+  }
+  const bool widens = out == at::kFloat && at::isReducedFloatingType(a.scalar_type());
+  TORCH_CHECK(a.scalar_type() == b.scalar_type() && (out == a.scalar_type() || widens),
+              "fake card: mm.dtype: expected one dtype, and it or fp32 as the result's");
+  const OnCard on(a.get_device());
+  return from_cpu(at::mm(as_cpu(a).to(at::kFloat), as_cpu(b).to(at::kFloat)).to(out));
+}
+
+at::Tensor& mm_dtype_out(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype, at::Tensor& out) {
+  TORCH_CHECK(out.scalar_type() == dtype, "fake card: mm.dtype_out: expected out_dtype to be out's");
+  return out.copy_(mm_dtype(a, b, dtype));
+}
+
+TORCH_LIBRARY_IMPL(aten, CUDA, library) {
+  library.impl("empty.memory_format", &empty);
+  library.impl("empty_strided", &empty_strided);
+  library.impl("resize_", &resize);
+  library.impl("copy_", &copy);
+  library.impl("_local_scalar_dense", &item);
+  library.impl("mm.dtype", &mm_dtype);
+  library.impl("mm.dtype_out", &mm_dtype_out);
+}
+
+}  // namespace
+}  // namespace lorikeet::card

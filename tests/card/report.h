@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+
+namespace lorikeet::card {
+
+/// What a process did with the fake card. Written as JSON to the file that LORIKEET_FAKE_CARD_REPORT names
+/// when the process ends.
+struct Report {
+  std::map<std::string, std::int64_t> operators;  ///< calls of ATen operators on the card, by name
+  std::map<std::string, std::int64_t> kernels;    ///< launches of the project's own kernels, by source file
+  std::map<std::string, std::int64_t> waits;      ///< how often the host waited for the card, by cause
+  std::map<std::string, std::int64_t> hazards;    ///< what would be wrong or slow on a card
+  std::int64_t uploads = 0;                       ///< copies from host to card
+  std::int64_t pinned_uploads = 0;                ///< those of them that the host doesn't wait for
+  std::int64_t downloads = 0;                     ///< copies from card to host
+  std::int64_t pinned_downloads = 0;              ///< those of them that the host doesn't wait for
+  std::int64_t allocations = 0;                   ///< of card memory
+};
+
+/// The counters so far. Change them only while holding `mutex`.
+Report& report();
+void reset_report();
+std::string to_json(const Report& report);
+
+/// One lock guards all that the fake card knows: memory, streams, transfers, counters.
+std::recursive_mutex& mutex();
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+void count_wait(const std::string& cause);
+void count_hazard(const std::string& what);
+
+}  // namespace lorikeet::card
