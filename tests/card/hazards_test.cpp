@@ -15,6 +15,7 @@
 #include "card/host_kernel.h"
 #include "card/memory.h"
 #include "card/report.h"
+#include "ops/lora/dropout.h"
 #include "ops/lora/dropout_mask.h"
 #include "support/catch.h"
 
@@ -103,11 +104,20 @@ TEST_CASE("tensors of several devices in one call are refused") {
   CHECK_NOTHROW(first.add(at::ones({})));  // a number travels with the launch
 }
 
-TEST_CASE("a kernel launched while another card is current is found") {
+TEST_CASE("a kernel launched while another card is current is found, and dropout sets its card") {
   const DropoutArguments arguments(kSecond);
   const Hazards hazards;
   arguments.launch(nullptr);
   CHECK(hazards.count("while another card than its memory's is current") == 4);
+
+  card::reset_report();
+  const ops::LoraDropout dropout{
+      .p = 0.5, .seed = 1, .step = 1, .group = 1, .sample_ids = arguments.ids, .position_ids = arguments.ids};
+  const at::Tensor dropped = ops::apply_dropout(arguments.x, dropout);
+  CHECK(hazards.none());
+  CHECK(card::report().kernels.at("dropout_mask.cu") == 1);
+  const at::Tensor ids = arguments.ids.cpu();
+  CHECK(at::equal(dropped.cpu(), ops::apply_dropout(at::ones({4, 8}), {0.5, 1, 1, 1, ids, ids})));
 }
 
 TEST_CASE("a kernel on another stream than the current one is found") {

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
+#include <c10/core/DeviceGuard.h>
 
 #include "ops/check.h"
 #include "ops/lora/dropout_mask.h"
@@ -62,6 +63,8 @@ at::Tensor apply_dropout(const at::Tensor& x, const LoraDropout& dropout) {
   const auto positions = dropout.position_ids.contiguous();
   auto out = at::empty_like(input);
   if (input.is_cuda()) {
+    // A launch goes to the current device, whichever device its stream and its memory belong to.
+    const c10::OptionalDeviceGuard guard(input.device());
     const auto stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStream(input.device());
     launch_dropout(element_of(input), input.const_data_ptr(), out.data_ptr(), input.size(0), input.size(1),
                    samples.const_data_ptr<std::int64_t>(), positions.const_data_ptr<std::int64_t>(), key,

@@ -1,0 +1,121 @@
+"""The programs on the fake card (docs/fake-card.md): the CPU's losses, and nothing that would be wrong on a card.
+
+Most runs are on the second card, where code that forgets to set its device goes to the first.
+"""
+
+import json
+import signal
+import sys
+import unittest
+
+from card_programs import CPU, FIRST, SECOND, CardPrograms, harness
+
+# The same sums in another order: fp32 agrees to its rounding, bf16 rounds each product to 8 bits.
+FP32_RELATIVE = 1e-5
+BF16_RELATIVE = 1e-3
+STEPS = "training.max_steps=6"
+
+
+class Training(CardPrograms):
+    def test_packed_rows_in_fp32(self):
+        report = self.train_beside("fp32", (CPU, SECOND), "precision.preset=fp32", STEPS)[1]
+        self.assert_losses_near("fp32", SECOND, FP32_RELATIVE)
+        self.assertNotIn("aten::_flash_attention_forward", report["operators"])
+
+    def test_bf16_with_flash_attention_on_either_card(self):
+        reports = self.train_beside("bf16", (CPU, FIRST, SECOND), STEPS)[1:]
+        for device, report in zip((FIRST, SECOND), reports):
+            self.assert_losses_near("bf16", device, BF16_RELATIVE)
+            self.assertGreater(report["operators"]["aten::_flash_attention_backward"], 0)
+        self.assertEqual(self.losses("bf16-cuda0"), self.losses("bf16-cuda1"))
+
+    def test_dropout_checkpointing_and_several_micro_batches_of_single_rows(self):
+        overrides = ("precision.preset=fp32", "lora.dropout=0.1", "training.activation_checkpointing=full",
+                     "data.packing=false", "batch.micro_tokens=200", "training.max_steps=4")
+        report = self.train_beside("dropout", (CPU, SECOND), *overrides)[1]
+        self.assert_losses_near("dropout", SECOND, FP32_RELATIVE)
+        self.assertGreater(report["kernels"]["dropout_mask.cu"], 0)
+
+    def test_dropout_in_bf16(self):
+        report = self.train_beside("dropout16", (CPU, SECOND), "lora.dropout=0.1", "training.max_steps=4")[1]
+        self.assert_losses_near("dropout16", SECOND, BF16_RELATIVE)
+        self.assertGreater(report["kernels"]["dropout_mask.cu"], 0)
+
+    def test_the_comparison_of_losses_can_fail(self):
+        for device, rate in ((CPU, "2e-3"), (SECOND, "2.1e-3")):
+            self.train(self.folder_of("rate", device), device, "training.max_steps=3", f"optimizer.lr={rate}")
+        with self.assertRaisesRegex(AssertionError, "step 3: "):
+            self.assert_losses_near("rate", SECOND, BF16_RELATIVE)
+
+    def test_fp16_with_its_gradient_scaling_and_validation(self):
+        output = "fp16"
+        self.train(output, SECOND, "precision.preset=fp16", "training.max_steps=4", "data.validation.fraction=0.02")
+        lines = harness.metrics(self.work / output)
+        self.assertIn("val_loss", lines[-1])
+        self.assertEqual(len(lines), 5)
+
+
+class TrialStep(CardPrograms):
+    def forward_passes(self, report):
+        return report["operators"]["aten::_flash_attention_forward"] // 4  # layers
+
+    def test_automatic_micro_batches_make_one_trial_pass(self):
+        process = self.start_training("auto", SECOND, "training.max_steps=3")
+        configured = self.train("fixed", SECOND, "training.max_steps=3", "batch.micro_tokens=8192")
+        said, report = self.finish(process)[1:]
+        self.assertNotIn("larger ones ran out of memory", said)
+        self.assertEqual(self.forward_passes(report), self.forward_passes(configured) + 1)
+        self.assertEqual(self.losses("auto"), self.losses("fixed"))
+
+    def test_a_trial_that_runs_out_of_memory_makes_micro_batches_smaller(self):
+        said = self.finish(self.start_training("small", SECOND, "training.max_steps=3", memory_mib=60))[1]
+        self.assertIn("since larger ones ran out of memory", said)
+        facts = json.loads((self.work / "small" / "run.json").read_text())
+        self.assertLess(facts["micro_tokens"], 8192)
+
+
+class Resume(CardPrograms):
+    def test_an_interrupted_run_goes_on_bit_for_bit(self):
+        overrides = ("lora.dropout=0.1", "training.max_steps=8", "checkpoint.save_every_steps=100")
+        whole = self.start_training("whole", SECOND, *overrides)
+        process = self.start_training("interrupted", SECOND, *overrides)
+        metrics = self.work / "interrupted" / "metrics.jsonl"
+        self.assertTrue(harness.wait_for(lambda: metrics.exists() and metrics.stat().st_size > 0))
+        process.send_signal(signal.SIGINT)
+        self.finish(process, code=130)
+        done = len(self.losses("interrupted"))
+        self.assertLess(done, 8)
+        self.train("interrupted", SECOND, *overrides)
+        self.finish(whole)
+        for file in ("adapter_model.safetensors", "checkpoints/step_8/optimizer.safetensors"):
+            self.assertEqual(
+                (self.work / "interrupted" / file).read_bytes(), (self.work / "whole" / file).read_bytes(), file
+            )
+        self.assertEqual(self.losses("interrupted"), self.losses("whole"))
+
+
+class Verbs(CardPrograms):
+    MODEL = harness.EXAMPLE / "base"
+
+    def both(self, *arguments):
+        """What a verb prints on the CPU and on the second card."""
+        processes = [self.start("lorikeet", arguments, device) for device in (CPU, SECOND)]
+        return [self.finish(process)[0] for process in processes]
+
+    def test_generation_gives_the_cpus_answers(self):
+        prompts = ["--prompt", "What is a dromil?", "--prompt", "Who?"]
+        cpu, card = self.both("generate", self.MODEL, *prompts, "--max-new-tokens", 12, "precision.preset=fp32")
+        self.assertGreater(len(cpu), 10)
+        self.assertEqual(card, cpu)
+
+    def test_evaluation_gives_the_cpus_loss(self):
+        rows = self.work / "rows.jsonl"
+        rows.write_text("".join((harness.EXAMPLE / "heldout.jsonl").read_text().splitlines(keepends=True)[:20]))
+        results = self.both("eval", self.MODEL, "--data", rows, "data.train.format=alpaca", "precision.preset=fp32")
+        cpu, card = [json.loads(result.splitlines()[-1]) for result in results]
+        self.assertEqual(card["label_tokens"], cpu["label_tokens"])
+        self.assertAlmostEqual(card["loss"], cpu["loss"], delta=FP32_RELATIVE * cpu["loss"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)
