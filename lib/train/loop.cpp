@@ -109,12 +109,8 @@ class Loop {
   // This rank's part of a step.
   std::vector<nn::Batch> load(const data::Step& step) const {
     const trace::Range range("data", {{"examples", static_cast<std::int64_t>(step.examples.size())}});
-    std::vector<nn::Batch> batches;
-    for (const data::MicroBatch& micro :
-         data::make_micro_batches(p_.training, step.examples, options_.micro, share())) {
-      batches.push_back(to_device(micro, p_.device));
-    }
-    return batches;
+    const auto micro_batches = data::make_micro_batches(p_.training, step.examples, options_.micro, share());
+    return to_device(micro_batches, p_.device);
   }
 
   // Runs one optimizer step and waits for its numbers.

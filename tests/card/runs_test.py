@@ -14,6 +14,7 @@ from card_programs import CPU, FIRST, SECOND, CardPrograms, harness
 FP32_RELATIVE = 1e-5
 BF16_RELATIVE = 1e-3
 STEPS = "training.max_steps=6"
+LAYERS = 4  # of the example's model
 
 
 class Training(CardPrograms):
@@ -55,9 +56,23 @@ class Training(CardPrograms):
         self.assertEqual(len(lines), 5)
 
 
+class SteadyStep(CardPrograms):
+    def test_a_step_makes_one_upload_and_two_waits(self):
+        # What runs of 7 and of 5 steps do more than the other is two steps of several micro-batches each.
+        overrides = ("batch.micro_tokens=200", "checkpoint.save_every_steps=100", "lora.dropout=0.1")
+        processes = [self.start_training(f"steady{n}", SECOND, f"training.max_steps={n}", *overrides) for n in (5, 7)]
+        before, after = [self.finish(process)[2] for process in processes]
+        flash = "aten::_flash_attention_forward"
+        self.assertGreaterEqual(after["operators"][flash] - before["operators"][flash], 2 * 2 * LAYERS)
+        for kind in ("uploads", "pinned_uploads"):
+            self.assertEqual(after[kind] - before[kind], 2, kind)
+        waits = {cause: n - before["waits"].get(cause, 0) for cause, n in after["waits"].items()}
+        self.assertEqual({cause: n for cause, n in waits.items() if n}, {"item": 2 * 2})  # of the loss and the norm
+
+
 class TrialStep(CardPrograms):
     def forward_passes(self, report):
-        return report["operators"]["aten::_flash_attention_forward"] // 4  # layers
+        return report["operators"]["aten::_flash_attention_forward"] // LAYERS
 
     def test_automatic_micro_batches_make_one_trial_pass(self):
         process = self.start_training("auto", SECOND, "training.max_steps=3")
