@@ -3,17 +3,20 @@
 
 usage: check_tree.py [ROOT]
 
-The rules: layers.py and layers.txt (who may include whom), rules.py (the rest). Exit code 1 when something is found.
+The rules: layers.py and layers.txt (who may include whom), cuda_rules.py and cuda_waits.txt (launches of kernels, waits
+for a GPU), rules.py (the rest). Exit code 1 when something is found.
 """
 
 import sys
 from pathlib import Path
 
+import cuda_rules
 import layers
 import rules
 from tree import Tree
 
 HERE = Path(__file__).resolve().parent
+WAITS = "tests/meta/cuda_waits.txt"
 # Folders of tests beside those that mirror a layer.
 OTHER_TESTS = ("support", "meta", "parity", "fuzz", "toy", "card")
 
@@ -21,10 +24,13 @@ OTHER_TESTS = ("support", "meta", "parity", "fuzz", "toy", "card")
 def check(root):
     tree = Tree(root)
     order = layers.read_layers(HERE / "layers.txt")
+    waits = cuda_rules.read_allowed_waits(tree.root / WAITS) if tree.has(WAITS) else {}
     return [
         *layers.check_layers(tree, order),
         *rules.check_machine_paths(tree),
         *rules.check_dtypes(tree, rules.read_allowed_dtypes(HERE / "dtype_allowed.txt")),
+        *cuda_rules.check_launches(tree),
+        *cuda_rules.check_waits(tree, waits),
         *rules.check_length(tree),
         *rules.check_script_help(tree),
         *rules.check_mirror(tree, order, OTHER_TESTS),
