@@ -10,7 +10,8 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "recipes"))
 import harness
 
-CPU, FIRST, SECOND = "cpu", "cuda:0", "cuda:1"
+CPU, FIRST, SECOND, BOTH = "cpu", "cuda:0", "cuda:1", "cuda"
+called_operators = set()  # of all runs on the fake card
 
 
 class CardPrograms(unittest.TestCase):
@@ -23,31 +24,35 @@ class CardPrograms(unittest.TestCase):
         cls.card_folder, cls.driver = pathlib.Path(sys.argv[2]), sys.argv[3]
 
     def start(self, program, arguments, device, memory_mib=None):
-        """The process of a program on a device, its report in the attribute `report_file`."""
+        """The process of a program on a device; its reports come to the folder of its attribute `reports`."""
         folder = self.programs.folder if device == CPU else self.card_folder
-        report = tempfile.NamedTemporaryFile(dir=self.work, suffix=".json", delete=False)
         # One thread: the card's work is the host's here, and two processes run beside each other.
         environment = {**harness.ENVIRONMENT, "OMP_NUM_THREADS": "1"}
+        reports = pathlib.Path(tempfile.mkdtemp(dir=self.work))
         if device != CPU:
             environment["LD_LIBRARY_PATH"] = self.driver
-            environment["LORIKEET_FAKE_CARD_REPORT"] = report.name
+            environment["FAKE_CARD_REPORTS"] = str(reports)
         if memory_mib is not None:
-            environment["LORIKEET_FAKE_CARD_MIB"] = str(memory_mib)
+            environment["FAKE_CARD_MIB"] = str(memory_mib)
         command = [str(folder / program), *map(str, arguments), f"device={device}"]
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        process.report_file = pathlib.Path(report.name)
+        process.reports = reports if device != CPU else None
         return process
 
-    def finish(self, process, code=0):
-        """What the process printed, and on a card its report, in which nothing may be wrong."""
-        out, said = process.communicate(timeout=120)
+    def finish(self, process, code=0, cards=1):
+        """What the process printed, and the reports of the processes that used a card, in which nothing may be wrong:
+        one report for one card, a list for more."""
+        out, said = process.communicate(timeout=180)
         self.assertEqual(process.returncode, code, said)
-        text = process.report_file.read_text()
-        report = json.loads(text) if text else None
-        if report is not None:
+        if process.reports is None:
+            return out, said, None
+        reports = [json.loads(file.read_text()) for file in process.reports.iterdir()]
+        self.assertEqual(len(reports), cards)
+        for report in reports:
+            called_operators.update(report["operators"])
             self.assertEqual(report["hazards"], {})
             self.assertEqual(report["uploads"] - report["pinned_uploads"], report["waits"].get("copy to the card", 0))
-        return out, said, report
+        return out, said, reports[0] if cards == 1 else reports
 
     def start_training(self, name, device, *overrides, **options):
         config = ["--config", self.work / "config.yaml", f"checkpoint.output_dir={self.work / name}", *overrides]

@@ -94,9 +94,10 @@ class Call {
     const at::Tensor& tensor = input.tensor;
     const std::string& name = schema_.name();
     if (tensor.is_cuda()) {
-      TORCH_CHECK(*card == -1 || *card == tensor.get_device(), "fake card: ", name,
-                  ": expected all tensors on one card, got cuda:", *card, " and ", tensor.device());
-      *card = tensor.get_device();
+      const int own = static_cast<int>(tensor.device().index());
+      TORCH_CHECK(*card == -1 || *card == own, "fake card: ", name,
+                  ": expected all tensors on one card, got cuda:", *card, " and cuda:", own);
+      *card = own;
       note_access(tensor.storage().data(), input.written, name);
       return;
     }

@@ -51,8 +51,8 @@ void map_memory() {
 }
 
 std::int64_t card_size() {
-  const char* mib = std::getenv("LORIKEET_FAKE_CARD_MIB");
-  return mib == nullptr ? std::numeric_limits<std::int64_t>::max() : std::atoll(mib) << 20;
+  const char* mib = std::getenv("FAKE_CARD_MIB");
+  return mib == nullptr ? std::numeric_limits<std::int64_t>::max() : std::stoll(mib) << 20;
 }
 
 class Memory {

@@ -17,7 +17,7 @@ struct Block {
   AccessHistory history;
 };
 
-/// Throws c10::OutOfMemoryError when the card has less than `bytes` left. LORIKEET_FAKE_CARD_MIB sets the
+/// Throws c10::OutOfMemoryError when the card has less than `bytes` left. FAKE_CARD_MIB sets the
 /// size of a card's memory; without it all cards share one range of 64 GiB.
 void* allocate(std::size_t bytes, int card);
 /// Counts a hazard when the block was written after it had been freed, once its memory is allocated again.

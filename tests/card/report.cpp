@@ -1,9 +1,12 @@
 #include "card/report.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <fstream>
 #include <iomanip>
 #include <sstream>
+#include <string>
 
 namespace lorikeet::card {
 namespace {
@@ -21,8 +24,10 @@ void write(std::ostream& out, const char* name, const std::map<std::string, std:
 // Static, so that its destructor runs when the process ends.
 struct Writer {
   ~Writer() {
-    const char* path = std::getenv("LORIKEET_FAKE_CARD_REPORT");
-    if (path != nullptr) std::ofstream(path) << to_json(report()) << '\n';
+    const char* folder = std::getenv("FAKE_CARD_REPORTS");
+    if (folder == nullptr) return;
+    std::ofstream(std::string(folder) + "/" + std::to_string(getpid()) + ".json")
+        << to_json(report()) << '\n';
   }
 };
 

@@ -7,8 +7,8 @@
 
 namespace lorikeet::card {
 
-/// What a process did with the fake card. Written as JSON to the file that LORIKEET_FAKE_CARD_REPORT names
-/// when the process ends.
+/// What a process did with the fake card. When the process ends it is written as JSON to a file of the folder
+/// that FAKE_CARD_REPORTS names.
 struct Report {
   std::map<std::string, std::int64_t> operators;  ///< calls of ATen operators on the card, by name
   std::map<std::string, std::int64_t> kernels;    ///< launches of the project's own kernels, by source file

@@ -1,14 +1,17 @@
 """The programs on the fake card (docs/fake-card.md): the CPU's losses, and nothing that would be wrong on a card.
 
-Most runs are on the second card, where code that forgets to set its device goes to the first.
+Most runs are on the second card, where code that forgets to set its device goes to the first. Beside the arguments of
+card_programs.py a file: the operators that were called on the card are written to it.
 """
 
 import json
+import pathlib
+import shutil
 import signal
 import sys
 import unittest
 
-from card_programs import CPU, FIRST, SECOND, CardPrograms, harness
+from card_programs import BOTH, CPU, FIRST, SECOND, CardPrograms, called_operators, harness
 
 # The same sums in another order: fp32 agrees to its rounding, bf16 rounds each product to 8 bits.
 FP32_RELATIVE = 1e-5
@@ -89,6 +92,25 @@ class TrialStep(CardPrograms):
         self.assertLess(facts["micro_tokens"], 8192)
 
 
+class TwoCards(CardPrograms):
+    """Two ranks with a card each, NCCL's place taken by Gloo on a stream of its own."""
+
+    def train_on_two(self, name, *overrides):
+        arguments = ("run", "--nproc", 2, "lora_finetune_distributed", "--config", self.work / "config.yaml",
+                     f"checkpoint.output_dir={self.work / self.folder_of(name, BOTH)}", "training.max_steps=4", *overrides)
+        return self.finish(self.start("lorikeet", arguments, BOTH), cards=2)[2]
+
+    def test_replicated_and_sharded_weights_give_one_cpus_losses(self):
+        overrides = ("precision.preset=fp32", "lora.dropout=0.1", "batch.micro_tokens=200")
+        self.train(self.folder_of("replicate", CPU), CPU, "training.max_steps=4", *overrides)
+        shutil.copytree(self.work / self.folder_of("replicate", CPU), self.work / self.folder_of("shard", CPU))
+        for strategy in ("replicate", "shard"):
+            reports = self.train_on_two(strategy, f"distributed.strategy={strategy}", *overrides)
+            self.assert_losses_near(strategy, BOTH, FP32_RELATIVE)
+            for report in reports:
+                self.assertGreater(report["kernels"]["dropout_mask.cu"], 0)
+
+
 class Resume(CardPrograms):
     def test_an_interrupted_run_goes_on_bit_for_bit(self):
         overrides = ("lora.dropout=0.1", "training.max_steps=8", "checkpoint.save_every_steps=100")
@@ -133,4 +155,6 @@ class Verbs(CardPrograms):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)
+    result = unittest.main(argv=[sys.argv[0], *sys.argv[5:]], verbosity=2, exit=False).result
+    pathlib.Path(sys.argv[4]).write_text("".join(f"{name}\n" for name in sorted(called_operators)))
+    sys.exit(not result.wasSuccessful())

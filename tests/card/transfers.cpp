@@ -51,11 +51,11 @@ void finish(const Transfer& transfer) {
 template <typename Condition>
 void finish_if(const Condition& condition) {
   const Lock lock(mutex());
-  auto& all = under_way();
-  const auto rest =
-      std::stable_partition(all.begin(), all.end(), [&](const Transfer& each) { return !condition(each); });
-  const std::vector<Transfer> done(std::make_move_iterator(rest), std::make_move_iterator(all.end()));
-  all.erase(rest, all.end());
+  std::vector<Transfer> done, rest;
+  for (Transfer& transfer : under_way()) {
+    (condition(transfer) ? done : rest).push_back(std::move(transfer));
+  }
+  under_way() = std::move(rest);
   for (const Transfer& transfer : done) finish(transfer);
 }
 
