@@ -1,7 +1,7 @@
 #include "recipes/memory_input.h"
 
 #include "models/toy_fused.h"
-#include "models/toy_lora.h"
+#include "support/toy_lora.h"
 #include "support/catch.h"
 
 using namespace lorikeet;
