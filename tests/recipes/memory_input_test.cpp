@@ -1,8 +1,8 @@
 #include "recipes/memory_input.h"
 
 #include "models/toy_fused.h"
-#include "support/toy_lora.h"
 #include "support/catch.h"
+#include "support/toy_lora.h"
 
 using namespace lorikeet;
 using namespace lorikeet::test;
