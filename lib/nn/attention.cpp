@@ -105,7 +105,7 @@ at::Tensor Attention::forward(const at::Tensor& x, const UnitLoan& weights, cons
                              : ops::attention(qkv, layout_, context.batch.sequences, options_,
                                               kept != nullptr ? &kept->softmax : nullptr);
   if (kept != nullptr) {
-    kept->qkv = projected;
+    kept->qkv = std::move(projected);
     kept->out = out;
   }
   return out_->forward(out, weights, context, kept != nullptr ? &kept->out_low_rank : nullptr);

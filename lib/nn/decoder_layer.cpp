@@ -84,14 +84,15 @@ Hidden DecoderLayer::forward(Hidden hidden, const UnitLoan& weights, const Forwa
   const double m = residual_multiplier_;
   at::Tensor x = pre_forward(attention_norm_, hidden, part(kept, &LayerKept::attention_norm));
   if (kept != nullptr) kept->input = hidden.residual;
-  at::Tensor attended = post_forward(
-      post_attention_norm_, attention_.forward(x, weights, context, part(kept, &LayerKept::attention)), m,
-      part(kept, &LayerKept::post_attention_norm));
-  if (!parallel_) hidden.delta = std::move(attended);
+  at::Tensor beside;  // in parallel form what attention adds, until the MLP's is there
+  at::Tensor& attended = parallel_ ? beside : hidden.delta;
+  attended = post_forward(post_attention_norm_,
+                          attention_.forward(x, weights, context, part(kept, &LayerKept::attention)), m,
+                          part(kept, &LayerKept::post_attention_norm));
   if (!parallel_ || mlp_norm_) x = pre_forward(mlp_norm_, hidden, part(kept, &LayerKept::mlp_norm));
   hidden.delta = post_forward(post_mlp_norm_, mlp_.forward(x, weights, context, part(kept, &LayerKept::mlp)),
                               m, part(kept, &LayerKept::post_mlp_norm));
-  if (parallel_) hidden.delta = attended.add_(hidden.delta);
+  if (parallel_) hidden.delta.add_(beside);
   return hidden;
 }
 

@@ -55,6 +55,7 @@ class LoraGroup : public nn::LinearGroup {
  private:
   std::vector<ops::LoraProjection> projections() const {
     std::vector<ops::LoraProjection> projections;
+    projections.reserve(parts_.size());
     for (const Part& part : parts_)
       projections.push_back(projection(adapters_, part.module, part.begin, part.end));
     return projections;

@@ -58,7 +58,7 @@ void check_inputs(const Inputs& in) {
 // One pass over the chunks: writes nll [L]. With `gradients` adds the adapter's, and writes the hidden
 // states' [T, D] where that is defined (zeroed by the caller).
 void run_chunks(const Inputs& in, double grad_scale, at::Tensor& nll, bool gradients,
-                at::Tensor hidden_gradient = {}) {
+                const at::Tensor& hidden_gradient = {}) {
   const auto count = in.rows.size(0);
   const auto step = in.options.chunk_rows > 0 ? in.options.chunk_rows
                                               : default_chunk_rows(in.head.size(0), in.hidden.device());
