@@ -13,7 +13,7 @@ struct MicroStepOptions {
   double loss_scale = 1;       ///< of the gradients, not of the loss that is returned
   std::uint64_t step = 0;      ///< optimizer step, keys dropout
   bool checkpointing = false;  ///< keep layers' inputs alone, and compute the rest again in backward
-  /// Told of each layer whose gradients are complete: of the step's last micro-batch, else nullptr.
+  /// Learns of each layer whose gradients are complete. Set for the last micro-batch of a step, else nullptr.
   parallel::GradientReducer* reducer = nullptr;
 };
 
