@@ -1,5 +1,4 @@
 #include <CLI/CLI.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +15,7 @@
 
 namespace {
 
-// Launchers of other machines don't see this one's messages: they are told through the board.
+// The launcher learns from the board why this rank ends.
 lorikeet::config::Settings load(const std::string& config, const std::vector<std::string>& overrides,
                                 const lorikeet::comm::Placement& placement) {
   try {
@@ -44,27 +43,23 @@ int run(int argc, char** argv) {
       "One of the processes that fine-tune a checkpoint with LoRA together, one a device. They compute what "
       "lora_finetune_single_device does, from the same config, to rounding.\n\n"
       "  lorikeet run --nproc 4 lora_finetune_distributed --config run.yaml\n\n"
-      "starts and watches four on this machine; with --nnodes, also on others. torchrun (with --no-python), "
-      "srun and mpirun work as well: rank and meeting point are read from their variables. Alone it is a run "
-      "of one process. Exit codes: 0 done, 1 run failed, 2 bad usage or input, 3 environment unfit, 130 "
-      "interrupted, what was trained is saved.");
+      "starts and watches four on this machine. On several machines torchrun (with --no-python), srun or "
+      "mpirun start them: rank and store are read from their variables. Alone it is a run of one process. "
+      "Exit codes: 0 done, 1 run failed, 2 bad usage or input, 3 environment unfit, 130 interrupted, what "
+      "was trained is saved.");
   app.set_version_flag("--version", std::string(lorikeet::kVersion));
   std::string config;
-  std::optional<std::string> rendezvous;
   std::vector<std::string> overrides;
   app.add_option("--config", config, "the run's settings: a YAML file, or a name that `lorikeet ls` lists")
       ->required()
       ->type_name("FILE");
-  app.add_option("--rendezvous", rendezvous,
-                 "where the processes meet, on rank 0's machine; replaces what the launcher says")
-      ->type_name("HOST:PORT");
   app.add_option("overrides", overrides, "a.b=value sets a setting, ~a.b drops it back to its default");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  const auto placement = lorikeet::comm::read_placement(lorikeet::comm::process_environment(), rendezvous);
+  const auto placement = lorikeet::comm::read_placement(lorikeet::comm::process_environment());
   choose_speaker(placement);
   if (placement.alone()) {
     lorikeet::log_info(

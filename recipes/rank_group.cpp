@@ -22,17 +22,13 @@ constexpr std::chrono::seconds kPatience{7 * 24 * 3600};
 // Beyond the watchdog's time, which tells more.
 constexpr std::chrono::seconds kMargin{30};
 
-comm::BoardWriter make_board(const comm::Placement& placement, std::int64_t watchdog_seconds) {
-  if (placement.alone()) return {};
-  return {placement.local_rank, placement.local_size, static_cast<std::uint64_t>(watchdog_seconds)};
-}
-
 }  // namespace
 
 RankGroup::RankGroup(const comm::Placement& placement, const config::DistributedSettings& settings)
     : placement_(placement),
       watchdog_seconds_(settings.watchdog_seconds),
-      board_(make_board(placement, settings.watchdog_seconds)) {
+      board_(placement.local_rank, placement.local_size,
+             static_cast<std::uint64_t>(settings.watchdog_seconds)) {
   if (alone()) return;
   if (!first()) silence_log();
   // c10d warns with a stack trace of every connection that another rank's end closes. The variable counts
@@ -60,7 +56,7 @@ void RankGroup::choose_address(const config::DistributedSettings& settings) {
   if (comm::is_loopback(address_)) {
     log_warning(
         "this process listens on the loopback address " + address_ +
-        ", which other machines can't reach; set distributed.interface, or a rendezvous that isn't one");
+        ", which other machines can't reach; set distributed.interface, or a MASTER_ADDR that isn't one");
   }
 }
 

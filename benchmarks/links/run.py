@@ -71,13 +71,14 @@ class Bench:
         hosts.limit(rate)
         config, output = self.config(strategy)
         before = [hosts.sent_bytes(host) for host in (0, 1)]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "1000"}
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "1000", "WORLD_SIZE": "2",
+                       "LOCAL_WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": network.ADDRESSES[0],
+                       "MASTER_PORT": str(PORT)}  # as torchrun sets them
         nodes = []
         for host in (0, 1):
-            command = ["taskset", "-c", str(host), str(self.programs / "lorikeet"), "run", "--nnodes", "2", "--node-rank",
-                       str(host), "--rendezvous", f"{network.ADDRESSES[0]}:{PORT}", "--nproc", "1",
-                       "lora_finetune_distributed", "--config", str(config)]
-            nodes.append(subprocess.Popen(hosts.on(host, command), stderr=subprocess.PIPE, text=True, env=environment))
+            command = ["taskset", "-c", str(host), str(self.programs / "lora_finetune_distributed"), "--config", str(config)]
+            nodes.append(subprocess.Popen(hosts.on(host, command), stderr=subprocess.PIPE, text=True,
+                                          env={**environment, "RANK": str(host)}))
         said = [node.communicate(timeout=900)[1] for node in nodes]
         for node, text in zip(nodes, said):
             if node.returncode != 0:

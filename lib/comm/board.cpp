@@ -12,11 +12,12 @@
 #include <ctime>
 
 #include "base/error.h"
+#include "base/strings.h"
 
 namespace lorikeet::comm {
 namespace {
 
-// The first collective is the one in which all ranks meet: it is quick, or something is wrong.
+// The first collective comes when all ranks have met and compute nothing: it is quick, or something is wrong.
 constexpr std::uint64_t kFirstLimitSeconds = 60;
 
 std::uint64_t now_ns() {
@@ -32,6 +33,26 @@ void copy_text(const std::string& text, volatile char* to, std::size_t size) {
 }
 
 }  // namespace
+
+std::string describe(const BoardSlot& slot) {
+  std::string text = escape_control(slot.phase);
+  if (slot.sequence == 0) return text + ", before the first collective";
+  return text + (slot.in_collective != 0 ? ", in " : ", behind ") +
+         name_of(static_cast<Collective>(slot.collective)) + " " + std::to_string(slot.sequence);
+}
+
+std::optional<int> overdue_seconds(const BoardSlot& slot) {
+  const std::uint64_t now = now_ns();
+  if (slot.in_collective == 0 || slot.limit_seconds == 0 || now < slot.since_ns) return std::nullopt;
+  const std::uint64_t seconds = (now - slot.since_ns) / 1'000'000'000;
+  if (seconds < slot.limit_seconds) return std::nullopt;
+  return static_cast<int>(seconds);
+}
+
+std::string hang_text(int rank, int seconds) {
+  return "rank " + std::to_string(rank) + " has waited " + std::to_string(seconds) +
+         " s in a collective (distributed.watchdog_seconds)";
+}
 
 Board::Board(int ranks) : descriptor_(memfd_create("lorikeet-board", 0)), ranks_(ranks), owned_(true) {
   const std::size_t bytes = sizeof(BoardSlot) * static_cast<std::size_t>(ranks);
@@ -67,53 +88,50 @@ Board::~Board() {
   if (owned_ && descriptor_ >= 0) close(descriptor_);
 }
 
-BoardSlot Board::read(int local_rank) const {
-  BoardSlot copy = slots_[local_rank];
+BoardSlot Board::read(int rank) const {
+  BoardSlot copy = slots_[rank];
   copy.phase[sizeof(copy.phase) - 1] = '\0';
   copy.error[sizeof(copy.error) - 1] = '\0';
   return copy;
 }
 
-BoardWriter::BoardWriter(int local_rank, int local_size, std::uint64_t watchdog_seconds)
-    : local_rank_(local_rank), watchdog_seconds_(watchdog_seconds) {
+BoardWriter::BoardWriter(int rank, int ranks, std::uint64_t watchdog_seconds)
+    : watchdog_seconds_(watchdog_seconds) {
   const char* text = std::getenv("LORIKEET_BOARD_FD");
-  if (text == nullptr) return;
+  if (text == nullptr || ranks == 1) {
+    board_ = std::make_unique<Board>(1);
+    return;
+  }
   int descriptor = -1;
   std::from_chars(text, text + std::strlen(text), descriptor);
-  board_ = std::make_unique<Board>(descriptor, local_size);
+  board_ = std::make_unique<Board>(descriptor, ranks);
+  index_ = rank;
 }
 
-BoardWriter::~BoardWriter() = default;
-
 void BoardWriter::phase(const std::string& name) {
-  if (board_) copy_text(name, board_->slot(local_rank_).phase, sizeof(BoardSlot::phase));
+  copy_text(name, board_->slot(index_).phase, sizeof(BoardSlot::phase));
 }
 
 void BoardWriter::failed(const std::string& error, int exit_code, bool consequence) {
-  if (!board_) return;
-  volatile BoardSlot& slot = board_->slot(local_rank_);
+  volatile BoardSlot& slot = board_->slot(index_);
   slot.consequence = consequence ? 1 : 0;
   slot.exit_code = static_cast<std::uint8_t>(exit_code);
   copy_text(error, slot.error, sizeof(BoardSlot::error));
 }
 
 void BoardWriter::begin(Collective collective, std::uint64_t sequence) {
-  if (!board_) return;
-  volatile BoardSlot& slot = board_->slot(local_rank_);
+  volatile BoardSlot& slot = board_->slot(index_);
   slot.collective = static_cast<std::uint8_t>(collective);
   slot.sequence = sequence;
 }
 
 void BoardWriter::waits(std::uint64_t sequence) {
-  if (!board_) return;
-  volatile BoardSlot& slot = board_->slot(local_rank_);
+  volatile BoardSlot& slot = board_->slot(index_);
   slot.since_ns = now_ns();
   slot.limit_seconds = sequence == 1 ? std::min(watchdog_seconds_, kFirstLimitSeconds) : watchdog_seconds_;
   slot.in_collective = 1;
 }
 
-void BoardWriter::end() {
-  if (board_) board_->slot(local_rank_).in_collective = 0;
-}
+void BoardWriter::end() { board_->slot(index_).in_collective = 0; }
 
 }  // namespace lorikeet::comm

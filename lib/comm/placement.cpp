@@ -39,6 +39,11 @@ class Variables {
     return parse_number(text(name), std::string("launch: ") + name, least, most);
   }
 
+  [[noreturn]] void fail_uneven(const std::string& found) const {
+    throw Error("[launch] expected " + launcher_ +
+                " to start the same number of processes on every machine, got " + found);
+  }
+
  private:
   const Environment& environment_;
   std::string launcher_;
@@ -61,17 +66,30 @@ void read_counts(const Variables& v, const char* rank, const char* size, const c
   p->local_rank = v.number(local_rank, 0, p->local_size - 1);
 }
 
-void set_meeting_point(const std::string& address, const std::string& where, Placement* p) {
-  std::tie(p->host, p->port) = parse_address(address, where);
+// What rank 0, or the launcher, listens on.
+void read_store_address(const Variables& v, Placement* p) {
+  p->host = v.text("MASTER_ADDR");
+  p->port = v.number("MASTER_PORT", 1, 65535);
+}
+
+// From the numbers of processes; ranks are numbered machine after machine.
+void derive_nodes(const Variables& v, Placement* p) {
+  if (p->world_size % p->local_size != 0) {
+    v.fail_uneven(std::to_string(p->local_size) + " processes here and " + std::to_string(p->world_size) +
+                  " in all");
+  }
+  p->nodes = p->world_size / p->local_size;
+  p->node = p->rank / p->local_size;
 }
 
 Placement from_own(const Environment& environment) {
   const Variables v(environment, "lorikeet run");
   Placement p{.launcher = "lorikeet run"};
-  read_counts(v, "LORIKEET_RANK", "LORIKEET_WORLD_SIZE", "LORIKEET_LOCAL_RANK", "LORIKEET_LOCAL_SIZE", &p);
-  p.nodes = v.number("LORIKEET_NODES", 1, p.world_size);
-  p.node = v.number("LORIKEET_NODE", 0, p.nodes - 1);
-  set_meeting_point(v.text("LORIKEET_RENDEZVOUS"), "launch: LORIKEET_RENDEZVOUS", &p);
+  p.world_size = v.number("LORIKEET_WORLD_SIZE", 1, kMost);
+  p.rank = v.number("LORIKEET_RANK", 0, p.world_size - 1);
+  p.local_size = p.world_size;
+  p.local_rank = p.rank;
+  p.port = v.number("LORIKEET_STORE_PORT", 1, 65535);
   if (p.rank == 0) p.listen_fd = v.number("LORIKEET_LISTEN_FD", 3, kMost);
   return p;
 }
@@ -80,10 +98,12 @@ Placement from_torchrun(const Environment& environment) {
   const Variables v(environment, "torchrun");
   Placement p{.launcher = "torchrun"};
   read_counts(v, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", &p);
-  p.nodes = (p.world_size + p.local_size - 1) / p.local_size;
-  p.node = v.maybe("GROUP_RANK") ? v.number("GROUP_RANK", 0, p.nodes - 1) : p.rank / p.local_size;
-  p.host = v.text("MASTER_ADDR");
-  p.port = v.number("MASTER_PORT", 1, 65535);
+  derive_nodes(v, &p);
+  if (v.maybe("GROUP_RANK") && v.number("GROUP_RANK", 0, kMost) != p.node) {
+    v.fail_uneven("rank " + std::to_string(p.rank) + " is on machine " + v.text("GROUP_RANK") + " with " +
+                  std::to_string(p.local_size) + " processes");
+  }
+  read_store_address(v, &p);
   p.store_is_held = v.maybe("TORCHELASTIC_USE_AGENT_STORE") == "True";
   return p;
 }
@@ -98,11 +118,14 @@ Placement from_slurm(const Environment& environment) {
   p.nodes = v.number(nodes, 1, p.world_size);
   p.node = v.number("SLURM_NODEID", 0, p.nodes - 1);
   if (p.world_size % p.nodes != 0) {
-    throw Error("[launch] srun started " + std::to_string(p.world_size) + " tasks on " +
-                std::to_string(p.nodes) +
-                " nodes; expected the same number on every node (--ntasks-per-node)");
+    v.fail_uneven(std::to_string(p.world_size) + " tasks on " + std::to_string(p.nodes) +
+                  " machines (--ntasks-per-node sets them)");
   }
   p.local_size = p.world_size / p.nodes;
+  if (v.maybe("MASTER_ADDR")) {
+    read_store_address(v, &p);
+    return p;
+  }
   const char* list = v.maybe("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
   if (p.nodes > 1) p.host = parse_host_list(v.text(list)).front();
   // Two jobs of one machine must not meet; above the ports that services use, below the ephemeral ones.
@@ -115,8 +138,14 @@ Placement from_mpi(const Environment& environment) {
   Placement p{.launcher = "mpirun"};
   read_counts(v, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
               "OMPI_COMM_WORLD_LOCAL_SIZE", &p);
-  p.nodes = (p.world_size + p.local_size - 1) / p.local_size;
-  p.node = p.rank / p.local_size;
+  derive_nodes(v, &p);
+  if (p.alone()) return p;
+  if (!v.maybe("MASTER_ADDR")) {
+    throw Error("[launch] mpirun started " + std::to_string(p.world_size) +
+                " processes without saying where they meet; add -x MASTER_ADDR=<host of rank 0> "
+                "-x MASTER_PORT=<a free port there>");
+  }
+  read_store_address(v, &p);
   return p;
 }
 
@@ -129,39 +158,13 @@ Environment process_environment() {
   };
 }
 
-std::pair<std::string, int> parse_address(const std::string& address, const std::string& where) {
-  const std::size_t colon = address.rfind(':');
-  std::string host = address.substr(0, colon == std::string::npos ? 0 : colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  } else if (host.find_first_of(":[]/ ") != std::string::npos) {
-    host.clear();
-  }
-  if (host.empty()) {
-    throw Error("[" + where + "] expected host:port, got '" + escape_control(address) + "'");
-  }
-  return {host, parse_number(address.substr(colon + 1), where, 1, 65535)};
-}
-
-Placement read_placement(const Environment& environment, const std::optional<std::string>& rendezvous) {
-  Placement p;
-  if (any(environment, {"LORIKEET_RANK", "LORIKEET_WORLD_SIZE"})) {
-    p = from_own(environment);
-  } else if (any(environment, {"RANK", "WORLD_SIZE", "LOCAL_RANK"})) {
-    p = from_torchrun(environment);
-  } else if (any(environment, {"SLURM_STEP_ID"})) {  // a batch script's own shell has SLURM_PROCID too
-    p = from_slurm(environment);
-  } else if (any(environment, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"})) {
-    p = from_mpi(environment);
-  }
-  if (rendezvous) set_meeting_point(*rendezvous, "--rendezvous", &p);
-  if (p.world_size > 1 && p.port == 0) {
-    throw Error(
-        "[launch] " + p.launcher + " started " + std::to_string(p.world_size) +
-        " processes without saying where they meet; add --rendezvous host:port, the host being that of "
-        "rank 0");
-  }
-  return p;
+Placement read_placement(const Environment& environment) {
+  if (any(environment, {"LORIKEET_RANK", "LORIKEET_WORLD_SIZE"})) return from_own(environment);
+  if (any(environment, {"RANK", "WORLD_SIZE", "LOCAL_RANK"})) return from_torchrun(environment);
+  // A batch script's own shell has SLURM_PROCID too.
+  if (any(environment, {"SLURM_STEP_ID"})) return from_slurm(environment);
+  if (any(environment, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"})) return from_mpi(environment);
+  return {};
 }
 
 }  // namespace lorikeet::comm

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <thread>
 
 #include "base/c_strings.h"
@@ -44,24 +43,15 @@ RankProcesses::~RankProcesses() {
   }
 }
 
-std::string RankProcesses::name(std::size_t index) const {
-  const std::string rank = "rank " + std::to_string(plan_.first_rank + static_cast<int>(index));
-  return plan_.nodes == 1 ? rank : "node " + std::to_string(plan_.node) + " " + rank;
-}
-
-std::vector<std::string> RankProcesses::environment(int local_rank) const {
+std::vector<std::string> RankProcesses::environment(int rank) const {
   const std::vector<std::pair<std::string, std::string>> own = {
-      {"LORIKEET_RANK", std::to_string(plan_.first_rank + local_rank)},
-      {"LORIKEET_WORLD_SIZE", std::to_string(plan_.world_size)},
-      {"LORIKEET_LOCAL_RANK", std::to_string(local_rank)},
-      {"LORIKEET_LOCAL_SIZE", std::to_string(plan_.processes)},
-      {"LORIKEET_NODE", std::to_string(plan_.node)},
-      {"LORIKEET_NODES", std::to_string(plan_.nodes)},
-      {"LORIKEET_RENDEZVOUS", plan_.store},
+      {"LORIKEET_RANK", std::to_string(rank)},
+      {"LORIKEET_WORLD_SIZE", std::to_string(plan_.processes)},
+      {"LORIKEET_STORE_PORT", std::to_string(plan_.store_port)},
       {"LORIKEET_LISTEN_FD", std::to_string(plan_.listen_fd)},
       {"LORIKEET_BOARD_FD", std::to_string(board_.descriptor())}};
   std::vector<std::string> all;
-  // Nothing of ours is passed on, the launchers' secret least of all.
+  // A rank that starts a launcher itself must not pass its own variables on.
   for (char** entry = environ; *entry != nullptr; ++entry) {
     if (!std::string_view(*entry).starts_with("LORIKEET_")) all.emplace_back(*entry);
   }
@@ -71,16 +61,16 @@ std::vector<std::string> RankProcesses::environment(int local_rank) const {
   };
   unless_set("OMP_NUM_THREADS", std::to_string(threads_of_each(plan_.processes)));
   unless_set("GOMP_SPINCOUNT", "1000");
-  if (plan_.nodes == 1) unless_set("NCCL_SOCKET_IFNAME", "lo");
+  unless_set("NCCL_SOCKET_IFNAME", "lo");
   return all;
 }
 
 void RankProcesses::start() {
-  for (int local = 0; local < plan_.processes; ++local) processes_.push_back(start_one(local));
+  for (int rank = 0; rank < plan_.processes; ++rank) processes_.push_back(start_one(rank));
 }
 
-RankProcesses::Process RankProcesses::start_one(int local_rank) const {
-  const bool first = plan_.first_rank + local_rank == 0;
+RankProcesses::Process RankProcesses::start_one(int rank) const {
+  const bool first = rank == 0;
   int ends[2] = {-1, -1};
   if (!first && pipe2(ends, O_CLOEXEC) != 0) fail_to_start(errno);
   Process process;
@@ -89,7 +79,7 @@ RankProcesses::Process RankProcesses::start_one(int local_rank) const {
   // Everything that allocates comes before fork.
   std::vector<std::string> arguments{plan_.program.string()};
   arguments.insert(arguments.end(), plan_.arguments.begin(), plan_.arguments.end());
-  std::vector<std::string> variables = environment(local_rank);
+  std::vector<std::string> variables = environment(rank);
   const std::vector<char*> argv = c_strings(arguments), env = c_strings(variables);
   const pid_t parent = getpid();
   process.pid = fork();
@@ -114,7 +104,7 @@ bool RankProcesses::running() const {
 }
 
 void RankProcesses::send(int signal) {
-  reap();  // so that no signal of ours is held against one that had ended before
+  reap();  // a rank that had ended before was not ended by this signal
   for (Process& process : processes_) {
     if (process.status) continue;
     process.sent.push_back(signal);
@@ -128,7 +118,7 @@ bool RankProcesses::reap() {
     int status = 0;
     if (!process.status && waitpid(process.pid, &status, WNOHANG) == process.pid) process.status = status;
   }
-  return verdict().blame != Blame::kNone;
+  return verdict().cause != Cause::kNone;
 }
 
 void RankProcesses::add_to(std::vector<pollfd>& watched) const {
@@ -146,8 +136,8 @@ void RankProcesses::forward(std::size_t index, bool all) {
   if (!process.output && process.partial.empty()) return;
   std::array<char, 4096> buffer;
   pollfd ready{process.output.get(), POLLIN, 0};
-  // A bound a call, so that a rank that prints without end holds nothing up.
-  for (int turn = 0; turn < 256 && process.output && ::poll(&ready, 1, 0) == 1; ++turn) {
+  // Bounded, so that a rank that prints without end does not block the event loop.
+  for (int reads = 0; reads < 256 && process.output && ::poll(&ready, 1, 0) == 1; ++reads) {
     const ssize_t count = ::read(process.output.get(), buffer.data(), buffer.size());
     if (count <= 0) {
       process.output = {};
@@ -155,7 +145,7 @@ void RankProcesses::forward(std::size_t index, bool all) {
       process.partial.append(buffer.data(), static_cast<std::size_t>(count));
     }
   }
-  const std::string prefix = "[rank " + std::to_string(plan_.first_rank + static_cast<int>(index)) + "] ";
+  const std::string prefix = "[rank " + std::to_string(index) + "] ";
   std::size_t begin = 0;
   for (std::size_t end; (end = process.partial.find('\n', begin)) != std::string::npos; begin = end + 1) {
     log_info(prefix + process.partial.substr(begin, end - begin));
@@ -168,15 +158,10 @@ void RankProcesses::forward(std::size_t index, bool all) {
 }
 
 std::optional<std::string> RankProcesses::find_hang() const {
-  timespec time{};
-  clock_gettime(CLOCK_MONOTONIC, &time);
   for (std::size_t i = 0; i < processes_.size(); ++i) {
-    const BoardSlot slot = board_.read(static_cast<int>(i));
-    if (processes_[i].status || slot.in_collective == 0 || slot.limit_seconds == 0) continue;
-    const double waited = static_cast<double>(time.tv_sec) - static_cast<double>(slot.since_ns) / 1e9;
-    if (waited <= static_cast<double>(slot.limit_seconds)) continue;
-    return name(i) + " has waited " + std::to_string(static_cast<int>(waited)) +
-           " s in a collective (distributed.watchdog_seconds)";
+    if (processes_[i].status) continue;
+    const auto seconds = overdue_seconds(board_.read(static_cast<int>(i)));
+    if (seconds) return hang_text(static_cast<int>(i), *seconds);
   }
   return std::nullopt;
 }
@@ -184,28 +169,23 @@ std::optional<std::string> RankProcesses::find_hang() const {
 std::vector<std::string> RankProcesses::standing() const {
   std::vector<std::string> rows;
   for (std::size_t i = 0; i < processes_.size(); ++i) {
-    const BoardSlot slot = board_.read(static_cast<int>(i));
-    const std::string reached = slot.sequence == 0
-                                    ? "before the first collective"
-                                    : std::string(slot.in_collective != 0 ? "in " : "behind ") +
-                                          name_of(static_cast<Collective>(slot.collective)) + " " +
-                                          std::to_string(slot.sequence);
-    rows.push_back(name(i) + ": " + escape_control(slot.phase) + ", " + reached);
+    rows.push_back("rank " + std::to_string(i) + ": " + describe(board_.read(static_cast<int>(i))));
   }
   return rows;
 }
 
 Verdict RankProcesses::verdict() const {
-  Verdict worst;
+  Verdict first;
   for (std::size_t i = 0; i < processes_.size(); ++i) {
     const Process& process = processes_[i];
     if (!process.status) continue;
     const int status = *process.status;
     const bool ours =
         WIFSIGNALED(status) && std::count(process.sent.begin(), process.sent.end(), WTERMSIG(status)) > 0;
-    worst = graver(worst, judge_rank(name(i), status, ours, board_.read(static_cast<int>(i))));
+    first = earlier(first,
+                    judge_rank("rank " + std::to_string(i), status, ours, board_.read(static_cast<int>(i))));
   }
-  return worst;
+  return first;
 }
 
 }  // namespace lorikeet::comm

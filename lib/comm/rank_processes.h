@@ -15,27 +15,23 @@
 
 namespace lorikeet::comm {
 
-/// What this machine's ranks are started with.
+/// What the ranks are started with.
 struct RankPlan {
   std::filesystem::path program;
   std::vector<std::string> arguments;
-  int processes = 1;  ///< on this machine
-  int first_rank = 0;
-  int world_size = 1;
-  int node = 0;
-  int nodes = 1;
-  std::string store;   ///< "host:port"
-  int listen_fd = -1;  ///< rank 0's, for the store
-  sigset_t signals{};  ///< the mask that they run with
+  int processes = 1;
+  int store_port = 0;  ///< of the loopback address
+  int listen_fd = -1;  ///< the socket that listens on it, for rank 0
+  sigset_t signals{};  ///< the signal mask that they run with
 };
 
-/// OMP_NUM_THREADS of each of so many processes of this machine, unless it is set: ranks that take all cores
-/// each, and spin there, get in each other's way.
+/// OMP_NUM_THREADS for each of `processes` ranks, unless the user has set it: this machine's cores divided
+/// among them. Ranks that use all cores each slow each other down at every OpenMP barrier.
 int threads_of_each(int processes);
 
-/// This machine's ranks: their processes, what they print, where they stand and how they ended.
-/// Rank 0 keeps this process's stdout and stderr; the others' lines are printed with "[rank 2] " in front.
-/// None outlives the object, nor the process.
+/// The processes of all ranks: their output, their state on the board, and how they ended. Rank 0 keeps this
+/// process's stdout and stderr; the other ranks' lines are printed with "[rank 2] " in front. No rank
+/// outlives this object or this process.
 class RankProcesses {
  public:
   explicit RankProcesses(RankPlan plan);
@@ -46,34 +42,34 @@ class RankProcesses {
   /// Throws Error (kEnvironment) when a process can't be started.
   void start();
   bool running() const;
-  /// Sends a signal to those that run.
+  /// Sends a signal to the ranks that run.
   void send(int signal);
-  /// Notes which have ended. True when one has failed.
+  /// Notes which ranks have ended. True when one of them has failed.
   bool reap();
 
+  /// Adds the ranks' output pipes to what poll(2) waits for.
   void add_to(std::vector<pollfd>& watched) const;
-  /// Prints the lines that have come; `all` also what has no end yet.
+  /// Prints the lines that have arrived; with `all` also an unfinished last line.
   void forward_output(bool all);
 
-  /// "rank 2 has waited 61 s in a collective ..." when one has waited there for longer than it may.
+  /// "rank 2 has waited 61 s in a collective ..." when a rank has waited there for longer than it may.
   std::optional<std::string> find_hang() const;
-  /// A line for each rank: its phase, and which collective it has reached.
+  /// One line a rank: its phase, and which collective it has reached.
   std::vector<std::string> standing() const;
-  /// The gravest of those that have ended.
+  /// The verdict on the ranks that have ended: that of the failure which came first.
   Verdict verdict() const;
 
  private:
   struct Process {
     pid_t pid = -1;
-    std::vector<int> sent{};  // signals of ours
-    UniqueFd output{};        // the read end of its stdout and stderr; none for rank 0
-    std::string partial{};    // a line that has not ended yet
-    std::optional<int> status{};
+    std::vector<int> sent{};      // signals that send() has sent it
+    UniqueFd output{};            // the read end of its stdout and stderr; none for rank 0
+    std::string partial{};        // an unfinished line
+    std::optional<int> status{};  // waitpid's, once it has ended
   };
 
-  std::string name(std::size_t index) const;
-  std::vector<std::string> environment(int local_rank) const;
-  Process start_one(int local_rank) const;
+  std::vector<std::string> environment(int rank) const;
+  Process start_one(int rank) const;
   void forward(std::size_t index, bool all);
 
   RankPlan plan_;

@@ -25,34 +25,35 @@ std::string describe(int status) {
 
 }  // namespace
 
-Verdict judge_rank(const std::string& name, int status, bool ended_by_us, const BoardSlot& slot) {
+Verdict judge_rank(const std::string& name, int status, bool ended_by_launcher, const BoardSlot& slot) {
   const bool ended = WIFEXITED(status);
   if (ended && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == kInterrupted)) {
     return {.code = WEXITSTATUS(status)};
   }
-  const bool told = slot.error[0] != '\0';
-  // One that was on its way out when a signal of ours reached it.
-  const bool leaving = !ended && ended_by_us && told;
-  Verdict verdict{.blame = Blame::kConsequence,
+  const bool reported = slot.error[0] != '\0';
+  // It was about to end with its error when the launcher's signal came.
+  const bool leaving = !ended && ended_by_launcher && reported;
+  Verdict verdict{.cause = Cause::kConsequence,
                   .code = ended ? WEXITSTATUS(status) : (leaving ? slot.exit_code : 1)};
-  if (told && slot.consequence == 0) verdict.blame = ended ? Blame::kOwnError : Blame::kOwnSignal;
-  if (ended && !told) verdict.blame = Blame::kOwnError;
-  if (!ended && !ended_by_us) verdict.blame = Blame::kOutside;
+  if (reported && slot.consequence == 0) verdict.cause = ended ? Cause::kOwnError : Cause::kOwnSignal;
+  if (ended && !reported) verdict.cause = Cause::kOwnError;
+  if (!ended && !ended_by_launcher) verdict.cause = Cause::kOutside;
   const std::string phase = escape_control(slot.phase);
   verdict.text = "[launch] " + name + " " + (leaving ? "failed" : describe(status)) +
                  (phase.empty() ? std::string() : " in phase '" + phase + "'") +
-                 (told ? ": " + escape_control(slot.error) : std::string()) + "; the other ranks were ended";
+                 (reported ? ": " + escape_control(slot.error) : std::string()) +
+                 "; the other ranks were ended";
   return verdict;
 }
 
-Verdict graver(const Verdict& a, const Verdict& b) {
-  if (a.blame != b.blame) return a.blame < b.blame ? a : b;
-  return a.blame == Blame::kNone && b.code == kInterrupted ? b : a;
+Verdict earlier(const Verdict& a, const Verdict& b) {
+  if (a.cause != b.cause) return a.cause < b.cause ? a : b;
+  return a.cause == Cause::kNone && b.code == kInterrupted ? b : a;
 }
 
-Verdict conclude(const Verdict& gravest, bool interrupted) {
-  if (interrupted && gravest.blame == Blame::kConsequence) return {.code = kInterrupted};
-  return gravest;
+Verdict conclude(const Verdict& first, bool interrupted) {
+  if (interrupted && first.cause == Cause::kConsequence) return {.code = kInterrupted};
+  return first;
 }
 
 }  // namespace lorikeet::comm

@@ -203,7 +203,7 @@ void declare_run(Schema& schema) {
              "Devices that share one copy of the weights, for hybrid; auto: those of a node.")
       .same_numbers()
       .field("interface", &DistributedSettings::interface, nullable(text("a network interface's name")),
-             "Network interface between nodes; null: that towards the rendezvous.")
+             "Network interface between nodes; null: that towards the store.")
       .same_numbers()
       .field("watchdog_seconds", &DistributedSettings::watchdog_seconds, integer(1, 1 << 30),
              "A collective that takes longer ends the run.")

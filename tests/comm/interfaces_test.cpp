@@ -28,9 +28,7 @@ TEST_CASE("processes of one machine listen on loopback, those of several where t
   CHECK_THAT(test::error_text([&] { address_for_peers(placement, "none0"); }), Contains("none0"));
 }
 
-TEST_CASE("addresses are written so that they can be read") {
-  CHECK(host_and_port("10.0.0.1", 80) == "10.0.0.1:80");
-  CHECK(host_and_port("fd00::1", 80) == "[fd00::1]:80");
+TEST_CASE("loopback addresses are known from others") {
   CHECK(is_loopback("127.0.1.1"));
   CHECK_FALSE(is_loopback("10.0.0.1"));
 }

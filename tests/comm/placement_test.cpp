@@ -13,26 +13,18 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-Placement read(const Variables& variables, const std::optional<std::string>& rendezvous = {}) {
-  return read_placement(
-      [&](const char* name) -> std::optional<std::string> {
-        const auto found = variables.find(name);
-        return found == variables.end() ? std::nullopt : std::optional(found->second);
-      },
-      rendezvous);
+Placement read(const Variables& variables) {
+  return read_placement([&](const char* name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  });
 }
 
-std::string error_of(const Variables& variables, const std::optional<std::string>& rendezvous = {}) {
-  return test::error_text([&] { read(variables, rendezvous); });
+std::string error_of(const Variables& variables) {
+  return test::error_text([&] { read(variables); });
 }
 
-const Variables kOwn{{"LORIKEET_RANK", "3"},
-                     {"LORIKEET_WORLD_SIZE", "4"},
-                     {"LORIKEET_LOCAL_RANK", "1"},
-                     {"LORIKEET_LOCAL_SIZE", "2"},
-                     {"LORIKEET_NODE", "1"},
-                     {"LORIKEET_NODES", "2"},
-                     {"LORIKEET_RENDEZVOUS", "10.0.0.1:4000"}};
+const Variables kOwn{{"LORIKEET_RANK", "3"}, {"LORIKEET_WORLD_SIZE", "4"}, {"LORIKEET_STORE_PORT", "4000"}};
 const Variables kTorchrun{{"RANK", "5"},
                           {"WORLD_SIZE", "8"},
                           {"LOCAL_RANK", "1"},
@@ -58,6 +50,11 @@ Variables with(Variables variables, const std::string& name, const std::string& 
   return variables;
 }
 
+Variables with(const Variables& variables, const std::string& name, const std::string& value,
+               const std::string& other, const std::string& other_value) {
+  return with(with(variables, name, value), other, other_value);
+}
+
 }  // namespace
 
 TEST_CASE("a process that no launcher started is alone") {
@@ -69,8 +66,8 @@ TEST_CASE("a process that no launcher started is alone") {
 TEST_CASE("every launcher's variables are understood") {
   Placement p = read(kOwn);
   CHECK(p.launcher == "lorikeet run");
-  CHECK((p.rank == 3 && p.world_size == 4 && p.local_rank == 1 && p.local_size == 2));
-  CHECK((p.node == 1 && p.nodes == 2 && p.host == "10.0.0.1" && p.port == 4000 && !p.store_is_held));
+  CHECK((p.rank == 3 && p.world_size == 4 && p.local_rank == 3 && p.local_size == 4));
+  CHECK((p.node == 0 && p.nodes == 1 && p.host == "127.0.0.1" && p.port == 4000 && !p.store_is_held));
   CHECK(p.listen_fd == -1);
   Variables first = with(kOwn, "LORIKEET_RANK", "0");
   CHECK_THAT(error_of(first), Contains("LORIKEET_LISTEN_FD is not set"));
@@ -88,14 +85,12 @@ TEST_CASE("every launcher's variables are understood") {
   CHECK((p.node == 1 && p.nodes == 2 && p.host == "gpu07" && p.port == 12000 + 70001 % 16000));
   CHECK(read(with(kSlurm, "SLURM_JOB_ID", "70002")).port != p.port);
 
-  p = read(kMpi, "127.0.0.1:5000");
+  p = read(with(kSlurm, "MASTER_ADDR", "10.0.0.7", "MASTER_PORT", "5000"));
+  CHECK((p.node == 1 && p.host == "10.0.0.7" && p.port == 5000));
+
+  p = read(with(kMpi, "MASTER_ADDR", "127.0.0.1", "MASTER_PORT", "5000"));
   CHECK(p.launcher == "mpirun");
   CHECK((p.rank == 1 && p.world_size == 2 && p.local_rank == 1 && p.local_size == 2 && p.port == 5000));
-}
-
-TEST_CASE("a rendezvous on the command line replaces the launcher's") {
-  const Placement p = read(kTorchrun, "[::1]:77");
-  CHECK((p.host == "::1" && p.port == 77));
 }
 
 TEST_CASE("half-set, contradicting and malformed variables are errors that name one") {
@@ -110,10 +105,15 @@ TEST_CASE("half-set, contradicting and malformed variables are errors that name 
   CHECK_THAT(error_of({{"RANK", "0"}}), Contains("WORLD_SIZE is not set"));
   CHECK_THAT(error_of(with(kTorchrun, "RANK", "8")),
              Contains("RANK] expected a number from 0 to 7, got '8'"));
-  CHECK_THAT(error_of(with(kSlurm, "SLURM_NTASKS", "15")), Contains("the same number on every node"));
-  CHECK_THAT(error_of(kMpi), Contains("add --rendezvous host:port"));
-  for (const char* bad : {"", "host", "host:", ":1", "host:0", "host:70000", "host:1x", "a:b:1", "h h:1"}) {
-    INFO(bad);
-    CHECK_THAT(error_of(kMpi, bad), Contains("--rendezvous"));
-  }
+  CHECK_THAT(error_of(kMpi), Contains("-x MASTER_ADDR=<host of rank 0>"));
+  CHECK_THAT(error_of(with(kMpi, "MASTER_ADDR", "host")), Contains("MASTER_PORT is not set"));
+}
+
+TEST_CASE("different numbers of processes on the machines of a run are refused") {
+  const auto said = Contains("the same number of processes on every machine");
+  CHECK_THAT(error_of(with(kSlurm, "SLURM_NTASKS", "15")), said);
+  CHECK_THAT(error_of(with(kTorchrun, "WORLD_SIZE", "7")), said);
+  // Four processes on machine 0 and two, ranks 4 and 5, on machine 1.
+  CHECK_THAT(error_of(with(with(kTorchrun, "WORLD_SIZE", "6", "LOCAL_WORLD_SIZE", "2"), "GROUP_RANK", "1")),
+             said);
 }

@@ -13,7 +13,7 @@ namespace {
 // As waitpid gives them.
 constexpr int exit_with(int code) { return code << 8; }
 
-BoardSlot told(const char* error, bool consequence) {
+BoardSlot with_error(const char* error, bool consequence) {
   BoardSlot slot{};
   std::strcpy(slot.phase, "training");
   std::strcpy(slot.error, error);
@@ -24,18 +24,18 @@ BoardSlot told(const char* error, bool consequence) {
 
 }  // namespace
 
-TEST_CASE("who was killed from outside is blamed before who failed, and that before who lost another") {
+TEST_CASE("a rank killed from outside comes before one that failed, and that before one that lost another") {
   const Verdict killed = judge_rank("rank 0", SIGKILL, false, {});
-  const Verdict failed = judge_rank("rank 1", exit_with(2), false, told("bad", false));
-  const Verdict ended = judge_rank("rank 2", SIGTERM, true, told("worse", false));
-  const Verdict lost = judge_rank("rank 3", exit_with(1), false, told("peer lost", true));
-  CHECK(killed.blame == Blame::kOutside);
-  CHECK(failed.blame == Blame::kOwnError);
-  CHECK(ended.blame == Blame::kOwnSignal);
-  CHECK(lost.blame == Blame::kConsequence);
-  CHECK(graver(lost, killed).text == killed.text);
-  CHECK(graver(failed, ended).text == failed.text);
-  CHECK(graver(ended, lost).text == ended.text);
+  const Verdict failed = judge_rank("rank 1", exit_with(2), false, with_error("bad", false));
+  const Verdict ended = judge_rank("rank 2", SIGTERM, true, with_error("worse", false));
+  const Verdict lost = judge_rank("rank 3", exit_with(1), false, with_error("peer lost", true));
+  CHECK(killed.cause == Cause::kOutside);
+  CHECK(failed.cause == Cause::kOwnError);
+  CHECK(ended.cause == Cause::kOwnSignal);
+  CHECK(lost.cause == Cause::kConsequence);
+  CHECK(earlier(lost, killed).text == killed.text);
+  CHECK(earlier(failed, ended).text == failed.text);
+  CHECK(earlier(ended, lost).text == ended.text);
   CHECK(failed.code == 2);
   CHECK(ended.code == 3);
   CHECK_THAT(ended.text, Contains("rank 2 failed in phase 'training': worse"));
@@ -47,11 +47,11 @@ TEST_CASE("an interrupt is no failure, nor is one that came before a rank could 
   const Verdict done = judge_rank("rank 0", exit_with(0), false, {});
   const Verdict saved = judge_rank("rank 1", exit_with(130), false, {});
   const Verdict early = judge_rank("rank 2", SIGTERM, true, {});
-  CHECK(graver(done, saved).code == 130);
-  CHECK(graver(saved, done).code == 130);
-  CHECK(graver(done, done).code == 0);
-  CHECK(conclude(graver(saved, early), true).code == 130);
-  CHECK(conclude(graver(saved, early), true).text.empty());
+  CHECK(earlier(done, saved).code == 130);
+  CHECK(earlier(saved, done).code == 130);
+  CHECK(earlier(done, done).code == 0);
+  CHECK(conclude(earlier(saved, early), true).code == 130);
+  CHECK(conclude(earlier(saved, early), true).text.empty());
   CHECK(conclude(early, false).code == 1);
   CHECK(conclude(judge_rank("rank 3", SIGKILL, false, {}), true).code == 1);
 }

@@ -334,12 +334,12 @@ class Distributed(unittest.TestCase):
     def test_mpirun_itself_starts_them(self):
         if shutil.which("mpirun") is None:
             self.skipTest("mpirun is not installed (Debian's package is openmpi-bin)")
-        self.start_by(["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"], "by_mpirun", "--rendezvous",
-                      f"127.0.0.1:{free_port()}")
+        self.start_by(["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", "-x", "MASTER_ADDR=127.0.0.1", "-x",
+                       f"MASTER_PORT={free_port()}"], "by_mpirun")
 
-    def start_by(self, launcher, name, *more):
+    def start_by(self, launcher, name):
         output = self.programs.work / name
-        program = [str(self.programs.folder / "lora_finetune_distributed"), *more, *self.command(1, output)[5:]]
+        program = [str(self.programs.folder / "lora_finetune_distributed"), *self.command(1, output)[5:]]
         result = self.run_command([*map(str, launcher), *program])
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(json.loads((output / "run.json").read_text())["world_size"], 2)
