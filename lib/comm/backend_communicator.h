@@ -6,8 +6,8 @@
 
 namespace lorikeet::comm {
 
-/// A communicator over any of c10d's backends, which differ in how they are made alone. Sources only: it
-/// keeps c10d's heavy headers out of communicator.h.
+/// A communicator over one of c10d's backends, which differ only in how they are created. Included by sources
+/// only: it keeps c10d's heavy headers out of communicator.h.
 class BackendCommunicator : public Communicator {
  public:
   BackendCommunicator(c10::intrusive_ptr<c10d::Backend> backend, const CommunicatorOptions& options);
@@ -16,6 +16,7 @@ class BackendCommunicator : public Communicator {
   Wait start_all_reduce(at::Tensor& tensor) override;
   Wait start_all_gather(at::Tensor& out, at::Tensor& in) override;
   Wait start_broadcast(at::Tensor& tensor, int root) override;
+  void abort_backend() override { backend_->abort(); }
 
  private:
   c10::intrusive_ptr<c10d::Backend> backend_;

@@ -65,6 +65,7 @@ Pending Communicator::track(Collective collective, const at::Tensor& result,
   if (observer_ != nullptr) observer_->begin(collective, sequence);
 
   const auto guarded = [this, collective, sequence](const auto& action) {
+    require_not_aborted(name_of(collective));
     try {
       return action();
     } catch (const Error&) {
@@ -82,7 +83,8 @@ Pending Communicator::track(Collective collective, const at::Tensor& result,
   const auto number = static_cast<std::int64_t>(sequence);
   const Wait wait = [&] {
     const trace::Range range(name_of(collective), {{"number", number}, {"bytes", payload_bytes}});
-    return guarded(start);
+    if (ledger_->groups == 1 || result.device().is_cpu()) return guarded(start);
+    return guarded([&] { return ledger_->stream_order.start(result.device(), start); });
   }();
   return Pending(
       [this, collective, payload_bytes, number, sequence, wait, guarded, device = result.device()] {
@@ -98,6 +100,7 @@ Pending Communicator::track(Collective collective, const at::Tensor& result,
           ledger_->waited_seconds +=
               std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         }
+        require_not_aborted(name_of(collective));
         if (observer_ != nullptr) observer_->end();
       });
 }
@@ -105,8 +108,19 @@ Pending Communicator::track(Collective collective, const at::Tensor& result,
 void Communicator::while_waiting(const std::function<void()>& read) {
   if (observer_ != nullptr) observer_->waits(ledger_->sequence);
   read();
+  require_not_aborted("a result on the device");
   ledger_->waited_seconds += ledger_->stream_waits.take_seconds();
   if (observer_ != nullptr) observer_->end();
+}
+
+void Communicator::abort() {
+  aborted_ = true;
+  abort_backend();
+}
+
+void Communicator::require_not_aborted(const char* what) const {
+  if (!aborted_) return;
+  throw PeerLost("[rank " + std::to_string(rank_) + "] " + what + " was aborted: another rank has failed");
 }
 
 Pending Communicator::all_reduce(at::Tensor tensor) {

@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 
 #include <array>
+#include <future>
 #include <mutex>
+#include <thread>
 
 #include "ranks.h"
 #include "support/catch.h"
@@ -124,6 +126,32 @@ TEST_CASE("a rank that hangs makes the others' collectives errors in time") {
              {.timeout = std::chrono::milliseconds(500)});
   };
   CHECK_THAT(test::error_text(run, ErrorKind::kRunFailed), Contains("all-reduce 1 failed"));
+}
+
+TEST_CASE("an aborted group ends what is waited for, and never passes on what it left behind") {
+  // Its collectives end by abort() alone, as NCCL's do when a peer is gone.
+  struct Stuck : Communicator {
+    Stuck() : Communicator(0, 2, {}) {}
+    Wait stuck() {
+      return [this] { ended.get_future().wait(); };
+    }
+    Wait start_all_reduce(at::Tensor&) override { return stuck(); }
+    Wait start_all_gather(at::Tensor&, at::Tensor&) override { return stuck(); }
+    Wait start_broadcast(at::Tensor&, int) override { return stuck(); }
+    void abort_backend() override { ended.set_value(); }
+    std::promise<void> ended;
+  };
+  const auto said = Contains("was aborted: another rank has failed");
+  Stuck group;
+  Pending pending = group.all_reduce(at::ones({4}));
+  std::thread watch([&] { group.abort(); });
+  CHECK_THAT(test::error_text([&] { pending.wait(); }, ErrorKind::kRunFailed), said);
+  watch.join();
+  CHECK_THAT(test::error_text([&] { group.all_reduce(at::ones({4})); }, ErrorKind::kRunFailed), said);
+  bool read = false;
+  CHECK_THAT(test::error_text([&] { group.while_waiting([&] { read = true; }); }, ErrorKind::kRunFailed),
+             said);
+  CHECK(read);
 }
 
 TEST_CASE("an observer is told when the host waits, for a collective or for what it is a part of") {

@@ -1,7 +1,9 @@
 // The training loop on several ranks, which are threads of this process, against one.
 #include <ATen/ATen.h>
 
+#include <map>
 #include <mutex>
+#include <thread>
 
 #include "base/file.h"
 #include "base/strings.h"
@@ -98,22 +100,25 @@ Outcome run_rank(const Case& c, comm::Communicator* group, comm::Communicator* s
 }
 
 // The outcomes of `size` ranks.
-std::vector<Outcome> run_ranks(const Case& c, int size, const std::function<LoopHooks(int)>& hooks = {}) {
+std::vector<Outcome> run_ranks(const Case& c, int size, const std::function<LoopHooks(int)>& hooks = {},
+                               comm::Observer* observer = nullptr) {
   std::vector<Outcome> outcomes(static_cast<std::size_t>(size));
   std::mutex mutex;
   std::vector<c10::intrusive_ptr<c10d::HashStore>> stores;
   for (int i = 0; i < size; i += c.degree) stores.push_back(c10::make_intrusive<c10d::HashStore>());
-  on_ranks(size, [&](comm::Communicator& group) {
-    std::unique_ptr<comm::Communicator> sharers;
-    if (c.degree > 1) {
-      sharers = comm::Communicator::join(stores[static_cast<std::size_t>(group.rank() / c.degree)],
-                                         group.rank() % c.degree, c.degree, at::Device(at::kCPU),
-                                         {.ledger = group.ledger()});
-    }
-    Outcome own = run_rank(c, &group, sharers.get(), hooks ? hooks(group.rank()) : LoopHooks{});
-    const std::lock_guard lock(mutex);
-    outcomes[static_cast<std::size_t>(group.rank())] = std::move(own);
-  });
+  on_ranks(size,
+           [&](comm::Communicator& group) {
+             std::unique_ptr<comm::Communicator> sharers;
+             if (c.degree > 1) {
+               sharers = comm::Communicator::join(stores[static_cast<std::size_t>(group.rank() / c.degree)],
+                                                  group.rank() % c.degree, c.degree, at::Device(at::kCPU),
+                                                  {.observer = observer, .ledger = group.ledger()});
+             }
+             Outcome own = run_rank(c, &group, sharers.get(), hooks ? hooks(group.rank()) : LoopHooks{});
+             const std::lock_guard lock(mutex);
+             outcomes[static_cast<std::size_t>(group.rank())] = std::move(own);
+           },
+           {.observer = observer});
   return outcomes;
 }
 
@@ -183,6 +188,32 @@ TEST_CASE("the comparison tells a run with a hundredth of dropout from one witho
   const Outcome one = run_rank({}, nullptr);
   const Outcome other = run_rank({.dropout = 0.01}, nullptr);
   CHECK(worst(other.losses, one.losses) > 1e-4);
+}
+
+TEST_CASE("hybrid ranks issue the collectives of both their groups in one order") {
+  // What each rank, which is a thread, has issued: "all-gather 1", "all-gather 2", ...
+  struct IssueLog : comm::Observer {
+    std::mutex mutex;
+    std::map<std::thread::id, std::vector<std::string>> issued;
+    void begin(comm::Collective collective, std::uint64_t sequence) override {
+      const std::lock_guard lock(mutex);
+      issued[std::this_thread::get_id()].push_back(std::string(comm::name_of(collective)) + " " +
+                                                   std::to_string(sequence));
+    }
+    void waits(std::uint64_t) override {}
+    void end() override {}
+  } log;
+  run_ranks({.degree = 2}, 4, {}, &log);
+  REQUIRE(log.issued.size() == 4);
+  const std::vector<std::string>& first = log.issued.begin()->second;
+  for (const auto& [rank, issued] : log.issued) CHECK(issued == first);
+  int reduces = 0;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    CHECK_THAT(first[i], Catch::EndsWith(" " + std::to_string(i + 1)));  // both groups have one count
+    if (first[i].starts_with("all-reduce")) ++reduces;
+  }
+  CHECK(reduces >= 20);  // gradients of each step; the rest are weights and reports
+  CHECK(first.size() > 3 * static_cast<std::size_t>(reduces));
 }
 
 TEST_CASE("a line of several ranks tells what was waited for and sent") {
