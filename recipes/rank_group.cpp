@@ -2,12 +2,14 @@
 
 #include <ATen/ATen.h>
 #include <c10/util/Logging.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <new>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/strings.h"
 #include "comm/interfaces.h"
 #include "comm/peer_lost.h"
 #include "comm/reason.h"
@@ -17,7 +19,7 @@ namespace lorikeet::recipes {
 namespace {
 
 constexpr std::chrono::seconds kMeeting{120};
-// Another rank may tokenise for long: who dies meanwhile is found by the launcher.
+// Another rank may tokenise for long: one that dies meanwhile is found by the launcher or the watch.
 constexpr std::chrono::seconds kPatience{7 * 24 * 3600};
 // Beyond the watchdog's time, which tells more.
 constexpr std::chrono::seconds kMargin{30};
@@ -40,6 +42,7 @@ RankGroup::RankGroup(const comm::Placement& placement, const config::Distributed
   try {
     choose_address(settings);
     store_ = comm::connect_store(placement_, kMeeting);
+    if (placement_.launcher != "lorikeet run") start_watch();
   } catch (const std::exception& error) {
     failed(error);
     throw;
@@ -60,6 +63,24 @@ void RankGroup::choose_address(const config::DistributedSettings& settings) {
   }
 }
 
+void RankGroup::start_watch() {
+  const std::string holder =
+      placement_.store_is_held ? placement_.launcher + " on " + placement_.host : "rank 0";
+  watch_ = std::make_unique<comm::PeerWatch>(
+      store_, [this] { return board_.read(); },
+      comm::WatchOptions{.rank = placement_.rank,
+                         .world_size = placement_.world_size,
+                         .store_holder = holder,
+                         .end = [](int exit_code) { _exit(exit_code); }});
+}
+
+void RankGroup::abort_on_failure(const std::shared_ptr<comm::Communicator>& group) {
+  if (!watch_) return;
+  watch_->on_failure([weak = std::weak_ptr(group)] {
+    if (const auto alive = weak.lock()) alive->abort();
+  });
+}
+
 void RankGroup::failed(const std::exception& error) {
   std::string said = comm::reason(error);
   int exit_code = static_cast<int>(ErrorKind::kRunFailed);
@@ -68,7 +89,24 @@ void RankGroup::failed(const std::exception& error) {
     exit_code = own->exit_code();
   }
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) said = "out of memory";
-  board_.failed(said, exit_code, dynamic_cast<const comm::PeerLost*>(&error) != nullptr);
+  const bool consequence = dynamic_cast<const comm::PeerLost*>(&error) != nullptr;
+  board_.failed(said, exit_code, consequence);
+  if (!watch_) return;
+  if (exit_code == static_cast<int>(ErrorKind::kInterrupted)) {
+    try {
+      leave();
+    } catch (const std::exception&) {  // another rank has gone before: all of them end
+    }
+    return;
+  }
+  const comm::Failure own{.text = "[watch] rank " + std::to_string(placement_.rank) + " failed in phase '" +
+                                  board_.read().phase + "': " + said,
+                          .exit_code = exit_code};
+  if (consequence) {
+    log_error(escape_control(watch_->wait_for_cause(own).text));
+  } else {
+    watch_->fail(own);
+  }
 }
 
 void RankGroup::by_turns(const std::string& name, const std::function<void()>& action) {
@@ -108,11 +146,13 @@ void RankGroup::connect(const at::Device& device, int degree) {
   comm::CommunicatorOptions options{
       .address = address_, .timeout = std::chrono::seconds(watchdog_seconds_) + kMargin, .observer = &board_};
   communicator_ = comm::Communicator::join(comm::part_of(store_, "all"), rank, size, device, options);
+  abort_on_failure(communicator_);
   all_share_ = degree == size;
   if (degree > 1 && !all_share_) {
     options.ledger = communicator_->ledger();
     const std::string name = "sharers/" + std::to_string(rank / degree);
     sharers_ = comm::Communicator::join(comm::part_of(store_, name), rank % degree, degree, device, options);
+    abort_on_failure(sharers_);
   }
   // The first collective has less time than others: here all have come together and compute nothing
   // meanwhile.
@@ -128,11 +168,11 @@ void RankGroup::broadcast(const at::Tensor& tensor) {
 void RankGroup::leave() {
   if (alone()) return;
   const auto name = [](int rank) { return "left/" + std::to_string(rank); };
-  if (!first()) {
-    comm::announce(*store_, name(placement_.rank));
-    return;
+  if (first()) {
+    for (int rank = 1; rank < placement_.world_size; ++rank) comm::wait_for(*store_, name(rank), kMeeting);
   }
-  for (int rank = 1; rank < placement_.world_size; ++rank) comm::wait_for(*store_, name(rank), kMeeting);
+  if (watch_) watch_->done();
+  if (!first()) comm::announce(*store_, name(placement_.rank));
 }
 
 }  // namespace lorikeet::recipes

@@ -8,6 +8,7 @@
 
 #include "comm/board.h"
 #include "comm/communicator.h"
+#include "comm/peer_watch.h"
 #include "comm/placement.h"
 #include "comm/store.h"
 #include "config/settings.h"
@@ -26,9 +27,10 @@ class RankGroup {
   bool alone() const { return placement_.alone(); }
   bool first() const { return placement_.rank == 0; }
 
-  /// What this rank is busy with, for whoever watches from outside.
+  /// Reports what this rank does now, to its launcher and the other ranks.
   void phase(const std::string& name) { board_.phase(name); }
-  /// Records why this rank ends.
+  /// Reports why this rank ends. Where the other ranks watch it (see comm::PeerWatch) they end too, and one
+  /// that has lost another rank logs which and why.
   void failed(const std::exception& error);
 
   /// Runs `action` on the first rank of every machine, then on the others, which find its result on disk.
@@ -62,19 +64,23 @@ class RankGroup {
   /// Gives `tensor` of rank 0 to all.
   void broadcast(const at::Tensor& tensor);
 
-  /// The run is over: the first rank, which holds the store, stays until all others have come here too.
+  /// The run is over: the first rank, which may hold the store, stays until all others have come here too.
   void leave();
 
  private:
-  // Where the others of this run find this process.
+  // Chooses the address that this process listens on for the other ranks.
   void choose_address(const config::DistributedSettings& settings);
+  void start_watch();
+  // Has the watch abort `group`'s collectives when the run fails.
+  void abort_on_failure(const std::shared_ptr<comm::Communicator>& group);
 
   comm::Placement placement_;
   std::int64_t watchdog_seconds_;
   comm::BoardWriter board_;
   std::string address_;
   c10::intrusive_ptr<c10d::Store> store_;
-  std::unique_ptr<comm::Communicator> communicator_, sharers_;
+  std::unique_ptr<comm::PeerWatch> watch_;  // where the launcher doesn't watch the ranks itself
+  std::shared_ptr<comm::Communicator> communicator_, sharers_;
   bool all_share_ = false;
 };
 

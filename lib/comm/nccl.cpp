@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "base/error.h"
@@ -9,6 +10,10 @@ namespace lorikeet::comm {
 
 std::unique_ptr<Communicator> join_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                         const at::Device& device, const CommunicatorOptions& options) {
+  // The launcher or PeerWatch ends a run that has failed, and says why. What c10d does by itself, ending the
+  // process with a stack trace as soon as a peer is gone, would come before that.
+  constexpr int kKeepWhatIsSet = 0;
+  setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", kKeepWhatIsSet);
   try {
     const auto nccl = c10d::ProcessGroupNCCL::Options::create();
     nccl->timeout = options.timeout;
