@@ -39,7 +39,7 @@ Choice choose(const config::DeviceSetting& setting, int ranks) {
 void require_no_idle_gpus() {
   probe::Sources sources{.build = probe::build_facts()};
   sources.gpus = probe::read_gpus({});
-  probe::heed(probe::check_cuda_start(sources));
+  probe::enforce(probe::check_cuda_start(sources));
 }
 
 std::vector<device::Device> choose_and_tell(const config::DeviceSetting& setting, int ranks) {

@@ -88,7 +88,7 @@ void preflight(const config::Settings& settings, RankGroup& group, const std::ve
     sources.cpu = cpus;
     findings = probe::run_checks(sources, /*with_well=*/false);
   }
-  if (probe::worst(findings) == probe::Severity::kUnfit || group.alone()) return probe::heed(findings);
+  if (probe::worst(findings) == probe::Severity::kUnfit || group.alone()) return probe::enforce(findings);
   const auto of_all = group.collect("preflight", join(probe::warnings_of(findings), "\n"));
   if (!group.first()) return;
   for (std::size_t rank = 0; rank < of_all.size(); ++rank) {

@@ -6,8 +6,8 @@
 
 namespace lorikeet::comm {
 
-/// Thrown where another rank is lost or the time is up (kRunFailed): a consequence of someone else's failure,
-/// which the launcher names instead where it knows it.
+/// Thrown when another rank is lost or a time limit has passed (kRunFailed). It is a consequence of another
+/// rank's failure, which the launcher or PeerWatch reports in its place when it knows it.
 class PeerLost : public Error {
  public:
   explicit PeerLost(const std::string& message) : Error(message, ErrorKind::kRunFailed) {}

@@ -303,7 +303,7 @@ class PeerWatch::Watcher : public std::enable_shared_from_this<Watcher> {
       const Clock::time_point now = Clock::now();
       if (now - tick > kOwnStall) answered_ = now;
       tick = now;
-      if (done_ || silent_ || now - answered_ <= options_.lost_after) continue;
+      if (failure_ || done_ || silent_ || now - answered_ <= options_.lost_after) continue;
       failure_ = {.text = "[watch] the run's store, which " + options_.store_holder +
                           " holds, gave no answer in " + seconds_text(options_.lost_after) +
                           ": its machine or the network to it failed"};

@@ -7,7 +7,7 @@
 
 namespace lorikeet::comm {
 
-/// What an exception says, without the stack trace that libtorch's carry; its first line alone.
+/// The first line of an exception's message, without the stack trace that libtorch adds.
 inline std::string reason(const std::exception& error) {
   const auto* of_libtorch = dynamic_cast<const c10::Error*>(&error);
   const std::string text = of_libtorch != nullptr ? of_libtorch->what_without_backtrace() : error.what();

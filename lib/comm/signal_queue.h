@@ -6,8 +6,8 @@
 
 namespace lorikeet::comm {
 
-/// Takes SIGCHLD, SIGINT, SIGTERM and SIGHUP of this process from a descriptor while the object lives, so
-/// that an event loop sees them among its other events.
+/// Delivers SIGCHLD, SIGINT, SIGTERM and SIGHUP of this process through a descriptor while the object lives,
+/// so that an event loop can poll for them.
 class SignalQueue {
  public:
   /// Throws Error (kEnvironment).
@@ -16,9 +16,9 @@ class SignalQueue {
   SignalQueue(const SignalQueue&) = delete;
   SignalQueue& operator=(const SignalQueue&) = delete;
 
-  /// Readable when a signal waits.
+  /// Readable when a signal is pending.
   int fd() const { return fd_.get(); }
-  /// The mask that held before, for children.
+  /// The signal mask from before this object, for child processes.
   const sigset_t& before() const { return before_; }
   /// The next signal's number, or 0.
   int take() const;

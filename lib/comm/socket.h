@@ -14,7 +14,7 @@ namespace lorikeet::comm {
 struct Listener {
   UniqueFd fd;  ///< close-on-exec
   int port = 0;
-  std::string address;  ///< in numbers: "127.0.0.1", "fd00::1"
+  std::string address;  ///< numeric: "127.0.0.1", "fd00::1"
 };
 
 /// A TCP socket that listens on `host` (a name or address of this machine) alone; port 0: a free one. Throws
@@ -26,10 +26,10 @@ Listener listen_on(const std::string& host, int port);
 std::unique_ptr<addrinfo, void (*)(addrinfo*)> resolve(const std::string& host, int port,
                                                        std::string* problem);
 
-/// The host and the port of an IPv4 or IPv6 address, both in numbers; two empty texts for anything else.
+/// The numeric host and port of an IPv4 or IPv6 address; two empty strings for anything else.
 std::pair<std::string, std::string> in_numbers(const sockaddr* address);
 
-/// The address that a socket is bound to, in numbers, without the port; "" when it isn't bound.
+/// The numeric address that a socket is bound to, without the port; "" when it isn't bound.
 std::string own_address(int socket);
 
 /// "127.0.0.0/8" or "::1".

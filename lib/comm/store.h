@@ -13,14 +13,14 @@
 
 namespace lorikeet::comm {
 
-/// The store on which the ranks of a run meet. Rank 0 holds it, at the placement's host and port and on no
-/// other address (or its launcher does). Throws Error (kEnvironment) when it can't be reached within
+/// Connects to the key-value store of a run. Rank 0 holds it, at the placement's host and port and on no
+/// other address, unless its launcher does. Throws Error (kEnvironment) when it can't be reached within
 /// `timeout`, or its port is taken.
 c10::intrusive_ptr<c10d::Store> connect_store(const Placement& placement, std::chrono::seconds timeout);
 
-/// Tells the others that `name` has happened.
+/// Announces to the other ranks that `name` has happened.
 void announce(c10d::Store& store, const std::string& name);
-/// Returns once that was announced. Throws Error (kRunFailed) when the time is up or the store is gone.
+/// Returns once `name` was announced. Throws Error (kRunFailed) when the time is up or the store is gone.
 void wait_for(c10d::Store& store, const std::string& name, std::chrono::seconds timeout);
 
 /// Named facts that have to be equal on all ranks: versions, fingerprints.
@@ -30,19 +30,19 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 /// that does with both values. All ranks call it.
 void require_agreement(c10d::Store& store, int rank, const Facts& facts, std::chrono::seconds timeout);
 
-/// Gives `text` of rank 0 to all ranks, under a name that is used once.
+/// Returns `text` of rank 0 on all ranks. A name is used once.
 std::string share_text(c10d::Store& store, int rank, const std::string& name, const std::string& text,
                        std::chrono::seconds timeout);
 
-/// The texts of all ranks, by rank, on every rank, under a name that is used once.
+/// Returns the texts of all ranks, by rank, on every rank. A name is used once.
 std::vector<std::string> texts_of_all(c10d::Store& store, int rank, int world_size, const std::string& name,
                                       const std::string& text, std::chrono::seconds timeout);
 
-/// The least of all ranks' values, on every rank, under a name that is used once.
+/// Returns the least of all ranks' values on every rank. A name is used once.
 std::int64_t least_of(c10d::Store& store, int rank, int world_size, const std::string& name,
                       std::int64_t value, std::chrono::seconds timeout);
 
-/// A part of `store` for the ranks that know its name: what one group writes no other sees.
+/// A view of `store` in which all keys have the prefix `name`, so that groups don't read each other's keys.
 c10::intrusive_ptr<c10d::Store> part_of(const c10::intrusive_ptr<c10d::Store>& store,
                                         const std::string& name);
 

@@ -6,8 +6,8 @@
 
 namespace lorikeet::comm {
 
-/// How long a CUDA stream stood still for collectives: the time between two events on it, around each wait.
-/// It is known only once the device has got there.
+/// The time for which a CUDA stream waits for collectives, measured by two events on it around each wait. It
+/// is known only once the device has passed both.
 class StreamWaits {
  public:
   StreamWaits();
@@ -15,11 +15,11 @@ class StreamWaits {
   StreamWaits(const StreamWaits&) = delete;
   StreamWaits& operator=(const StreamWaits&) = delete;
 
-  /// The current stream of `device` is about to wait; end() follows when it has been told to.
+  /// Records an event before the current stream of `device` waits; end() records the one after.
   void begin(const at::Device& device);
   void end();
 
-  /// Seconds of all waits that the device has passed and that weren't taken before.
+  /// Seconds of all waits that the device has passed since the last call.
   double take_seconds();
 
  private:

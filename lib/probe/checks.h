@@ -9,7 +9,7 @@
 // The passive checks: each is a function of the sources alone. docs/doctor.md has a row for each.
 namespace lorikeet::probe {
 
-/// For which runs a check is made.
+/// The runs that a check applies to.
 enum class Scope {
   kEveryRun,
   kGpuRun,
@@ -19,31 +19,32 @@ enum class Scope {
 struct Check {
   const char* name;
   Scope scope;
-  const char* well;  ///< what is said where it finds nothing
+  const char* well;  ///< the text of its row when it finds nothing
   Findings (*look)(const Sources& sources);
 };
 
 const std::vector<Check>& passive_checks();
 
-/// What all checks that apply say, in their order; with `with_well` a row, too, for each that finds nothing.
+/// The findings of all checks that apply, in their order; with `with_well` also a row for each check that
+/// finds nothing.
 Findings run_checks(const Sources& sources, bool with_well);
 
-// --- What the checks share.
+// --- Helpers of several checks.
 
 /// The variable if it is set, else nullptr.
 const Variable* find_variable(const Sources& sources, const std::string& name);
 
-/// Set, and neither "" nor "0": how CUDA reads a switch.
+/// Whether a switch is on as CUDA reads it: set, and neither "" nor "0".
 bool switched_on(const Variable* variable);
 
 /// The number at the beginning of the value, 0 where there is none ("true" is 0): how NCCL reads its
 /// switches.
 long long nccl_number(const Variable* variable);
 
-/// The command that drops a variable: "unset NAME", or for one of a file what to remove from it.
+/// The command that removes a variable: "unset NAME", or which line to delete from its file.
 std::string drop_command(const std::string& name, const Variable& variable);
 
-/// "NAME=value", with the file that says so where it isn't the environment.
+/// "NAME=value", with the file that sets it unless it is the environment.
 std::string shown(const std::string& name, const Variable& variable);
 
 // --- The checks, by file.

@@ -9,7 +9,7 @@ namespace lorikeet::probe {
 struct ChildCommand {
   std::filesystem::path program;
   std::vector<std::string> arguments;
-  int inherited_fd = -1;  ///< a descriptor that the child keeps although it is close-on-exec
+  int inherited_fd = -1;  ///< a close-on-exec descriptor that the child inherits all the same
 };
 
 /// How a child ended and what it printed.
@@ -17,8 +17,8 @@ struct ChildResult {
   enum class End {
     kExited,
     kSignalled,
-    kTimedOut,  ///< was killed when the time was up
-    kStopped,   ///< was killed because another child had failed
+    kTimedOut,  ///< killed at the time limit
+    kStopped,   ///< killed because another child had failed
   };
   End end = End::kExited;
   int code = 0;        ///< exit code, or the signal's number
@@ -31,10 +31,10 @@ struct ChildResult {
   std::string trouble(double limit_seconds) const;
 };
 
-/// Runs the commands at once, each as a process group of its own, and returns when all have ended: at the
-/// latest a few seconds after `limit_seconds`, when what still runs is killed, with what it has started; also
-/// a child that is stopped or that the kernel won't let go of. Once one fails, the others are killed too, for
-/// they wait for it. No child outlives this process. Throws Error (kEnvironment) when one can't be started.
+/// Runs the commands in parallel, each as a process group of its own, and returns when all have ended. At
+/// `limit_seconds` the groups that still run are killed, and a few seconds later it returns in any case, even
+/// when a child is stuck in the kernel. When one child fails the others are killed too, since they wait for
+/// it. No child outlives this process. Throws Error (kEnvironment) when one can't be started.
 std::vector<ChildResult> run_children(const std::vector<ChildCommand>& commands, double limit_seconds);
 
 }  // namespace lorikeet::probe

@@ -61,7 +61,7 @@ std::vector<std::string> warnings_of(const Findings& findings) {
   return lines_of(findings, Severity::kWarning);
 }
 
-void heed(const Findings& findings) {
+void enforce(const Findings& findings) {
   for (const std::string& warning : warnings_of(findings)) log_warning(warning);
   const std::vector<std::string> unfit = lines_of(findings, Severity::kUnfit);
   if (unfit.empty()) return;

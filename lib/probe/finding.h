@@ -10,16 +10,16 @@ namespace lorikeet::probe {
 
 enum class Severity {
   kOk,
-  kNote,     ///< worth knowing; nothing to mend
+  kNote,     ///< worth knowing; nothing to fix
   kWarning,  ///< costs speed or may break a run
-  kUnfit,    ///< a run would surely fail, or compute something else than it says
+  kUnfit,    ///< a run would fail, or would not compute what it claims to
 };
 
 /// "ok", "note", "warning", "unfit".
 const char* name_of(Severity severity);
 
-/// What a check has to say, for people: one sentence, and the command that mends it ("" where none does).
-/// Both are free of control characters whatever they quote.
+/// The result of a check, for the user: one sentence, and the command that fixes it ("" when there is none).
+/// Control characters of quoted text are escaped in both.
 struct Finding {
   Finding(std::string check, Severity severity, const std::string& sentence, const std::string& command = "");
 
@@ -27,26 +27,25 @@ struct Finding {
   Severity severity;
   std::string sentence;
   std::string command;
-  /// What was measured, by name with its unit: {"gflops_per_second", 51.2}.
+  /// Measured values by name and unit: {"gflops_per_second", 51.2}.
   std::vector<std::pair<std::string, double>> figures;
 };
 
 using Findings = std::vector<Finding>;
 
-/// The gravest of all; kOk for none.
+/// The highest severity; kOk without findings.
 Severity worst(const Findings& findings);
 
-/// 0 where nothing is worse than a note, 1 with warnings, 3 where something is unfit.
+/// 3 when something is unfit, else 1 with warnings, else 0.
 int exit_code(const Findings& findings);
 
-/// The warnings, a line each, with what mends them.
+/// The warnings, a line each, with the commands that fix them.
 std::vector<std::string> warnings_of(const Findings& findings);
 
-/// What a program does with them at its start: logs the warnings, and throws Error (kEnvironment) where
-/// something is unfit.
-void heed(const Findings& findings);
+/// Logs the warnings, and throws Error (kEnvironment) when something is unfit: for a program's start.
+void enforce(const Findings& findings);
 
-/// A line for each, with a second one for its command.
+/// A table with a line for each finding and a second one for its command.
 std::string format_table(const Findings& findings);
 
 /// {"exit_code", "findings": [{"check", "result", "sentence", "command", "figures"}]}.

@@ -13,30 +13,30 @@ struct NetworkInterface {
   bool up = false;
 };
 
-/// A port of an adapter for remote memory access, as the kernel has it in class/infiniband.
+/// A port of an RDMA adapter, from the kernel's class/infiniband.
 struct FabricPort {
   std::string adapter;  ///< "mlx5_0"
   std::string port;     ///< "1"
-  std::string driver;   ///< "mlx5_core", "efa"; "" where not told
+  std::string driver;   ///< "mlx5_core", "efa"; "" when not reported
   bool active = false;
-  bool infiniband = false;  ///< else Ethernet (RoCE), or EFA's own
-  bool verbs = true;        ///< of a link layer that NCCL drives by itself; EFA's takes a plugin
+  bool infiniband = false;  ///< else Ethernet (RoCE) or EFA
+  bool verbs = true;        ///< NCCL supports its link layer itself; EFA needs a plugin
 };
 
 struct NetworkFacts {
-  std::optional<std::vector<NetworkInterface>> interfaces;  ///< empty where the kernel doesn't tell
+  std::optional<std::vector<NetworkInterface>> interfaces;  ///< empty when the kernel doesn't report them
   std::vector<FabricPort> fabric;
   bool verbs_devices = false;  ///< programs can open the adapters: /dev/infiniband/uverbs*
   bool verbs_library = false;  ///< libibverbs.so.1, which NCCL loads
-  bool net_plugin = false;     ///< libnccl-net.so or libnccl-net-ofi.so, by which NCCL drives EFA
-  std::optional<std::uint64_t> locked_memory_bytes;  ///< most that may be locked; empty: no limit
+  bool net_plugin = false;     ///< libnccl-net.so or libnccl-net-ofi.so, NCCL's plugin for EFA
+  std::optional<std::uint64_t> locked_memory_bytes;  ///< limit of locked memory; empty: no limit
 
   bool infiniband_active() const;
   bool has_efa() const;
 };
 
-/// From sys/class/net, sys/class/infiniband, dev/infiniband and proc/self/limits under `root`; the library is
-/// looked for in this process's search path, where there is an adapter.
+/// Reads sys/class/net, sys/class/infiniband, dev/infiniband and proc/self/limits under `root`. Where there
+/// is an adapter, the libraries are searched for in this process's search path.
 NetworkFacts read_network(const std::filesystem::path& root);
 
 }  // namespace lorikeet::probe

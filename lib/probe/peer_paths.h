@@ -10,9 +10,9 @@ namespace lorikeet::probe {
 struct PeerPaths {
   std::size_t pairs = 0;
   std::size_t nvlink = 0;   ///< pairs that NVLink joins
-  std::size_t pcie = 0;     ///< other pairs with peer access, as the driver says
-  std::size_t none = 0;     ///< pairs without
-  std::size_t unknown = 0;  ///< pairs of which the driver doesn't tell
+  std::size_t pcie = 0;     ///< other pairs with peer access, by the driver
+  std::size_t none = 0;     ///< pairs without peer access
+  std::size_t unknown = 0;  ///< pairs that the driver doesn't report on
 };
 
 PeerPaths peer_paths(const GpuFacts& gpus);

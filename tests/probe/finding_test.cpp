@@ -20,11 +20,11 @@ TEST_CASE("the exit code is that of the gravest finding") {
 TEST_CASE("a run goes on with warnings, and ends where something is unfit") {
   Findings findings{{"threads", Severity::kWarning, "too many", "export OMP_NUM_THREADS=2"},
                     {"ECC", Severity::kNote, "old"}};
-  const auto heeded = [&] { return test::error_text([&] { heed(findings); }, ErrorKind::kEnvironment); };
-  CHECK(heeded() == "no error");
+  const auto enforced = [&] { return test::error_text([&] { enforce(findings); }, ErrorKind::kEnvironment); };
+  CHECK(enforced() == "no error");
   findings.emplace_back("driver", Severity::kUnfit, "too old", "install a newer one");
   findings.emplace_back("output folder", Severity::kUnfit, "read-only");
-  CHECK(heeded() ==
+  CHECK(enforced() ==
         "[preflight] expected a machine that is fit for this run, got: driver: too old; to mend it: install "
         "a newer "
         "one; output folder: read-only; `lorikeet doctor` shows all");
