@@ -33,6 +33,10 @@ constexpr milliseconds kTick{100};
 constexpr milliseconds kOwnStall{2000};
 // What a round with the store may take at the end, before it counts as blocked.
 constexpr milliseconds kLastWord{500};
+// How long the main thread waits for its own report to be in the store.
+constexpr milliseconds kReportLimit{2000};
+// What finding a silent rank, and reading of it, takes beyond `lost_after`.
+constexpr milliseconds kFindingLimit{2000};
 
 std::string key_of(int rank) { return "watch/" + std::to_string(rank); }
 
@@ -127,7 +131,7 @@ class PeerWatch::Watcher : public std::enable_shared_from_this<Watcher> {
     main_ends_ = true;
     if (!failure_) failure_ = failure;
     changed_.notify_all();
-    changed_.wait_for(lock, 2 * options_.interval, [&] { return published_ || silent_; });
+    changed_.wait_for(lock, kReportLimit, [&] { return published_ || silent_; });
     // All ranks read the failure within an interval, and some from a store that this process holds.
     changed_.wait_for(lock, 2 * options_.interval, [&] { return silent_; });
   }
@@ -135,8 +139,7 @@ class PeerWatch::Watcher : public std::enable_shared_from_this<Watcher> {
   Failure wait_for_cause(const Failure& otherwise) {
     {
       std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, options_.lost_after + 4 * options_.interval,
-                        [&] { return failure_.has_value(); });
+      changed_.wait_for(lock, options_.lost_after + kFindingLimit, [&] { return failure_.has_value(); });
     }
     fail(otherwise);  // if there is none yet
     const std::lock_guard lock(mutex_);
@@ -152,7 +155,7 @@ class PeerWatch::Watcher : public std::enable_shared_from_this<Watcher> {
     std::unique_lock lock(mutex_);
     done_ = true;
     changed_.notify_all();
-    changed_.wait_for(lock, 2 * options_.interval, [&] { return done_reported_ || silent_; });
+    changed_.wait_for(lock, kReportLimit, [&] { return done_reported_ || silent_; });
   }
 
  private:

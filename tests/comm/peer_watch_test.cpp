@@ -8,7 +8,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <vector>
 
 #include "comm/socket.h"
 #include "comm/store.h"
@@ -67,10 +69,24 @@ WatchOptions options(int rank, int world_size, Ends* ends) {
 struct Run {
   explicit Run(int size) {
     for (int rank = 0; rank < size; ++rank) start(rank, size, in_phase("training"));
+    // Until each has made a whole round after the first reports of all: then it has read those it watches.
+    std::map<int, std::vector<std::uint8_t>> reports;
+    for (int round = 0; round < 3; ++round) {
+      for (int rank = 0; rank < size; ++rank) reports[rank] = next_report(rank, reports[rank]);
+    }
   }
   Run() = default;
   void start(int rank, int size, const BoardSlot& slot) {
     watches[rank] = std::make_unique<PeerWatch>(store, [slot] { return slot; }, options(rank, size, &ends));
+  }
+  /// The first report of a rank that differs from `last`; waits.
+  std::vector<std::uint8_t> next_report(int rank, const std::vector<std::uint8_t>& last) {
+    const std::string key = "watch/" + std::to_string(rank);
+    while (true) {
+      const auto report = store->get(key);
+      if (report != last) return report;
+      std::this_thread::sleep_for(milliseconds(5));
+    }
   }
   /// As if the rank had been killed.
   void kill(int rank) { watches.erase(rank); }

@@ -14,6 +14,8 @@ import distributed_test
 import harness
 import network
 
+# Steps of half a second, so that ranks have reported the training before one of them is lost.
+SETTINGS = (distributed_test.FP32, "batch.global=48")
 TORCHRUN = pathlib.Path(sys.executable).with_name("torchrun")
 
 
@@ -48,7 +50,7 @@ class Case(unittest.TestCase):
     def setUpClass(cls):
         cls.programs = harness.Programs(sys.argv[1])
         cls.single = cls.programs.work / "single"
-        result = cls.programs.train(cls.single, distributed_test.FP32)
+        result = cls.programs.train(cls.single, *SETTINGS)
         assert result.returncode == 0, result.stderr
 
     def setUp(self):
@@ -68,7 +70,7 @@ class Case(unittest.TestCase):
 
     def program(self, output, *overrides):
         return [self.programs.folder / "lora_finetune_distributed", "--config", self.programs.work / "config.yaml",
-                f"checkpoint.output_dir={output}", distributed_test.FP32, *overrides]
+                f"checkpoint.output_dir={output}", *SETTINGS, *overrides]
 
     def variables(self, rank, address):
         """Those that torchrun sets for a rank on each of two machines, but for its own store."""
