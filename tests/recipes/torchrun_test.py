@@ -14,8 +14,8 @@ import distributed_test
 import harness
 import network
 
-# Steps of half a second, so that ranks have reported the training before one of them is lost.
-SETTINGS = (distributed_test.FP32, "batch.global=48")
+# Steps of a quarter of a second, so that ranks have reported the training before one of them is lost.
+SETTINGS = (distributed_test.FP32, "batch.global=24")
 TORCHRUN = pathlib.Path(sys.executable).with_name("torchrun")
 
 
