@@ -13,7 +13,7 @@
 namespace lorikeet::ops {
 namespace {
 
-std::atomic<HalfProducts> half_products{HalfProducts::kByFeature};
+std::atomic<HalfProducts> chosen_products{HalfProducts::kByFeature};
 
 bool cpu_has_bf16() {
   static const bool has = [] {
@@ -76,15 +76,19 @@ std::vector<LowRankTerm> widen_terms(const std::vector<LowRankTerm>& terms) {
 
 bool multiplies_natively(at::ScalarType dtype, at::Device device) {
   if (!at::isReducedFloatingType(dtype) || !device.is_cpu()) return true;
-  switch (half_products.load(std::memory_order_relaxed)) {
+  switch (chosen_products.load(std::memory_order_relaxed)) {
     case HalfProducts::kNative: return true;
     case HalfProducts::kWidened: return false;
     case HalfProducts::kByFeature: break;
   }
-  return dtype == at::kBFloat16 && cpu_has_bf16();
+  return native_by_feature(dtype);
 }
 
-void set_half_products(HalfProducts choice) { half_products.store(choice); }
+bool native_by_feature(at::ScalarType dtype) { return dtype == at::kBFloat16 && cpu_has_bf16(); }
+
+void set_half_products(HalfProducts choice) { chosen_products.store(choice); }
+
+HalfProducts half_products() { return chosen_products.load(); }
 
 void set_cuda_products(bool tf32) {
   at::Context& context = at::globalContext();

@@ -8,9 +8,9 @@
 namespace lorikeet::ops {
 
 // Matrix products with one meaning everywhere: products are summed in fp32 (fp64 for fp64) and rounded once
-// to the output's dtype. Operands are row-major, their rows may be strided. On CPUs without bf16 arithmetic
-// (AMX or AVX512-BF16) 16-bit operands are widened, weights panel by panel, and multiplied in fp32: the same
-// numbers, several times faster. This folder is the only place that knows.
+// to the output's dtype. Operands are row-major, their rows may be strided. On a CPU 16-bit operands are
+// multiplied natively, or widened, weights panel by panel, and multiplied in fp32: equally accurate, and
+// which is faster depends on the CPU (product_rates.h measures it). This folder is the only place that knows.
 
 /// A low-rank addend of a product's output columns [begin, begin + width of the addend).
 struct LowRankTerm {
@@ -54,8 +54,15 @@ bool multiplies_natively(at::ScalarType dtype, at::Device device);
 /// of a sum in 16 bits).
 void set_cuda_products(bool tf32);
 
-/// For tests and benchmarks: how CPUs multiply bf16 from now on.
+/// How CPUs multiply 16-bit matrices. kByFeature: natively in bf16 where the CPU has arithmetic for it (AMX
+/// or AVX512-BF16), else widened.
 enum class HalfProducts { kByFeature, kNative, kWidened };
+
+/// How they do from now on, in the whole process; kByFeature at first.
 void set_half_products(HalfProducts choice);
+HalfProducts half_products();
+
+/// What kByFeature means for matrices of `dtype` on this CPU: whether they are multiplied natively.
+bool native_by_feature(at::ScalarType dtype);
 
 }  // namespace lorikeet::ops
