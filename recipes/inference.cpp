@@ -16,6 +16,7 @@
 #include "recipes/adapter_template.h"
 #include "recipes/devices.h"
 #include "recipes/model_session.h"
+#include "recipes/product_choice.h"
 #include "recipes/prompts.h"
 #include "recipes/settings_map.h"
 #include "train/device_batch.h"
@@ -152,6 +153,9 @@ Json exact_match(const ModelSession& session, const EvalRequest& request, const 
 void generate(const GenerateRequest& request, std::ostream& out, bool escape) {
   const ModelSession session = open_session(request.model, request.adapter, request.settings);
   const std::vector<Prompt> prompts = prompts_of(request, session);
+  settle_generation_products(
+      session, request.settings,
+      static_cast<std::int64_t>(std::clamp<std::size_t>(prompts.size(), 1, kGenerationBatch)));
   const auto stops = stop_ids(request.model, session);
   const nn::GenerationOptions options{
       .max_new_tokens = request.max_new_tokens,
@@ -180,6 +184,7 @@ void evaluate(const EvalRequest& request, std::ostream& out) {
   options.use_cache = false;
   const data::LoadedFile file = data::load_file(request.data, options, *session.tokenizer);
   report_template(settled, file.report.template_description);
+  settle_products(session, request.settings);
   const train::Evaluation result =
       train::evaluate(*session.model, file.dataset,
                       micro_options(request.settings, usual_micro_tokens(request.settings, session.device)),

@@ -27,6 +27,7 @@
 #include "recipes/model_session.h"
 #include "recipes/phases.h"
 #include "recipes/preflight.h"
+#include "recipes/product_choice.h"
 #include "recipes/rank_group.h"
 #include "recipes/run_data.h"
 #include "recipes/run_facts.h"
@@ -82,13 +83,16 @@ class Finetune {
       log_info("this run is finished already: its adapter lies in " + output_dir().string());
       return;
     }
-    choose_strategy(begin == RunFolder::Begin::kResume);
+    const bool resume = begin == RunFolder::Begin::kResume;
+    products_ = settle_products(session_, settings_, group_,
+                                resume && folder_ ? std::optional(folder_->fact("products")) : std::nullopt);
+    choose_strategy(resume);
     read_weights(identity);
-    if (folder_ && begin == RunFolder::Begin::kResume) folder_->require_same_weights(identity, base());
+    if (folder_ && resume) folder_->require_same_weights(identity, base());
     group_.phase("connect");
     group_.connect(session_.torch_device(), strategy_.degree);
     if (strategy_.degree > 1) gatherer_.emplace(*group_.sharers(), *session_.model);
-    prepare(begin == RunFolder::Begin::kResume);
+    prepare(resume);
     if (folder_) {
       if (begin == RunFolder::Begin::kReplace) folder_->give_up_run();
       folder_->write(identity, false, facts());
@@ -223,7 +227,10 @@ class Finetune {
   // A resumed run goes on with the micro-batches that it began with, whatever is free now: then its sums are
   // the same.
   void keep_micro_tokens() {
-    const std::string begun = group_.share("micro tokens", folder_ ? folder_->fact("micro_tokens") : "");
+    const Json own = folder_ ? folder_->fact("micro_tokens") : Json();
+    const std::string begun =
+        group_.share("micro tokens",
+                     own.is_null() ? "" : std::to_string(JsonView(own, "run.json: micro_tokens").as_int()));
     if (!begun.empty()) micro_tokens_ = std::stoll(begun);
   }
 
@@ -376,6 +383,7 @@ class Finetune {
     for (const auto& [part, bytes] : memory_.rows()) memory.set(part, bytes);
     json.set("expected_memory_bytes", std::move(memory));
     json.set("micro_tokens", micro_tokens_);
+    if (products_) json.set("products", products_->json());
     json.set("steps", state_.step);
     if (end_ == train::LoopEnd::kEarlyStop)
       json.set("early_stop",
@@ -402,6 +410,7 @@ class Finetune {
   std::optional<RunFolder> folder_;   // on the first rank
   std::vector<std::string> devices_;  // by rank
   ModelSession session_;
+  std::optional<ProductChoice> products_;             // where there is one
   std::optional<parallel::WeightGatherer> gatherer_;  // where weights are split
   data::LoadedData data_;
   std::optional<std::string> chat_template_;  // Jinja; where rows need one

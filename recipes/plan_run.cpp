@@ -14,6 +14,7 @@
 #include "plan/micro_size.h"
 #include "recipes/memory_input.h"
 #include "recipes/model_session.h"
+#include "recipes/product_choice.h"
 #include "recipes/run_data.h"
 #include "recipes/settings_map.h"
 #include "train/flops.h"
@@ -195,6 +196,9 @@ std::unique_ptr<RunPlan> plan_run(const PlanRequest& request) {
   const auto seed = static_cast<std::uint64_t>(settings.training.seed);
   const ModelSession session =
       open(folder, out->device.policy, device::Device{}, lora_config(settings.lora), seed);
+  // A card that is only named has nothing to choose.
+  if (out->device.target.device == at::kCPU && settle_products(session, settings))
+    out->device.target = memory_target(out->device.policy, at::kCPU);
   measure_rate(out->device, session.model->shape());
   out->model = describe_model(session);
 

@@ -166,12 +166,12 @@ void RunFolder::require_same_weights(const Identity& identity, const std::filesy
               "; download the checkpoint again" + kHint);
 }
 
-std::string RunFolder::fact(const std::string& name) const {
+Json RunFolder::fact(const std::string& name) const {
   const std::filesystem::path file = path_ / kRunFile;
-  if (!std::filesystem::exists(file)) return "";
+  if (!std::filesystem::exists(file)) return {};
   const Json json = Json::parse(read_file(file), file.string());
-  const JsonView run(json, file.string());
-  return run.has(name) ? std::to_string(run.at(name).as_int()) : "";
+  const Json* fact = json.find(name);
+  return fact == nullptr ? Json() : *fact;
 }
 
 void RunFolder::write(const Identity& identity, bool finished, const Json& facts) const {

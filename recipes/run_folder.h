@@ -75,8 +75,8 @@ class RunFolder {
   /// Writes run.json: `identity`, whether the run is finished, and `facts` for people.
   void write(const Identity& identity, bool finished, const Json& facts) const;
 
-  /// A whole number among the facts of the run that is there, as text; "" where there is no such run or fact.
-  std::string fact(const std::string& name) const;
+  /// One of the facts of the run that is there; null where there is no such run or fact.
+  Json fact(const std::string& name) const;
 
   const std::filesystem::path& path() const { return path_; }
 

@@ -162,7 +162,10 @@ void declare_precision(Schema& schema) {
                                    {"nf4", std::nullopt}}};
   const ChoiceRule<DType> compute{{{"bf16", DType::kBF16}, {"fp32", DType::kF32}, {"fp16", DType::kF16}}};
   const ChoiceRule<DType> sums{{{"fp32", DType::kF32}, {"bf16", DType::kBF16}}};
-  const ChoiceRule<Matmul> matmul{{{"fp32", Matmul::kFp32}, {"tf32", Matmul::kTf32}}};
+  const ChoiceRule<Matmul> matmul{{{"fp32", Matmul::kFp32},
+                                   {"tf32", Matmul::kTf32},
+                                   {"native", Matmul::kNative},
+                                   {"widened", Matmul::kWidened}}};
   SectionBuilder<PrecisionSettings>(
       schema, "precision", [](Settings& s) -> PrecisionSettings& { return s.precision; },
       "Which number formats are used: a preset, and overrides of its parts.")
@@ -180,7 +183,9 @@ void declare_precision(Schema& schema) {
              "Adapter, its gradients and optimizer state.")
       .field("reduce", &PrecisionSettings::reduce, nullable(sums), "Sums of gradients over devices.")
       .field("matmul", &PrecisionSettings::matmul, nullable(matmul),
-             "Products of fp32 matrices on a GPU: exact, or of operands rounded to TF32.");
+             "Products of fp32 matrices on a GPU: exact, or of operands rounded to TF32 (tf32). Products of "
+             "16-bit matrices on a CPU: native, or widened to fp32 first; null: the faster of the two, "
+             "measured once a machine.");
 }
 
 void declare_run(Schema& schema) {

@@ -106,8 +106,10 @@ struct SchedulerSettings {
 };
 
 enum class PrecisionPreset { kBf16, kFp32, kTf32, kFp16 };
-/// How fp32 matrices are multiplied on a GPU.
-enum class Matmul { kFp32, kTf32 };
+/// How matrices are multiplied: fp32 ones on a GPU exactly (kFp32) or with operands rounded to TF32; 16-bit
+/// ones on a CPU natively or with operands widened to fp32. Each is for one compute dtype alone; the 16-bit
+/// ones are chosen by measurement where the setting is empty.
+enum class Matmul { kFp32, kTf32, kNative, kWidened };
 
 /// An empty override leaves what the preset says.
 struct PrecisionSettings {

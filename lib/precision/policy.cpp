@@ -13,22 +13,32 @@ struct Capability {
   int major = 0, minor = 0;
   auto operator<=>(const Capability&) const = default;
 };
+bool sets_half_products(config::Matmul matmul) {
+  return matmul == config::Matmul::kNative || matmul == config::Matmul::kWidened;
+}
+
 constexpr Capability kBf16From{8, 0}, kTf32From{8, 0}, kFp16From{7, 0};
 
 }  // namespace
 
 std::vector<std::pair<std::string_view, std::string_view>> Policy::rows() const {
-  return {{"frozen base", dtype_name(base_storage)},
-          {"compute", dtype_name(compute)},
-          {"adapter", dtype_name(adapter)},
-          {"optimizer state", dtype_name(optimizer_state)},
-          {"gradients", dtype_name(gradient)},
-          {"reduction", dtype_name(reduce)},
-          {"loss", dtype_name(loss)},
-          {"norm and softmax statistics", dtype_name(statistics)},
-          {"products of fp32", matmul == config::Matmul::kTf32 ? "tf32" : "fp32"},
-          {"sums of 16-bit products", dtype_name(kAccumulation)},
-          {"gradient scaling", gradient_scaling ? "dynamic" : "none"}};
+  std::vector<std::pair<std::string_view, std::string_view>> rows{
+      {"frozen base", dtype_name(base_storage)},
+      {"compute", dtype_name(compute)},
+      {"adapter", dtype_name(adapter)},
+      {"optimizer state", dtype_name(optimizer_state)},
+      {"gradients", dtype_name(gradient)},
+      {"reduction", dtype_name(reduce)},
+      {"loss", dtype_name(loss)},
+      {"norm and softmax statistics", dtype_name(statistics)},
+      {"products of fp32", matmul == config::Matmul::kTf32 ? "tf32" : "fp32"},
+      {"sums of 16-bit products", dtype_name(kAccumulation)},
+      {"gradient scaling", gradient_scaling ? "dynamic" : "none"}};
+  // Only where the config says it: tables, and so fingerprints, of other runs stay as older versions made
+  // them.
+  if (sets_half_products(matmul))
+    rows.emplace_back("products of 16 bits", matmul == config::Matmul::kNative ? "native" : "widened");
+  return rows;
 }
 
 std::string Policy::table() const {
@@ -61,6 +71,13 @@ Policy resolve(const config::PrecisionSettings& settings) {
     throw Error("[precision] TF32 is a way to multiply fp32 matrices, but precision.compute is " +
                 std::string(dtype_name(policy.compute)) + "; set it to fp32, or leave precision.matmul out");
   }
+  if (sets_half_products(policy.matmul) && dtype_size(policy.compute) != 2) {
+    throw Error("[precision] precision.matmul=" +
+                std::string(policy.matmul == config::Matmul::kNative ? "native" : "widened") +
+                " is a way to multiply 16-bit matrices, but precision.compute is " +
+                std::string(dtype_name(policy.compute)) +
+                "; set it to bf16 or fp16, or leave precision.matmul out");
+  }
   return policy;
 }
 
@@ -72,6 +89,10 @@ void require_supported(const Policy& policy, const device::Device& device,
       throw Error("[precision] a CPU has no TF32; choose precision.preset=fp32 (exact) or bf16 (faster)");
     }
     return;
+  }
+  if (policy.matmul == config::Matmul::kWidened) {
+    throw Error("[precision] precision.matmul=widened is for CPUs, but the device is " + device.name() +
+                ", which multiplies 16-bit matrices natively; leave precision.matmul out");
   }
   const device::CudaDevice& card = found.at(static_cast<std::size_t>(device.index));
   const Capability capability{card.capability_major, card.capability_minor};

@@ -23,7 +23,9 @@ struct Policy {
   DType loss = DType::kF32;             ///< log-softmax, the loss and its sum over a step
   DType statistics = DType::kF32;       ///< norm statistics, attention softmax, the gradient's norm
 
-  /// How fp32 matrices are multiplied on a GPU: exactly, or with operands rounded to TF32 (10 bits).
+  /// How fp32 matrices are multiplied on a GPU (exactly, or with operands rounded to TF32, 10 bits), or where
+  /// the config says so how 16-bit ones are on a CPU (kNative, kWidened). For 16-bit matrices kFp32 leaves it
+  /// to a measurement (recipes/product_choice.h): both ways are equally accurate.
   config::Matmul matmul = config::Matmul::kFp32;
   /// Whether the loss is multiplied by a factor before backward, so that small gradients don't vanish in
   /// fp16 (train::GradientScaler).

@@ -166,6 +166,8 @@ TEST_CASE("every part of the precision can be set") {
   CHECK(s.precision.adapter == DType::kBF16);
   CHECK(s.precision.reduce == DType::kBF16);
   CHECK(s.precision.matmul == Matmul::kTf32);
+  CHECK(parse("precision: {matmul: native}").precision.matmul == Matmul::kNative);
+  CHECK(parse("precision: {matmul: widened}").precision.matmul == Matmul::kWidened);
   CHECK(parse("precision: {preset: tf32}").precision.preset == PrecisionPreset::kTf32);
 }
 

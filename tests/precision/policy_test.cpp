@@ -87,6 +87,34 @@ TEST_CASE("TF32 for products that are not fp32 is a contradiction") {
              Contains("precision.compute is bf16") && Contains("leave precision.matmul out"));
 }
 
+TEST_CASE("a way to multiply 16-bit matrices is a row where it is set, and nothing else changes") {
+  for (const auto& [matmul, name] : {std::pair(Matmul::kNative, "native"), {Matmul::kWidened, "widened"}}) {
+    const Policy policy = resolve({.matmul = matmul});
+    Policy other = policy;
+    other.matmul = Matmul::kFp32;
+    CHECK(other == Policy());
+    CHECK_THAT(policy.table(), Contains("products of 16 bits") && Contains(name));
+    CHECK(policy.fingerprint() != Policy().fingerprint());
+    CHECK(resolve({.preset = PrecisionPreset::kFp16, .matmul = matmul}).matmul == matmul);
+  }
+  CHECK(resolve({.matmul = Matmul::kNative}).fingerprint() !=
+        resolve({.matmul = Matmul::kWidened}).fingerprint());
+  CHECK_THAT(Policy().table(), !Contains("products of 16 bits"));
+}
+
+TEST_CASE("a way to multiply 16-bit matrices is refused where there are none, and widening on a GPU") {
+  CHECK_THAT(error_text([] { resolve({.preset = PrecisionPreset::kFp32, .matmul = Matmul::kNative}); }),
+             Contains("precision.matmul=native") && Contains("precision.compute is fp32"));
+  CHECK_THAT(error_text([] { resolve({.preset = PrecisionPreset::kTf32, .matmul = Matmul::kWidened}); }),
+             Contains("precision.matmul=widened") && Contains("leave precision.matmul out"));
+  const device::Device gpu{device::Device::Kind::kCuda, 0};
+  const std::vector<device::CudaDevice> cards{{.name = "card", .capability_major = 9}};
+  CHECK_THAT(error_text([&] { require_supported(resolve({.matmul = Matmul::kWidened}), gpu, cards); }),
+             Contains("is for CPUs") && Contains("cuda:0"));
+  CHECK_NOTHROW(require_supported(resolve({.matmul = Matmul::kNative}), gpu, cards));
+  CHECK_NOTHROW(require_supported(resolve({.matmul = Matmul::kWidened}), device::Device{}, {}));
+}
+
 TEST_CASE("every row is part of the fingerprint") {
   const Policy base;
   CHECK(base.fingerprint() == Policy{}.fingerprint());
