@@ -50,6 +50,7 @@ probe::ActivePlan active_plan(const probe::Sources& sources, const Options& opti
           .gpus = recipes::probed_gpus(sources),
           .ranks = sources.needs.ranks,
           .policy = sources.needs.policy,
+          .deterministic = sources.needs.deterministic,
           .folder = sources.needs.output_dir,
           .limit_seconds = options.limit_seconds};
 }

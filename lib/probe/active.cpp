@@ -13,8 +13,11 @@ class Prober {
 
   Findings run() {
     if (plan_.gpus.empty()) {
-      one(request(ProbeKind::kMatmul, -1), "the CPU",
-          [&](const ProbeAnswer& answer) { return judge_matmul(answer, plan_.policy, nullptr, "the CPU"); });
+      one(request(ProbeKind::kMatmul, -1), "the CPU", [&](const ProbeAnswer& answer) {
+        return dtype_size(plan_.policy.compute) == 2
+                   ? judge_half_products(answer, plan_.policy, plan_.deterministic)
+                   : judge_matmul(answer, plan_.policy, nullptr, "the CPU");
+      });
       skip(ProbeKind::kTransfer, "no GPU is used");
       skip(ProbeKind::kPeerCopy, "no GPU is used");
     }

@@ -34,6 +34,7 @@ struct ActivePlan {
   std::vector<ProbedGpu> gpus;  ///< none: the CPU alone
   int ranks = 1;                ///< of the run; the all-reduce has one for each GPU, or two on a CPU
   precision::Policy policy;
+  bool deterministic = false;  ///< training.deterministic
   std::filesystem::path folder;
   std::optional<double> limit_seconds;  ///< time limit of each probe; empty: that of its kind
 };
@@ -55,6 +56,10 @@ Findings run_probes(const ActivePlan& plan);
 /// A product below 40% of the card's data sheet is a warning, wrong numbers are unfit.
 Findings judge_matmul(const ProbeAnswer& answer, const precision::Policy& policy, const ProbedGpu* gpu,
                       const std::string& device);
+
+/// The rates of 16-bit products on a CPU, native and widened, and which of them a run of this policy takes.
+/// Wrong numbers are unfit.
+Findings judge_half_products(const ProbeAnswer& answer, const precision::Policy& policy, bool deterministic);
 
 /// A copy below half of the rate of the card's link is a warning.
 Findings judge_transfer(const ProbeAnswer& answer, const ProbedGpu& gpu, const std::string& device);

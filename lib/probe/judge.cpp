@@ -5,6 +5,8 @@
 #include "base/strings.h"
 #include "device/pcie_rate.h"
 #include "device/peak_rate.h"
+#include "ops/dtype.h"
+#include "ops/matmul/product_rates.h"
 #include "probe/active.h"
 
 namespace lorikeet::probe {
@@ -55,6 +57,31 @@ Findings judge_matmul(const ProbeAnswer& answer, const precision::Policy& policy
   if (rate >= kShareOfPeak * *peak) return {found(kKind, Severity::kOk, share, "", answer)};
   return {found(kKind, Severity::kWarning, share + ": something else uses the card, or holds its clocks down",
                 "nvidia-smi -q -d PERFORMANCE,CLOCK,POWER", answer)};
+}
+
+Findings judge_half_products(const ProbeAnswer& answer, const precision::Policy& policy, bool deterministic) {
+  constexpr ProbeKind kKind = ProbeKind::kMatmul;
+  if (!answer.wrong.empty()) return judge_matmul(answer, policy, nullptr, "the CPU");
+  const bool by_feature = ops::native_by_feature(ops::to_torch(policy.compute));
+  const ops::ProductRates rates{.native = answer.figure("native_gflops_per_second") * 1e9,
+                                .widened = answer.figure("widened_gflops_per_second") * 1e9,
+                                .native_over_widened = answer.figure("native_over_widened")};
+  const auto usual = by_feature ? ops::HalfProducts::kNative : ops::HalfProducts::kWidened;
+  bool native = ops::faster_products(rates, usual) == ops::HalfProducts::kNative;
+  std::string why = "which is faster; a run measures with its own shapes";
+  if (deterministic) {
+    native = by_feature;
+    why = "by the CPU's features, for training.deterministic";
+  }
+  if (policy.matmul == config::Matmul::kNative || policy.matmul == config::Matmul::kWidened) {
+    native = policy.matmul == config::Matmul::kNative;
+    why = "as precision.matmul says";
+  }
+  const std::string sentence = "the CPU multiplies " + kind_of_product(policy) + " matrices at " +
+                               number(rates.native / 1e9) + " GFLOP/s natively and " +
+                               number(rates.widened / 1e9) + " widened to fp32; taken is " +
+                               (native ? "native" : "widened") + ", " + why;
+  return {found(kKind, Severity::kOk, sentence, "", answer)};
 }
 
 Findings judge_transfer(const ProbeAnswer& answer, const ProbedGpu& gpu, const std::string& device) {

@@ -1,33 +1,39 @@
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "ops/dtype.h"
 #include "ops/matmul/matmul.h"
+#include "ops/matmul/product_rates.h"
 #include "probe/probes.h"
 #include "probe/stopwatch.h"
 
 namespace lorikeet::probe {
+namespace {
 
-ProbeAnswer probe_matmul(const ProbeRequest& request) {
-  constexpr double kLongEnough = 0.3;  // seconds
-  const bool cuda = request.device >= 0;
-  const std::int64_t n = cuda ? 8192 : 1024;  // a power of two: exact in every dtype
-  const at::Device device =
-      cuda ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(request.device)) : at::Device(at::kCPU);
-  const auto options = at::TensorOptions().device(device).dtype(ops::to_torch(request.compute));
-  ops::set_cuda_products(request.matmul == config::Matmul::kTf32);
-  const at::InferenceMode no_gradients;
+using ops::HalfProducts;
 
-  ProbeAnswer answer;
-  // Sums of n ones; a sum in 16 bits would stop at 256 (bf16) or 2048 (fp16).
+constexpr std::int64_t kSizeCpu = 1024, kSizeCuda = 8192;  // powers of two: exact in every dtype
+// A way of multiplying that is slower by this factor is taken by no run and may need minutes for a product.
+constexpr double kHopeless = 4;
+
+// Sums of n ones; a sum in 16 bits would stop at 256 (bf16) or 2048 (fp16).
+void check_ones(std::int64_t n, const at::TensorOptions& options, const std::string& how,
+                ProbeAnswer& answer) {
   const at::Tensor ones = at::ones({n, n}, options);
-  at::Tensor out = ops::matmul_nt(ones, ones);
+  const at::Tensor out = ops::matmul_nt(ones, ones);
   const std::int64_t right = (out == n).sum().item<std::int64_t>();
-  if (right != n * n) {
-    answer.wrong.push_back(std::to_string(n * n - right) + " of " + std::to_string(n * n) +
-                           " elements of a product of ones are not " + std::to_string(n));
-  }
+  if (right == n * n) return;
+  answer.wrong.push_back(std::to_string(n * n - right) + " of " + std::to_string(n * n) +
+                         " elements of a product of ones" + how + " are not " + std::to_string(n));
+}
 
+double rate_of_products(std::int64_t n, const at::TensorOptions& options) {
+  constexpr double kLongEnough = 0.3;  // seconds
   const at::Tensor x = at::randn({n, n}, options), w = at::randn({n, n}, options);
+  at::Tensor out;
   const auto products = [&](std::int64_t count) {
     const Stopwatch watch;
     for (std::int64_t i = 0; i < count; ++i) out = ops::matmul_nt(x, w);
@@ -38,8 +44,43 @@ ProbeAnswer probe_matmul(const ProbeRequest& request) {
   std::int64_t count = 1;
   double seconds = products(count);
   while (seconds < kLongEnough) seconds = products(count *= 2);
-  const double flops = 2.0 * static_cast<double>(n * n) * static_cast<double>(n * count);
-  answer.figures = {{"gflops_per_second", flops / seconds / 1e9}};
+  return 2.0 * static_cast<double>(n * n) * static_cast<double>(n * count) / seconds;
+}
+
+// 16-bit matrices on a CPU, by both ways that a run may multiply them.
+ProbeAnswer probe_half_products(at::ScalarType dtype) {
+  ProbeAnswer answer;
+  const ops::ProductRates rates = ops::measure_products(
+      {.dtype = dtype, .tokens = kSizeCpu, .products = {{.out = kSizeCpu, .in = kSizeCpu}}});
+  const at::TensorOptions options(dtype);
+  if (rates.native_over_widened > 1 / kHopeless) {
+    ops::set_half_products(HalfProducts::kNative);
+    check_ones(kSizeCpu, options, ", multiplied natively,", answer);
+  }
+  ops::set_half_products(HalfProducts::kWidened);
+  check_ones(kSizeCpu, options, ", widened,", answer);
+  ops::set_half_products(HalfProducts::kByFeature);
+  answer.figures = {{"gflops_per_second", std::max(rates.native, rates.widened) / 1e9},
+                    {"native_gflops_per_second", rates.native / 1e9},
+                    {"widened_gflops_per_second", rates.widened / 1e9},
+                    {"native_over_widened", rates.native_over_widened}};
+  return answer;
+}
+
+}  // namespace
+
+ProbeAnswer probe_matmul(const ProbeRequest& request) {
+  const bool cuda = request.device >= 0;
+  const std::int64_t n = cuda ? kSizeCuda : kSizeCpu;
+  const at::Device device =
+      cuda ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(request.device)) : at::Device(at::kCPU);
+  const auto options = at::TensorOptions().device(device).dtype(ops::to_torch(request.compute));
+  ops::set_cuda_products(request.matmul == config::Matmul::kTf32);
+  const at::InferenceMode no_gradients;
+  if (!cuda && dtype_size(request.compute) == 2) return probe_half_products(ops::to_torch(request.compute));
+  ProbeAnswer answer;
+  check_ones(n, options, "", answer);
+  answer.figures = {{"gflops_per_second", rate_of_products(n, options) / 1e9}};
   return answer;
 }
 

@@ -10,7 +10,9 @@ namespace lorikeet::probe {
 ProbeAnswer answer(const ProbeRequest& request);
 
 /// Multiplies square matrices in `compute` by lib/ops, 1024 wide on a CPU, 8192 on a GPU: first matrices of
-/// ones, whose product is known, then of normal numbers, timed. Figures: gflops_per_second.
+/// ones, whose product is known, then of normal numbers, timed. Figures: gflops_per_second. 16-bit matrices on
+/// a CPU are multiplied both ways (ops/matmul/product_rates.h), and gflops_per_second is the faster way's;
+/// further figures: native_gflops_per_second, widened_gflops_per_second, native_over_widened.
 ProbeAnswer probe_matmul(const ProbeRequest& request);
 
 /// Copies 256 MiB between pinned host memory and GPU `device`. Figures: host_to_device_gb_per_second and

@@ -1,3 +1,4 @@
+#include "ops/matmul/matmul.h"
 #include "probe/active.h"
 #include "support/catch.h"
 
@@ -36,6 +37,29 @@ TEST_CASE("a product's rate is held against the card's data sheet") {
 TEST_CASE("a fast card that computes wrong is unfit") {
   CHECK(text(judge_matmul({.figures = {{"gflops_per_second", 3e5}}, .wrong = {"5 are not 8192"}}, {}, &kA100,
                           "cuda:0")) == "unfit: cuda:0 computes wrong: 5 are not 8192");
+}
+
+TEST_CASE("both rates of a CPU's 16-bit products are reported, and which way is taken and why") {
+  const auto judged = [](double native, double widened, config::Matmul matmul, bool deterministic) {
+    return text(judge_half_products({.figures = {{"native_gflops_per_second", native},
+                                                 {"widened_gflops_per_second", widened},
+                                                 {"native_over_widened", native / widened}}},
+                                    {.matmul = matmul}, deterministic));
+  };
+  constexpr config::Matmul kUnset = config::Matmul::kFp32;
+  CHECK(judged(150, 300, kUnset, false) ==
+        "ok: the CPU multiplies bf16 matrices at 150 GFLOP/s natively and 300 widened to fp32; taken is "
+        "widened, which is faster; a run measures with its own shapes");
+  CHECK_THAT(judged(800, 200, kUnset, false), Contains("taken is native, which is faster"));
+  CHECK_THAT(judged(800, 200, config::Matmul::kWidened, false),
+             Contains("taken is widened, as precision.matmul says"));
+  CHECK_THAT(judged(150, 300, config::Matmul::kNative, true),
+             Contains("taken is native, as precision.matmul"));
+  const std::string by_feature = ops::native_by_feature(at::kBFloat16) ? "native" : "widened";
+  CHECK_THAT(judged(150, 300, kUnset, true), Contains("taken is " + by_feature + ", by the CPU's features"));
+  CHECK_THAT(judged(800, 200, kUnset, true), Contains("taken is " + by_feature + ", by the CPU's features"));
+  CHECK(text(judge_half_products({.wrong = {"5 are not 1024"}}, {}, false)) ==
+        "unfit: the CPU computes wrong: 5 are not 1024");
 }
 
 TEST_CASE("host copies are held against the card's link") {

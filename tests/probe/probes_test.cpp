@@ -1,5 +1,6 @@
 #include "probe/probes.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "probe/active.h"
@@ -17,6 +18,14 @@ TEST_CASE("the CPU multiplies right in every dtype of a policy, at some rate") {
     INFO(dtype_name(dtype));
     CHECK(answer.wrong.empty());
     CHECK(answer.figure("gflops_per_second") > 0);
+    const double native = answer.figure("native_gflops_per_second"),
+                 widened = answer.figure("widened_gflops_per_second");
+    if (dtype == DType::kF32) {
+      CHECK((native == 0 && widened == 0));
+    } else {
+      CHECK(answer.figure("gflops_per_second") == std::max(native, widened));
+      CHECK(std::min({native, widened, answer.figure("native_over_widened")}) > 0);
+    }
   }
 }
 
