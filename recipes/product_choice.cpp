@@ -17,6 +17,8 @@ namespace {
 using ops::HalfProducts;
 
 constexpr std::int64_t kLeastParameters = 4'000'000;
+// What is measured must be affordable before it is known whether the run fits into memory.
+constexpr std::int64_t kMostRank = 64;
 constexpr double kGiga = 1e9;
 
 const char* name_of(HalfProducts products) {
@@ -91,7 +93,7 @@ ops::ProductJob product_job(const ModelSession& session, std::int64_t tokens, bo
   const std::int64_t heads = shape.heads * shape.head_dim, kv_heads = shape.kv_heads * shape.head_dim;
   return {.dtype = ops::to_torch(session.policy.compute),
           .tokens = tokens,
-          .rank = session.adapters ? session.adapters->config().rank : 0,
+          .rank = session.adapters ? std::min(session.adapters->config().rank, kMostRank) : 0,
           .backward = backward,
           .products = {{heads + 2 * kv_heads, shape.hidden_size, shape.layers, 3},
                        {shape.hidden_size, heads, shape.layers, 1},

@@ -28,7 +28,8 @@ struct ProductChoice {
   std::string describe() const;
 };
 
-/// The products of a pass over `tokens` tokens, by the model's shape, as if every projection had an adapter.
+/// The products of a pass over `tokens` tokens, by the model's shape, as if every projection had an adapter
+/// (of rank 64 at most).
 ops::ProductJob product_job(const ModelSession& session, std::int64_t tokens, bool backward);
 
 /// The choice for a job of `policy` on this machine: what precision.matmul says; by feature where

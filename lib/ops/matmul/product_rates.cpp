@@ -15,7 +15,7 @@
 namespace lorikeet::ops {
 namespace {
 
-constexpr double kFlopsOfPart = 1e9;                             // of one product that is timed
+constexpr double kFlopsOfPart = 5e8;                             // of one product that is timed
 constexpr std::int64_t kElementsOfPart = std::int64_t{1} << 23;  // of its weight, at most
 constexpr std::int64_t kMostColumns = 4096;                      // of its weight
 constexpr std::size_t kLeastRounds = 3, kMostRounds = 7;

@@ -41,12 +41,12 @@ struct ProductRates {
 };
 
 /// Measures both ways, with the threads of this process, on the job's matrices (cut down to a part of each
-/// that costs about 1 GFLOP, and to kMostMeasuredTokens). The ways alternate, product by product; of three to
-/// seven rounds the rates are made of each product's best times and the ratio of each product's median ratio,
-/// so that another process that takes a core for a while doesn't decide. Takes some 0.2 to 1 s at
-/// 200 GFLOP/s. No other thread may multiply meanwhile.
+/// that costs about 0.5 GFLOP, and to kMostMeasuredTokens). The ways alternate, product by product; of three
+/// to seven rounds the rates are made of each product's best times and the ratio of each product's median
+/// ratio, so that another process that takes a core for a while doesn't decide. Takes some 0.2 to 1 s at 200
+/// GFLOP/s. No other thread may multiply meanwhile.
 ProductRates measure_products(const ProductJob& job);
-inline constexpr std::int64_t kMostMeasuredTokens = 1024;
+inline constexpr std::int64_t kMostMeasuredTokens = 512;
 
 /// The faster way: kNative or kWidened. Within 2%, which is less than rates vary, it is `usual`.
 HalfProducts faster_products(const ProductRates& rates, HalfProducts usual);
