@@ -39,7 +39,7 @@ def job():
         yield work
 
 
-def start(program, work, number, cpus=None):
+def start(program, work, number, cpus=None, overrides=()):
     """Starts one of the training programs on the job, on the CPUs `cpus` alone where some are given, with a thread
     for each; returns what finish() wants."""
     model, data = work / "model", work / "rows.jsonl"
@@ -53,7 +53,7 @@ def start(program, work, number, cpus=None):
     environment = {**os.environ, "GOMP_SPINCOUNT": "1000"}
     if cpus:
         environment["OMP_NUM_THREADS"] = str(len(cpus))
-    process = subprocess.Popen([program, "--config", str(config), f"checkpoint.output_dir={output}"],
+    process = subprocess.Popen([program, "--config", str(config), f"checkpoint.output_dir={output}", *overrides],
                                stderr=subprocess.DEVNULL, env=environment,
                                preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None)
     return process, output
