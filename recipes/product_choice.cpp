@@ -8,7 +8,7 @@
 #include "base/strings.h"
 #include "ops/cpu_allocator.h"
 #include "ops/dtype.h"
-#include "ops/matmul/rates_file.h"
+#include "probe/rates_file.h"
 #include "recipes/settings_map.h"
 
 namespace lorikeet::recipes {
@@ -31,9 +31,9 @@ HalfProducts by_feature(const precision::Policy& policy) {
 }
 
 // A cache that can't be written costs the next run a second.
-void keep(const std::filesystem::path& file, const Json& key, const ops::ProductRates& rates) {
+void keep(const std::filesystem::path& file, const Json& key, const probe::ProductRates& rates) {
   try {
-    ops::save_rates(file, key, rates);
+    probe::save_rates(file, key, rates);
   } catch (const Error& error) {
     log_warning(std::string("the measured rates of matrix products couldn't be kept: ") + error.what());
   }
@@ -44,7 +44,7 @@ ProductChoice use(ProductChoice choice) {
   return choice;
 }
 
-ops::ProductJob training_job(const ModelSession& session, const config::Settings& settings) {
+probe::ProductJob training_job(const ModelSession& session, const config::Settings& settings) {
   return product_job(session, usual_micro_tokens(settings, session.device), /*backward=*/true);
 }
 
@@ -88,7 +88,7 @@ std::string ProductChoice::describe() const {
   return std::string(name_of(products)) + " (" + why + ")";
 }
 
-ops::ProductJob product_job(const ModelSession& session, std::int64_t tokens, bool backward) {
+probe::ProductJob product_job(const ModelSession& session, std::int64_t tokens, bool backward) {
   const nn::ModelShape& shape = session.model->shape();
   const std::int64_t heads = shape.heads * shape.head_dim, kv_heads = shape.kv_heads * shape.head_dim;
   return {.dtype = ops::to_torch(session.policy.compute),
@@ -106,22 +106,22 @@ bool has_product_choice(const ModelSession& session) {
   return !session.device.is_cuda() && dtype_size(session.policy.compute) == 2;
 }
 
-ProductChoice choose_products(const precision::Policy& policy, const ops::ProductJob& job,
+ProductChoice choose_products(const precision::Policy& policy, const probe::ProductJob& job,
                               bool deterministic) {
   if (policy.matmul == config::Matmul::kNative) return {HalfProducts::kNative, "setting"};
   if (policy.matmul == config::Matmul::kWidened) return {HalfProducts::kWidened, "setting"};
   const HalfProducts usual = by_feature(policy);
   if (deterministic || job.parameters() < kLeastParameters) return {usual, "feature"};
-  const Json key = ops::rates_key(job);
-  const auto file = ops::rates_file(key);
+  const Json key = probe::rates_key(job);
+  const auto file = probe::rates_file(key);
   if (file) {
-    if (const auto rates = ops::load_rates(*file, key))
-      return {ops::faster_products(*rates, usual), "cache", rates};
+    if (const auto rates = probe::load_rates(*file, key))
+      return {probe::faster_products(*rates, usual), "cache", rates};
   }
   ops::install_cpu_allocator();  // the one that the run will have
-  const ops::ProductRates rates = ops::measure_products(job);
+  const probe::ProductRates rates = probe::measure_products(job);
   if (file) keep(*file, key, rates);
-  return {ops::faster_products(rates, usual), "measured", rates};
+  return {probe::faster_products(rates, usual), "measured", rates};
 }
 
 std::optional<ProductChoice> settle_products(const ModelSession& session, const config::Settings& settings,

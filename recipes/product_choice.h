@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "config/settings.h"
-#include "ops/matmul/product_rates.h"
+#include "probe/product_rates.h"
 #include "recipes/model_session.h"
 #include "recipes/rank_group.h"
 
@@ -16,7 +16,7 @@ namespace lorikeet::recipes {
 struct ProductChoice {
   ops::HalfProducts products = ops::HalfProducts::kByFeature;
   std::string reason = "feature";  ///< "setting", "feature", "measured", "cache" or "resumed"
-  std::optional<ops::ProductRates> rates;
+  std::optional<probe::ProductRates> rates;
 
   /// What run.json keeps: {"choice": "native" or "widened", "reason", and where they are known
   /// "native_gflops_per_second", "widened_gflops_per_second", "native_over_widened"}.
@@ -30,13 +30,13 @@ struct ProductChoice {
 
 /// The products of a pass over `tokens` tokens, by the model's shape, as if every projection had an adapter
 /// (of rank 64 at most).
-ops::ProductJob product_job(const ModelSession& session, std::int64_t tokens, bool backward);
+probe::ProductJob product_job(const ModelSession& session, std::int64_t tokens, bool backward);
 
 /// The choice for a job of `policy` on this machine: what precision.matmul says; by feature where
 /// `deterministic` or the model is so small (below 4 million parameters of frozen matrices) that timing its
 /// products tells little; else the faster way, from the cache or measured now and kept there. Nothing of the
 /// process is changed but that libtorch's CPU allocator is installed.
-ProductChoice choose_products(const precision::Policy& policy, const ops::ProductJob& job,
+ProductChoice choose_products(const precision::Policy& policy, const probe::ProductJob& job,
                               bool deterministic);
 
 /// Whether there is anything to choose: 16-bit products on a CPU.

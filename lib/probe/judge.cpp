@@ -6,8 +6,8 @@
 #include "device/pcie_rate.h"
 #include "device/peak_rate.h"
 #include "ops/dtype.h"
-#include "ops/matmul/product_rates.h"
 #include "probe/active.h"
+#include "probe/product_rates.h"
 
 namespace lorikeet::probe {
 namespace {
@@ -63,11 +63,11 @@ Findings judge_half_products(const ProbeAnswer& answer, const precision::Policy&
   constexpr ProbeKind kKind = ProbeKind::kMatmul;
   if (!answer.wrong.empty()) return judge_matmul(answer, policy, nullptr, "the CPU");
   const bool by_feature = ops::native_by_feature(ops::to_torch(policy.compute));
-  const ops::ProductRates rates{.native = answer.figure("native_gflops_per_second") * 1e9,
-                                .widened = answer.figure("widened_gflops_per_second") * 1e9,
-                                .native_over_widened = answer.figure("native_over_widened")};
+  const probe::ProductRates rates{.native = answer.figure("native_gflops_per_second") * 1e9,
+                                  .widened = answer.figure("widened_gflops_per_second") * 1e9,
+                                  .native_over_widened = answer.figure("native_over_widened")};
   const auto usual = by_feature ? ops::HalfProducts::kNative : ops::HalfProducts::kWidened;
-  bool native = ops::faster_products(rates, usual) == ops::HalfProducts::kNative;
+  bool native = probe::faster_products(rates, usual) == ops::HalfProducts::kNative;
   std::string why = "which is faster; a run measures with its own shapes";
   if (deterministic) {
     native = by_feature;

@@ -6,8 +6,8 @@
 
 #include "ops/dtype.h"
 #include "ops/matmul/matmul.h"
-#include "ops/matmul/product_rates.h"
 #include "probe/probes.h"
+#include "probe/product_rates.h"
 #include "probe/stopwatch.h"
 
 namespace lorikeet::probe {
@@ -50,7 +50,7 @@ double rate_of_products(std::int64_t n, const at::TensorOptions& options) {
 // 16-bit matrices on a CPU, by both ways that a run may multiply them.
 ProbeAnswer probe_half_products(at::ScalarType dtype) {
   ProbeAnswer answer;
-  const ops::ProductRates rates = ops::measure_products(
+  const probe::ProductRates rates = probe::measure_products(
       {.dtype = dtype, .tokens = kSizeCpu, .products = {{.out = kSizeCpu, .in = kSizeCpu}}});
   const at::TensorOptions options(dtype);
   if (rates.native_over_widened > 1 / kHopeless) {

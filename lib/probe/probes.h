@@ -10,8 +10,8 @@ namespace lorikeet::probe {
 ProbeAnswer answer(const ProbeRequest& request);
 
 /// Multiplies square matrices in `compute` by lib/ops, 1024 wide on a CPU, 8192 on a GPU: first matrices of
-/// ones, whose product is known, then of normal numbers, timed. Figures: gflops_per_second. 16-bit matrices on
-/// a CPU are multiplied both ways (ops/matmul/product_rates.h), and gflops_per_second is the faster way's;
+/// ones, whose product is known, then of normal numbers, timed. Figures: gflops_per_second. 16-bit matrices
+/// on a CPU are multiplied both ways (probe/product_rates.h), and gflops_per_second is the faster way's;
 /// further figures: native_gflops_per_second, widened_gflops_per_second, native_over_widened.
 ProbeAnswer probe_matmul(const ProbeRequest& request);
 

@@ -10,7 +10,7 @@ namespace lorikeet::ops {
 // Matrix products with one meaning everywhere: products are summed in fp32 (fp64 for fp64) and rounded once
 // to the output's dtype. Operands are row-major, their rows may be strided. On a CPU 16-bit operands are
 // multiplied natively, or widened, weights panel by panel, and multiplied in fp32: equally accurate, and
-// which is faster depends on the CPU (product_rates.h measures it). This folder is the only place that knows.
+// which is faster depends on the CPU (lib/probe measures it). This folder is the only place that knows.
 
 /// A low-rank addend of a product's output columns [begin, begin + width of the addend).
 struct LowRankTerm {

@@ -1,4 +1,4 @@
-#include "ops/matmul/product_rates.h"
+#include "probe/product_rates.h"
 
 #include <ATen/Parallel.h>
 
@@ -10,13 +10,14 @@
 #include <vector>
 
 #include "base/file.h"
-#include "ops/matmul/rates_file.h"
+#include "probe/rates_file.h"
 #include "support/catch.h"
 #include "support/error_text.h"
 #include "support/paths.h"
 
 using namespace lorikeet;
-using namespace lorikeet::ops;
+using namespace lorikeet::probe;
+using ops::HalfProducts;
 
 namespace {
 
@@ -56,7 +57,7 @@ TEST_CASE("measuring gives both ways' rates and leaves the choice as it was") {
   for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
     for (const bool backward : {false, true}) {
       for (const HalfProducts before : {HalfProducts::kByFeature, HalfProducts::kWidened}) {
-        set_half_products(before);
+        ops::set_half_products(before);
         ProductJob job = kJob;
         job.dtype = dtype;
         job.backward = backward;
@@ -64,11 +65,11 @@ TEST_CASE("measuring gives both ways' rates and leaves the choice as it was") {
         CHECK(rates.native > 0);
         CHECK(rates.widened > 0);
         CHECK(rates.native_over_widened > 0);
-        CHECK(half_products() == before);
+        CHECK(ops::half_products() == before);
       }
     }
   }
-  set_half_products(HalfProducts::kByFeature);
+  ops::set_half_products(HalfProducts::kByFeature);
 }
 
 TEST_CASE("only products of 16-bit matrices can be measured") {

@@ -7,7 +7,7 @@
 
 #include "ops/matmul/matmul.h"
 
-namespace lorikeet::ops {
+namespace lorikeet::probe {
 
 // How fast this process multiplies 16-bit matrices on its CPU, natively and widened to fp32.
 
@@ -49,6 +49,6 @@ ProductRates measure_products(const ProductJob& job);
 inline constexpr std::int64_t kMostMeasuredTokens = 512;
 
 /// The faster way: kNative or kWidened. Within 2%, which is less than rates vary, it is `usual`.
-HalfProducts faster_products(const ProductRates& rates, HalfProducts usual);
+ops::HalfProducts faster_products(const ProductRates& rates, ops::HalfProducts usual);
 
-}  // namespace lorikeet::ops
+}  // namespace lorikeet::probe

@@ -1,4 +1,4 @@
-#include "ops/matmul/rates_file.h"
+#include "probe/rates_file.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/cpu/Utils.h>
@@ -19,7 +19,7 @@
 #include "base/hash.h"
 #include "base/strings.h"
 
-namespace lorikeet::ops {
+namespace lorikeet::probe {
 namespace {
 
 constexpr int kVersion = 1;  // raise whenever the same job would be measured differently
@@ -127,4 +127,4 @@ void save_rates(const std::filesystem::path& file, const Json& key, const Produc
   write_file_atomic(file, json.dump(2) + "\n");
 }
 
-}  // namespace lorikeet::ops
+}  // namespace lorikeet::probe

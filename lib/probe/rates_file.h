@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "base/json.h"
-#include "ops/matmul/product_rates.h"
+#include "probe/product_rates.h"
 
-namespace lorikeet::ops {
+namespace lorikeet::probe {
 
 // What product_rates.h measures, kept from run to run in small files under the cache folder.
 
@@ -24,4 +24,4 @@ std::optional<ProductRates> load_rates(const std::filesystem::path& file, const 
 /// Writes `file` atomically, and its folder where there is none. Throws Error where it can't.
 void save_rates(const std::filesystem::path& file, const Json& key, const ProductRates& rates);
 
-}  // namespace lorikeet::ops
+}  // namespace lorikeet::probe

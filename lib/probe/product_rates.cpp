@@ -1,4 +1,4 @@
-#include "ops/matmul/product_rates.h"
+#include "probe/product_rates.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -12,7 +12,7 @@
 #include "ops/check.h"
 #include "ops/matmul/panels.h"
 
-namespace lorikeet::ops {
+namespace lorikeet::probe {
 namespace {
 
 constexpr double kFlopsOfPart = 5e8;                             // of one product that is timed
@@ -30,13 +30,15 @@ double d(std::int64_t n) { return static_cast<double>(n); }
 // Restores what was chosen before.
 class Forced {
  public:
-  explicit Forced(HalfProducts choice) : before_(half_products()) { set_half_products(choice); }
-  ~Forced() { set_half_products(before_); }
+  explicit Forced(ops::HalfProducts choice) : before_(ops::half_products()) {
+    ops::set_half_products(choice);
+  }
+  ~Forced() { ops::set_half_products(before_); }
   Forced(const Forced&) = delete;
   Forced& operator=(const Forced&) = delete;
 
  private:
-  HalfProducts before_;
+  ops::HalfProducts before_;
 };
 
 /// One frozen matrix's part of a step, cut down to what can be timed in milliseconds: the products that a
@@ -49,7 +51,7 @@ class Part {
     const std::int64_t affordable = std::min(static_cast<std::int64_t>(kFlopsOfPart / 2 / d(tokens * in)),
                                              kElementsOfPart / std::max<std::int64_t>(in, 1));
     // Two panels of a widened weight, at least: what one costs besides is in the figure.
-    const std::int64_t out = std::min(product.out, std::max(affordable, 2 * panel_rows(in)));
+    const std::int64_t out = std::min(product.out, std::max(affordable, 2 * ops::panel_rows(in)));
     parts_ = rank_ > 0 ? std::min(product.projections, out) : 0;
     const auto options = at::TensorOptions().dtype(job.dtype);
     const auto filled = [&](at::IntArrayRef sizes) { return at::full(sizes, 1.0 / 64, options); };
@@ -71,7 +73,7 @@ class Part {
   double flops() const { return flops_; }
 
   /// Seconds that the whole product would take, by one try.
-  double seconds(HalfProducts choice) {
+  double seconds(ops::HalfProducts choice) {
     using Clock = std::chrono::steady_clock;
     const Forced forced(choice);
     const Clock::time_point begin = Clock::now();
@@ -84,34 +86,34 @@ class Part {
   std::int64_t begin_of(std::int64_t part) const { return w_.size(0) * part / parts_; }
 
   at::Tensor forward() {
-    const at::Tensor input = matmul_operand(x_);
+    const at::Tensor input = ops::matmul_operand(x_);
     at::Tensor xa;
-    std::vector<LowRankTerm> terms;
-    if (rank_ > 0) xa = matmul_nt(input, a_);
+    std::vector<ops::LowRankTerm> terms;
+    if (rank_ > 0) xa = ops::matmul_nt(input, a_);
     for (std::int64_t part = 0; part < parts_; ++part) {
       const at::Tensor b = b_.slice(0, begin_of(part), begin_of(part + 1));
       terms.push_back({xa.slice(1, part * rank_, (part + 1) * rank_), b, begin_of(part)});
     }
-    matmul_nt_out(y_, input, w_, terms);
+    ops::matmul_nt_out(y_, input, w_, terms);
     return xa;
   }
 
   void backward(const at::Tensor& xa) {
-    const at::Tensor dy = matmul_operand(y_);
-    std::vector<LowRankTerm> terms;
+    const at::Tensor dy = ops::matmul_operand(y_);
+    std::vector<ops::LowRankTerm> terms;
     if (rank_ > 0) {
       at::Tensor low = at::empty({dy.size(0), parts_ * rank_}, dy.options());
       for (std::int64_t part = 0; part < parts_; ++part) {
         const std::int64_t begin = begin_of(part), end = begin_of(part + 1);
         const at::Tensor columns = dy.slice(1, begin, end);
         at::Tensor own = low.slice(1, part * rank_, (part + 1) * rank_), grad = grad_b_.slice(0, begin, end);
-        matmul_nn_out(own, columns, b_.slice(0, begin, end));
-        matmul_tn_add(grad, columns, xa.slice(1, part * rank_, (part + 1) * rank_), 1);
+        ops::matmul_nn_out(own, columns, b_.slice(0, begin, end));
+        ops::matmul_tn_add(grad, columns, xa.slice(1, part * rank_, (part + 1) * rank_), 1);
       }
-      matmul_tn(low, x_);
+      ops::matmul_tn(low, x_);
       terms.push_back({low, a_, 0});
     }
-    matmul_nn_out(dx_, dy, w_, terms);
+    ops::matmul_nn_out(dx_, dy, w_, terms);
   }
 
   std::int64_t rank_, parts_ = 0;
@@ -128,9 +130,9 @@ struct Pair {
 
 Pair one_pair(Part& part, bool native_first) {
   Pair pair;
-  if (native_first) pair.native = part.seconds(HalfProducts::kNative);
-  pair.widened = part.seconds(HalfProducts::kWidened);
-  if (!native_first) pair.native = part.seconds(HalfProducts::kNative);
+  if (native_first) pair.native = part.seconds(ops::HalfProducts::kNative);
+  pair.widened = part.seconds(ops::HalfProducts::kWidened);
+  if (!native_first) pair.native = part.seconds(ops::HalfProducts::kNative);
   return pair;
 }
 
@@ -217,11 +219,11 @@ std::int64_t ProductJob::parameters() const {
 
 ProductRates measure_products(const ProductJob& job) {
   using Clock = std::chrono::steady_clock;
-  check(!job.products.empty() && job.tokens > 0 && at::isReducedFloatingType(job.dtype), "measure_products",
-        "products of 16-bit matrices and at least one token", [&] {
-          return std::to_string(job.products.size()) + " products of " + std::to_string(job.tokens) +
-                 " tokens";
-        });
+  ops::check(!job.products.empty() && job.tokens > 0 && at::isReducedFloatingType(job.dtype),
+             "measure_products", "products of 16-bit matrices and at least one token", [&] {
+               return std::to_string(job.products.size()) + " products of " + std::to_string(job.tokens) +
+                      " tokens";
+             });
   const at::NoGradGuard no_grad;
   const double flops = 2 * d(job.parameters()) * d(job.tokens) * (job.backward ? 2 : 1);
   if (const auto rates = hopeless(job, flops)) return *rates;
@@ -239,10 +241,10 @@ ProductRates measure_products(const ProductJob& job) {
   return rounds.rates(flops);
 }
 
-HalfProducts faster_products(const ProductRates& rates, HalfProducts usual) {
-  if (rates.native_over_widened > kTie) return HalfProducts::kNative;
-  if (rates.native_over_widened < 1 / kTie) return HalfProducts::kWidened;
+ops::HalfProducts faster_products(const ProductRates& rates, ops::HalfProducts usual) {
+  if (rates.native_over_widened > kTie) return ops::HalfProducts::kNative;
+  if (rates.native_over_widened < 1 / kTie) return ops::HalfProducts::kWidened;
   return usual;
 }
 
-}  // namespace lorikeet::ops
+}  // namespace lorikeet::probe
