@@ -269,7 +269,7 @@ class Finetune {
     return settings_.training.activation_checkpointing == config::ActivationCheckpointing::kFull;
   }
 
-  // On a GPU the formula has the last word only after a real pass; all ranks take the same number.
+  // On a GPU the plan has the last word only after a real pass; all ranks take the same number.
   void confirm_micro_tokens() {
     if (!session_.device.is_cuda() || strategy_.degree > 1) return;
     const std::int64_t expected = micro_tokens_;

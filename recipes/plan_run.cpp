@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -12,11 +13,11 @@
 #include "data/sampler.h"
 #include "plan/micro_auto.h"
 #include "plan/micro_size.h"
-#include "recipes/memory_input.h"
 #include "recipes/model_session.h"
 #include "recipes/product_choice.h"
 #include "recipes/run_data.h"
 #include "recipes/settings_map.h"
+#include "recipes/step_plan.h"
 #include "train/flops.h"
 
 namespace lorikeet::recipes {
@@ -94,15 +95,18 @@ plan::Work work_of(const ModelSession& session, const data::TokenDataset& datase
 /// The functions that all_options asks, with what they answered before.
 class Questions {
  public:
-  Questions(const ModelSession& session, const config::Settings& settings, const MemoryTarget& target,
+  Questions(const ModelSession& session, const config::Settings& settings, const ops::DryTarget& target,
             const data::TokenDataset& dataset, const data::Sampler& sampler)
       : session_(session), settings_(settings), target_(target), dataset_(dataset), sampler_(sampler) {}
 
   plan::MemoryEstimate memory(const plan::Choice& choice) {
+    const auto key = std::tuple(choice.micro_tokens, choice.checkpointing, choice.degree);
+    const auto found = memories_.find(key);
+    if (found != memories_.end()) return found->second;
     plan::MemoryInput input =
         memory_input(session_, settings_, largest(choice.micro_tokens), choice.degree, target_);
     input.checkpointing = choice.checkpointing;
-    return plan::step_memory(input);
+    return memories_[key] = plan::step_memory(input);
   }
 
   plan::Spread spread(int devices, std::int64_t micro_tokens) {
@@ -125,9 +129,10 @@ class Questions {
 
   const ModelSession& session_;
   const config::Settings& settings_;
-  const MemoryTarget& target_;
+  const ops::DryTarget& target_;
   const data::TokenDataset& dataset_;
   const data::Sampler& sampler_;
+  std::map<std::tuple<std::int64_t, bool, int>, plan::MemoryEstimate> memories_;
   std::map<std::int64_t, plan::MicroSize> sizes_;
   std::map<std::pair<int, std::int64_t>, plan::Spread> spreads_;
 };
@@ -198,7 +203,7 @@ std::unique_ptr<RunPlan> plan_run(const PlanRequest& request) {
       open(folder, out->device.policy, device::Device{}, lora_config(settings.lora), seed);
   // A card that is only named has nothing to choose.
   if (out->device.target.device == at::kCPU && settle_products(session, settings))
-    out->device.target = memory_target(out->device.policy, at::kCPU);
+    out->device.target = step_target(out->device.policy, at::kCPU);
   measure_rate(out->device, session.model->shape());
   out->model = describe_model(session);
 

@@ -14,6 +14,7 @@
 #include "recipes/cpu_rate.h"
 #include "recipes/devices.h"
 #include "recipes/model_session.h"
+#include "recipes/step_plan.h"
 
 namespace lorikeet::recipes {
 namespace {
@@ -106,7 +107,7 @@ PlannedDevice named_card(const DeviceRequest& request, const config::Settings& s
   const device::Device first{device::Device::Kind::kCuda, 0};
   PlannedDevice out{.policy = precision::resolve(settings.precision)};
   precision::require_supported(out.policy, first, {card});
-  out.target = memory_target(out.policy, at::kCUDA);
+  out.target = step_target(out.policy, at::kCUDA);
   out.machine.device = card.name;
   take_data_sheet_rate(out, card.name, request);
   out.machine.memory_bytes_per_second = sheet.memory_gb_per_second * kGB;
@@ -123,7 +124,7 @@ PlannedDevice named_card(const DeviceRequest& request, const config::Settings& s
 
 PlannedDevice told_by_figures(const config::Settings& settings) {
   PlannedDevice out{.policy = precision::resolve(settings.precision)};
-  out.target = memory_target(out.policy, at::kCUDA);
+  out.target = step_target(out.policy, at::kCUDA);
   out.machine.device = "a GPU as told";
   return out;
 }
@@ -158,7 +159,7 @@ PlannedDevice of_this_machine(const DeviceRequest& request, const config::Settin
   const device::Device device = choose_device(settings.device);
   const auto& found = device::cuda_devices();
   PlannedDevice out{.policy = choose_policy(settings.precision, device)};
-  out.target = memory_target(out.policy, torch_device(device).type());
+  out.target = step_target(out.policy, torch_device(device).type());
   out.machine.device = device::describe(device, found);
   if (const auto memory = available_memory(device, 1)) take_memory(out, *memory, "free now");
   if (device.is_cuda()) {

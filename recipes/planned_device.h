@@ -6,9 +6,9 @@
 
 #include "config/settings.h"
 #include "nn/model_shape.h"
+#include "ops/dry_run.h"
 #include "plan/options.h"
 #include "precision/policy.h"
-#include "recipes/memory_input.h"
 
 namespace lorikeet::recipes {
 
@@ -29,7 +29,7 @@ struct DeviceRequest {
 struct PlannedDevice {
   plan::Machine machine;
   precision::Policy policy;
-  MemoryTarget target;
+  ops::DryTarget target;
   int here = 0;                      ///< of them on this machine; 0 for cards that are only named
   std::vector<std::string> sources;  ///< a sentence a figure: measured, from a data sheet, assumed
 };

@@ -1,13 +1,17 @@
 #include "recipes/step_plan.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <vector>
 
 #include "base/error.h"
 #include "base/strings.h"
+#include "ops/dtype.h"
+#include "ops/matmul/matmul.h"
+#include "parallel/weight_gatherer.h"
 #include "plan/micro_auto.h"
 #include "plan/rescue.h"
-#include "recipes/memory_input.h"
 #include "recipes/settings_map.h"
 
 namespace lorikeet::recipes {
@@ -21,26 +25,51 @@ bool checkpointing(const config::Settings& settings) {
   return settings.training.activation_checkpointing == config::ActivationCheckpointing::kFull;
 }
 
+// Of the frozen base on one of `degree` ranks that share it, with the units that are whole at a time.
+std::int64_t held_bytes(const nn::CausalLM& model, int degree, at::DeviceType device) {
+  const std::int64_t own = model.store().held_bytes(degree);
+  if (degree == 1) return own;
+  const parallel::GatherCost cost = parallel::gather_cost(model, degree);
+  // Gloo gathers into a buffer of its own first.
+  return own + cost.buffer_bytes + (device == at::kCPU ? cost.largest_unit_bytes : 0);
+}
+
 // The run with its knobs turned.
-plan::MemoryInput turned(plan::MemoryInput input, const plan::Knobs& now, const plan::Knobs& knobs) {
+plan::MemoryInput turned(plan::MemoryInput input, const plan::Knobs& knobs) {
   input.checkpointing = knobs.checkpointing;
-  input.longest = std::min(input.longest, knobs.longest);
-  input.tokens = std::min(input.tokens, std::max(knobs.micro_tokens, input.longest));
-  input.label_tokens = std::min(input.label_tokens, input.tokens);
-  input.adapter_parameters = input.adapter_parameters / now.rank * knobs.rank;
-  for (std::int64_t& columns : input.group_columns) columns = columns / now.rank * knobs.rank;
-  input.head_columns = input.head_columns / now.rank * knobs.rank;
+  input.lora.rank = knobs.rank;
+  plan::MicroSize& micro = input.micro;
+  micro.longest = std::min(micro.longest, knobs.longest);
+  micro.tokens = std::min(micro.tokens, std::max(knobs.micro_tokens, micro.longest));
+  micro.label_tokens = std::min(micro.label_tokens, micro.tokens);
   return input;
 }
 
 }  // namespace
+
+ops::DryTarget step_target(const precision::Policy& policy, at::DeviceType device) {
+  return {.device = device,
+          .native_products = ops::multiplies_natively(ops::to_torch(policy.compute), at::Device(device)),
+          .threads = at::get_num_threads()};
+}
+
+plan::MemoryInput memory_input(const ModelSession& session, const config::Settings& settings,
+                               const plan::MicroSize& micro, int degree, const ops::DryTarget& target) {
+  return {.model = &session.model->spec(),
+          .lora = session.adapters->config(),
+          .policy = session.policy,
+          .target = target,
+          .frozen_bytes = held_bytes(*session.model, degree, target.device),
+          .micro = micro,
+          .checkpointing = checkpointing(settings)};
+}
 
 plan::MicroSize StepPlan::largest(std::int64_t micro_tokens) const {
   return plan::largest_micro_batch(dataset_, sampler_, micro_options(settings_, micro_tokens));
 }
 
 plan::MemoryEstimate StepPlan::memory(std::int64_t micro_tokens, int degree) const {
-  const MemoryTarget target = memory_target(session_.policy, session_.torch_device().type());
+  const ops::DryTarget target = step_target(session_.policy, session_.torch_device().type());
   return plan::step_memory(memory_input(session_, settings_, largest(micro_tokens), degree, target));
 }
 
@@ -90,7 +119,7 @@ void StepPlan::require_held_fits(std::int64_t available, std::int64_t micro_toke
 
 std::string StepPlan::changes_within(std::int64_t limit, std::int64_t micro_tokens, int degree,
                                      int world_size) const {
-  const MemoryTarget target = memory_target(session_.policy, session_.torch_device().type());
+  const ops::DryTarget target = step_target(session_.policy, session_.torch_device().type());
   const plan::MicroSize largest_now = largest(micro_tokens);
   const plan::Knobs now{.micro_tokens = largest_now.tokens,
                         .longest = largest_now.longest,
@@ -99,13 +128,13 @@ std::string StepPlan::changes_within(std::int64_t limit, std::int64_t micro_toke
                         .degree = degree};
   const auto need = [&](const plan::Knobs& knobs) {
     const plan::MemoryInput input = memory_input(session_, settings_, largest_now, knobs.degree, target);
-    return plan::step_memory(turned(input, now, knobs)).total();
+    return plan::step_memory(turned(input, knobs)).total();
   };
   const auto changes = plan::changes_that_fit(now, world_size, need, limit);
   if (changes.empty())
     return "nothing that can be set would fit: more devices (distributed.strategy=shard), one with more "
            "memory, or a smaller base";
-  std::string text = "these would fit, by the formula of docs/memory.md:";
+  std::string text = "these would fit, by the plan of docs/memory.md:";
   for (const plan::Rescue& change : changes) {
     text += "\n  " + change.overrides + "  (" + bytes(change.bytes) + ", " +
             (change.same_result ? "computes the same)" : "computes something else)");

@@ -15,7 +15,16 @@
 
 namespace lorikeet::recipes {
 
-/// What a run's steps need of memory, by lib/plan's formula, and the micro-batches that follow from it. All
+/// What a step would run on: `device` may be of a kind that isn't here. Products of the policy's compute
+/// dtype and threads are those of this process.
+ops::DryTarget step_target(const precision::Policy& policy, at::DeviceType device);
+
+/// What plan::step_memory needs to know of a run whose largest micro-batch is `micro`, where `degree` ranks
+/// share one copy of the frozen weights. The session has to outlive it; nothing has to be allocated.
+plan::MemoryInput memory_input(const ModelSession& session, const config::Settings& settings,
+                               const plan::MicroSize& micro, int degree, const ops::DryTarget& target);
+
+/// What a run's steps need of memory, by a dry run, and the micro-batches that follow from it. All
 /// arguments must outlive it.
 class StepPlan {
  public:
@@ -38,7 +47,7 @@ class StepPlan {
                                         const std::function<bool(const data::MicroOptions&)>& try_step) const;
 
   /// What to tell when memory has run out although `got` bytes were had: what a step needs, and changes that
-  /// the formula finds to need no more than these. `degree` of `world_size` ranks share the weights.
+  /// a dry run finds to need no more than these. `degree` of `world_size` ranks share the weights.
   std::string out_of_memory(std::int64_t got, std::int64_t micro_tokens, int degree, int world_size) const;
 
   /// Throws Error (the environment is unfit), with numbers and the changes that would fit, where what is held

@@ -1,10 +1,10 @@
-"""Peak memory of loading a checkpoint and of a training step, against the weights' size and the formula of docs/memory.md.
+"""Peak memory of loading a checkpoint and of a training step, against the weights' size and the plan of docs/memory.md.
 
     .venv/bin/python benchmarks/memory/run.py build/release/apps/lora_finetune_single_device [--model 1b] [--lengths]
 
 Makes a random Llama checkpoint (bf16; "1b" takes 2 GB), trains two steps on each of several batch shapes in a process of
 its own, and prints for each: peak resident memory after loading, less that at start-up, over the weights' bytes; and the
-step's peak, less that at start-up, beside the formula. With --lengths it trains 200 steps of rows of ever new lengths
+step's peak, less that at start-up, beside the plan. With --lengths it trains 200 steps of rows of ever new lengths
 instead, and prints how the peak grows; ONEDNN_MAX_CPU_ISA (AVX512_CORE_BF16, AVX512_CORE) chooses lesser instructions.
 """
 
@@ -33,7 +33,12 @@ CASES = {
     "wide-vocabulary": [(2048, []), (4096, ["precision.preset=fp32"])],
 }
 # Of --lengths: shortest and longest row, tokens of a micro-batch, overrides.
-LENGTHS = [((16, 512), 1024, []), ((16, 512), 1024, ["data.packing=false"]), ((16, 512), 1024, ["precision.preset=fp32"])]
+LENGTHS = {
+    "57m": [((16, 512), 1024, []), ((16, 512), 1024, ["data.packing=false"]), ((16, 512), 1024, ["precision.preset=fp32"]),
+            ((16, 512), 1024, ["lora.rank=128", "lora.alpha=128"]),
+            ((16, 512), 2048, ["training.activation_checkpointing=full"])],
+    "wide-vocabulary": [((16, 512), 1024, [])],
+}
 
 
 def make_model(folder, sizes):
@@ -91,12 +96,12 @@ def run(program, model, work, tokens, overrides, lengths=(512, 512), steps=2):
 
 
 def show_lengths(program, name):
-    print("| model | rows' lengths | overrides | step 1 MB | 10 | 50 | 200 | formula MB | step 200 / formula | tokens/s |")
+    print("| model | rows' lengths | overrides | step 1 MB | 10 | 50 | 200 | planned MB | step 200 / planned | tokens/s |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
         make_model(work / "model", MODELS[name])
-        for lengths, tokens, overrides in LENGTHS:
+        for lengths, tokens, overrides in LENGTHS[name]:
             r = run(program, work / "model", work, tokens, overrides, lengths, steps=200)
             peaks = " | ".join(f"{r['by_step'][step - 1] / 1e6:.0f}" for step in (1, 10, 50, 200))
             print(f"| {name} | {lengths[0]} to {lengths[1]} | {' '.join(overrides)} | {peaks} | {r['expected'] / 1e6:.0f} | "
@@ -106,15 +111,15 @@ def show_lengths(program, name):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
-    parser.add_argument("--model", choices=MODELS, action="append", help="default: all")
+    parser.add_argument("--model", choices=MODELS, action="append", help="default: all; of --lengths those with such cases")
     parser.add_argument("--lengths", action="store_true", help="200 steps of rows of many lengths")
     args = parser.parse_args()
     if args.lengths:
-        for name in args.model or ["57m"]:
+        for name in args.model or LENGTHS:
             show_lengths(args.program, name)
         return
     mb = 1e6
-    print("| model | tokens | overrides | weights MB | loaded / weights | step MB | formula MB | step / formula |")
+    print("| model | tokens | overrides | weights MB | loaded / weights | step MB | planned MB | step / planned |")
     print("|---|---|---|---|---|---|---|---|")
     for name in args.model or MODELS:
         with tempfile.TemporaryDirectory() as temporary:

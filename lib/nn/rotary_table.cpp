@@ -8,6 +8,8 @@
 #include <numbers>
 #include <vector>
 
+#include "ops/take_rows.h"
+
 namespace lorikeet::nn {
 namespace {
 
@@ -51,7 +53,7 @@ RotaryTable::Rows RotaryTable::rows(const at::Tensor& position_ids, std::int64_t
     cos_ = angle.cos();
     sin_ = angle.sin();
   }
-  return {cos_.index_select(0, position_ids), sin_.index_select(0, position_ids)};
+  return {ops::take_rows(cos_, position_ids), ops::take_rows(sin_, position_ids)};
 }
 
 }  // namespace lorikeet::nn

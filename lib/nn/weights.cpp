@@ -101,9 +101,10 @@ void WeightStore::expect(const std::vector<const WeightUnit*>& order) const {
 }
 
 UnitLoan WeightStore::borrow(const WeightUnit& unit) const {
-  if (shard_.size == 1 || unit.matrix_bytes() == 0) return {&unit, unit.part()};
-  TORCH_CHECK(lender_ != nullptr, "unit ", unit.name(), " is split and nobody lends it");
-  return lender_->borrow(unit);
+  if (lender_ != nullptr && unit.matrix_bytes() > 0) return lender_->borrow(unit);
+  TORCH_CHECK(shard_.size == 1 || unit.matrix_bytes() == 0, "unit ", unit.name(),
+              " is split and nobody lends it");
+  return {&unit, unit.part()};
 }
 
 std::int64_t WeightStore::bytes() const { return held_bytes(1); }

@@ -112,7 +112,8 @@ class WeightStore {
   WeightUnit& add_unit(std::string name);
   void allocate(const at::Device& device, const WeightShard& shard = {});
 
-  /// Where units that are split get their whole from (nullptr: nowhere). Must outlive every loan.
+  /// Where units get their whole matrices from; nullptr: from where they are, unless they are split. Must
+  /// outlive every loan.
   void lend_by(UnitLender* lender) { lender_ = lender; }
   /// See UnitLender; of units that aren't split the matrices are simply there.
   void expect(const std::vector<const WeightUnit*>& order) const;

@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "ops/dry_run.h"
+
 // Helpers of the CPU kernels: plain loops that the compiler vectorises, compiled once for each level of
 // x86-64. Sources that use them are built with -O3 and without trapping math (lib/ops/CMakeLists.txt).
 
@@ -70,17 +72,20 @@ LORIKEET_INLINE float tanh(float x) {
   return x < 0 ? -magnitude : (x != x ? x : magnitude);
 }
 
-/// Whether the CPU kernels take the elements of `tensor`: fp32 or bf16 on the CPU.
+/// Whether the CPU kernels take the elements of `tensor`: fp32 or bf16 on the CPU, or dry for it.
 inline bool has_fast_elements(const at::Tensor& tensor) {
-  return tensor.is_cpu() && (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kBFloat16);
+  return kernels_of(tensor) == at::kCPU &&
+         (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kBFloat16);
 }
 
 /// Whether the CPU kernels take `tensor` as it is: dense as well. All else goes through references.
 inline bool is_fast(const at::Tensor& tensor) { return has_fast_elements(tensor) && tensor.is_contiguous(); }
 
-/// Calls f with a null pointer of the element type of `tensor`, for which is_fast holds.
+/// Calls f with a null pointer of the element type of `tensor`, for which is_fast holds. Every kernel here
+/// computes inside of f: without data it isn't called.
 template <typename F>
 void dispatch(const at::Tensor& tensor, F&& f) {
+  if (tensor.is_meta()) return;
   if (tensor.scalar_type() == at::kFloat) {
     f(static_cast<float*>(nullptr));
   } else {

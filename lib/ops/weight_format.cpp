@@ -6,6 +6,7 @@
 
 #include "ops/check.h"
 #include "ops/dtype.h"
+#include "ops/take_rows.h"
 
 namespace lorikeet::ops {
 
@@ -22,7 +23,7 @@ at::Tensor DenseFormat::rows(const at::Tensor& bytes, std::int64_t cols, std::in
 
 at::Tensor DenseFormat::lookup(const at::Tensor& bytes, std::int64_t cols, const at::Tensor& ids,
                                at::ScalarType dtype) const {
-  return bytes.view(to_torch(storage_)).view({-1, cols}).index_select(0, ids).to(dtype);
+  return take_rows(bytes.view(to_torch(storage_)).view({-1, cols}), ids).to(dtype);
 }
 
 void DenseFormat::forward(at::Tensor& out, const at::Tensor& x, const at::Tensor& bytes,

@@ -1,11 +1,16 @@
 #include "plan/memory.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 
-#include "ops/cpu_allocator.h"
+#include "data/micro_batch.h"
+#include "ops/block_pool.h"
 #include "ops/matmul/product_cache.h"
-#include "plan/step_tensors.h"
-#include "plan/tape.h"
+#include "peft/lora.h"
+#include "train/adamw.h"
+#include "train/device_batch.h"
+#include "train/micro_step.h"
 
 namespace lorikeet::plan {
 namespace {
@@ -22,18 +27,66 @@ constexpr Bytes kRuntimeCuda = Bytes{64} << 20;
 // On a GPU blocks are cut out of larger ones, and remainders stay unused: assumed, not measured.
 constexpr double kFragmentationCuda = 1.0 / 16;
 
-Bytes product_cache_bytes(const MemoryInput& in) {
-  const bool native_16_bit = in.kernels == Kernels::kCpu && dtype_size(in.policy.compute) == 2;
-  return native_16_bit ? kProductCaches : 0;
+// Parts of ops::DryRun.
+enum Part : std::size_t { kWorkspace, kWeights, kAdapter, kOptimizer, kActivations, kLogits };
+
+// Lends a model's units as they are, and tells the dry run where in the step it is: what is alive when the
+// next unit is borrowed lives from one layer to the next.
+class StepObserver : public nn::UnitLender {
+ public:
+  StepObserver(nn::CausalLM& model, ops::DryRun& run)
+      : model_(model), run_(run), head_(model.layers().size() + 1) {
+    model_.store().lend_by(this);
+  }
+  ~StepObserver() override { model_.store().lend_by(nullptr); }
+  StepObserver(const StepObserver&) = delete;
+  StepObserver& operator=(const StepObserver&) = delete;
+
+  void expect(const std::vector<const nn::WeightUnit*>& /*order*/) override { next_ = 0; }
+
+  nn::UnitLoan borrow(const nn::WeightUnit& unit) override {
+    // Before the embedding there are the batch and the rotary table.
+    run_.assign(next_ == 0 ? kWorkspace : kActivations);
+    const Bytes activations = run_.now().parts.at(kActivations);
+    // Units are the embedding, layers, the head, and the layers again.
+    const auto first = static_cast<std::size_t>(model_.first_trained_layer()) + 1;
+    if (next_ == first + 1) per_layer_ = activations - before_;
+    before_ = activations;
+    run_.count_others_as(next_ == head_ ? kLogits : kWorkspace);
+    ++next_;
+    return {&unit, unit.part()};
+  }
+
+  Bytes per_layer() const { return per_layer_; }
+
+ private:
+  nn::CausalLM& model_;
+  ops::DryRun& run_;
+  std::size_t head_, next_ = 0;
+  Bytes before_ = 0, per_layer_ = 0;
+};
+
+// Rows of the longest length, and one with the rest; labels at the end.
+data::MicroBatch micro_batch(const MicroSize& size) {
+  data::MicroBatch micro;
+  const auto tokens = static_cast<std::size_t>(size.tokens);
+  micro.tokens.resize(tokens);
+  micro.position_ids.resize(tokens);
+  micro.labels.resize(tokens);
+  micro.cu_seqlens = {0};
+  for (Bytes end = 0; end < size.tokens;) {
+    end = std::min(end + std::max<Bytes>(size.longest, 1), size.tokens);
+    micro.cu_seqlens.push_back(static_cast<std::int32_t>(end));
+    micro.sample_ids.push_back(0);
+  }
+  for (Bytes row = size.tokens - size.label_tokens; row < size.tokens; ++row) micro.label_rows.push_back(row);
+  micro.max_seqlen = std::min(size.longest, size.tokens);
+  micro.real_tokens = size.tokens;
+  return micro;
 }
 
-Bytes size_of(DType dtype) { return static_cast<Bytes>(dtype_size(dtype)); }
-
-// Of values, gradients and the copy that computes, which exists only where it differs.
-Bytes adapter_bytes(const MemoryInput& in) {
-  const precision::Policy& policy = in.policy;
-  const Bytes copy = policy.compute == policy.adapter ? 0 : size_of(policy.compute);
-  return in.adapter_parameters * (size_of(policy.adapter) + size_of(policy.gradient) + copy);
+at::Tensor dry_bytes(Bytes count) {
+  return at::empty({count}, at::TensorOptions().dtype(at::kByte).device(at::kMeta));
 }
 
 }  // namespace
@@ -51,34 +104,48 @@ std::vector<std::pair<std::string, std::int64_t>> MemoryEstimate::rows() const {
 }
 
 MemoryEstimate step_memory(const MemoryInput& in) {
-  const bool cuda = in.kernels == Kernels::kCuda;
-  Tape tape(cuda ? Tape::Allocator::kExactly : Tape::Allocator::kCpu);
-  const auto weights = tape.take(Part::kWeights, in.frozen_bytes);
-  const auto adapter = tape.take(Part::kAdapter, adapter_bytes(in));
-  const auto optimizer =
-      tape.take(Part::kOptimizer, 2 * in.adapter_parameters * size_of(in.policy.optimizer_state));
-  // The second step finds the free blocks that the first one left.
-  const Bytes per_layer = run_step(in, tape);
-  if (!cuda) run_step(in, tape);
+  peft::LoraAdapters adapters(in.lora, in.policy, /*seed=*/0);
+  peft::LoraFactory factory(in.policy, adapters);
+  nn::CausalLM model(*in.model, factory);
+  // Before the dry run, which has the bytes that are really held in their place.
+  model.store().allocate(at::kMeta);
 
-  const MemoryMoment& peak = tape.peak();
-  MemoryEstimate out{.weights = peak.of(Part::kWeights),
-                     .adapter = peak.of(Part::kAdapter),
-                     .optimizer = peak.of(Part::kOptimizer),
-                     .activations = peak.of(Part::kActivations),
-                     .logits = peak.of(Part::kLogits),
-                     .workspace = peak.of(Part::kWorkspace),
-                     .fragmentation = peak.kept,
-                     .product_caches = product_cache_bytes(in),
-                     .runtime = cuda ? kRuntimeCuda : kRuntimeCpu,
-                     .activations_per_layer = per_layer};
-  if (cuda) {
+  ops::DryRun run(in.target);
+  const at::Tensor weights = dry_bytes(in.frozen_bytes);
+  run.assign(kWeights);
+  adapters.store().allocate(at::kMeta);
+  run.assign(kAdapter);
+  const train::AdamW optimizer(adapters.store(), {});
+  run.assign(kOptimizer);
+  StepObserver observer(model, run);
+  const data::MicroBatch micro = micro_batch(in.micro);
+  const bool cpu = in.target.device == at::kCPU;
+  // On a CPU the second step finds the free blocks that the first one left.
+  for (int step = 0; step < (cpu ? 2 : 1); ++step) {
+    const nn::Batch batch = train::to_device(micro, at::kMeta);
+    train::run_micro_step(model, batch, {.checkpointing = in.checkpointing});
+  }
+
+  const ops::DryMoment& peak = run.peak();
+  const bool caches = cpu && in.target.native_products && dtype_size(in.policy.compute) == 2;
+  MemoryEstimate out{.weights = peak.parts[kWeights],
+                     .adapter = peak.parts[kAdapter],
+                     .optimizer = peak.parts[kOptimizer],
+                     .activations = peak.parts[kActivations],
+                     .logits = peak.parts[kLogits],
+                     .workspace = peak.parts[kWorkspace],
+                     .fragmentation = peak.unused,
+                     .product_caches = caches ? kProductCaches : 0,
+                     .runtime = cpu ? kRuntimeCpu : kRuntimeCuda,
+                     .activations_per_layer = observer.per_layer()};
+  if (!cpu) {
     const auto moving = static_cast<double>(out.activations + out.logits + out.workspace);
     out.fragmentation = static_cast<Bytes>(kFragmentationCuda * moving);
-  } else if (peak.kept > 0) {
+  } else if (peak.unused > 0) {
     // Steps whose rows have other lengths leave free blocks of other sizes: in time as many as are kept at
     // all.
-    out.fragmentation = std::max(peak.kept, ops::kCpuAllocatorRules.most_kept(peak.total() - peak.kept));
+    const auto used = static_cast<std::size_t>(peak.total() - peak.unused);
+    out.fragmentation = std::max(peak.unused, static_cast<Bytes>(ops::kBlockRules.most_kept(used)));
   }
   return out;
 }

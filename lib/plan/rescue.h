@@ -20,7 +20,7 @@ struct Knobs {
 /// A change that would fit.
 struct Rescue {
   std::string overrides;    ///< "batch.micro_tokens=1024 training.activation_checkpointing=full"
-  std::int64_t bytes = 0;   ///< of a step, by the formula
+  std::int64_t bytes = 0;   ///< of a step, by a dry run
   bool same_result = true;  ///< the run computes the same
 };
 

@@ -1,4 +1,4 @@
-"""A step's peak memory is what the formula of docs/memory.md says, however many lengths rows have had, loading takes little
+"""A step's peak memory is what the plan of docs/memory.md says, however many lengths rows have had, loading takes little
 more than the weights, and what can't fit is refused before it is allocated."""
 
 import pathlib
@@ -36,7 +36,7 @@ class Memory(unittest.TestCase):
             measure.run(program, cls.work / "model", cls.work, TOKENS, overrides)
             for overrides in ([], ["training.activation_checkpointing=full"]))
 
-    def test_the_formula_gives_a_steps_peak(self):
+    def test_the_plan_gives_a_steps_peak(self):
         for found in (self.plain, self.checkpointed):
             self.assertLess(found["step"], 1.1 * found["expected"], found)
             # Rows of one length leave much of the product caches empty, how much depends on the kind of CPU.
@@ -50,7 +50,7 @@ class Memory(unittest.TestCase):
         found = self.checkpointed
         self.assertLess(found["loaded"], 1.05 * found["weights"] + found["parts"]["adapter"] + (40 << 20), found)
 
-    def test_ever_new_row_lengths_stay_within_the_formula(self):
+    def test_ever_new_row_lengths_stay_within_the_plan(self):
         work = self.work / "lengths"
         work.mkdir()
         measure.make_model(work / "model", SMALL)

@@ -5,6 +5,7 @@
 #include "ops/attention/cpu.h"
 #include "ops/attention/cuda.h"
 #include "ops/check.h"
+#include "ops/dry_run.h"
 #include "ops/reference_backward.h"
 #include "ops/vector.h"
 
@@ -85,7 +86,7 @@ at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv, con
     return reference_backward(
         [&](const at::Tensor& x) { return reference::attention(x, layout, sequences, options); }, qkv, dout);
   }
-  if (qkv.is_cuda()) {
+  if (kernels_of(qkv) == at::kCUDA) {
     const auto heads = out.view({out.size(0), layout.heads, layout.head_dim});
     return cuda::flash_backward(dout.contiguous(), qkv,
                                 {heads, statistics.lse, statistics.rng_state, statistics.unused}, layout,

@@ -157,7 +157,7 @@ void attention_backward(const at::Tensor& dout, const at::Tensor& qkv, const at:
     lengths.push_back(sequences.cu_seqlens[s + 1] - sequences.cu_seqlens[s]);
   }
   const auto longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
-  const Scratch scratch(Buffers::size(longest, d));
+  const Scratch scratch(qkv, Buffers::size(longest, d));
   const auto scale = static_cast<float>(options.scale);
   vector::dispatch(qkv, [&]<typename T>(T*) {
     for_each_item(lengths, layout.kv_heads, [&](std::int64_t worker, const WorkItem& item) {

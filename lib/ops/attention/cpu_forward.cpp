@@ -171,7 +171,7 @@ void attention_forward(const at::Tensor& qkv, const HeadLayout& layout, const Se
     lengths.push_back(sequences.cu_seqlens[s + 1] - sequences.cu_seqlens[s]);
   }
   const auto longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
-  const Scratch scratch(Buffers::size(longest, d));
+  const Scratch scratch(qkv, Buffers::size(longest, d));
   vector::dispatch(qkv, [&]<typename T>(T*) {
     for_each_item(lengths, layout.kv_heads, [&](std::int64_t worker, const WorkItem& item) {
       const std::int64_t begin = sequences.cu_seqlens[static_cast<std::size_t>(item.sequence)];
@@ -207,7 +207,7 @@ void attention_cached(const at::Tensor& q, const std::vector<at::Tensor>& k, con
   lengths.reserve(k.size());
   for (std::size_t s = 0; s < k.size(); ++s) lengths.push_back(cu_q[s] == cu_q[s + 1] ? 0 : k[s].size(0));
   const auto longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
-  const Scratch scratch(Buffers::size(longest, d));
+  const Scratch scratch(q, Buffers::size(longest, d));
   vector::dispatch(q, [&]<typename T>(T*) {
     for_each_item(lengths, kv_heads, [&](std::int64_t worker, const WorkItem& item) {
       const auto s = static_cast<std::size_t>(item.sequence);

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "ops/check.h"
+#include "ops/dry_run.h"
 
 namespace lorikeet::ops::cuda {
 namespace {
@@ -26,15 +27,44 @@ std::optional<c10::SymInt> window_right(const AttentionOptions& options) {
   return c10::SymInt(options.causal ? 0 : -1);
 }
 
+// The tensors that ATen's kernels make, which have no Meta form in C++.
+FlashResult dry_forward(const at::Tensor& qkv, const HeadLayout& layout) {
+  const auto tokens = qkv.size(0);
+  return {at::empty({tokens, layout.heads, layout.head_dim}, qkv.options()),
+          at::empty({layout.heads, tokens}, qkv.options().dtype(at::kFloat)),
+          at::empty({2}, qkv.options().dtype(at::kLong)), at::empty({0}, qkv.options().dtype(at::kLong))};
+}
+
+// Backward sums queries' gradients in fp32, and has keys' and values' for every query head before it adds
+// those of a group.
+at::Tensor dry_backward(const at::Tensor& qkv, const HeadLayout& layout) {
+  const auto tokens = qkv.size(0);
+  const auto gradient = [&](std::int64_t heads, const at::TensorOptions& options) {
+    return at::empty({tokens, heads, layout.head_dim}, options);
+  };
+  const auto dq = gradient(layout.heads, qkv.options()), dk = gradient(layout.kv_heads, qkv.options()),
+             dv = gradient(layout.kv_heads, qkv.options());
+  {
+    const auto sums = gradient(layout.heads, qkv.options().dtype(at::kFloat));
+    at::Tensor all_dk, all_dv;
+    if (layout.heads != layout.kv_heads) {
+      all_dk = gradient(layout.heads, qkv.options());
+      all_dv = gradient(layout.heads, qkv.options());
+    }
+  }
+  return at::cat({dq, dk, dv}, 1).view(qkv.sizes());
+}
+
 }  // namespace
 
 bool flash_takes(const at::Tensor& qkv, const HeadLayout& layout, const AttentionOptions& options) {
-  return qkv.is_cuda() && at::isReducedFloatingType(qkv.scalar_type()) && options.soft_cap == 0 &&
-         layout.head_dim <= 256 && layout.head_dim % 8 == 0;
+  return kernels_of(qkv) == at::kCUDA && at::isReducedFloatingType(qkv.scalar_type()) &&
+         options.soft_cap == 0 && layout.head_dim <= 256 && layout.head_dim % 8 == 0;
 }
 
 FlashResult flash_forward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
                           const AttentionOptions& options) {
+  if (qkv.is_meta()) return dry_forward(qkv, layout);
   const auto& ends = sequences.cu_seqlens_device;
   check_tensor(ends.defined() && ends.is_cuda() && ends.scalar_type() == at::kInt, "attention",
                "cu_seqlens_device as int32 on the GPU", ends);
@@ -48,6 +78,7 @@ FlashResult flash_forward(const at::Tensor& qkv, const HeadLayout& layout, const
 at::Tensor flash_backward(const at::Tensor& dout, const at::Tensor& qkv, const FlashResult& result,
                           const HeadLayout& layout, const Sequences& sequences,
                           const AttentionOptions& options) {
+  if (qkv.is_meta()) return dry_backward(qkv, layout);
   const auto& ends = sequences.cu_seqlens_device;
   const auto [q, k, v] = split(qkv, layout);
   const auto [dq, dk, dv] = at::_flash_attention_backward_symint(

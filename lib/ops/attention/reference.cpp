@@ -14,8 +14,8 @@ at::Tensor hidden_keys(std::int64_t queries, std::int64_t keys, const AttentionO
   const auto i = at::arange(keys - queries, keys, at::TensorOptions(at::kLong).device(device)).unsqueeze(1);
   const auto j = at::arange(keys, at::TensorOptions(at::kLong).device(device)).unsqueeze(0);
   auto hidden = at::zeros({queries, keys}, at::TensorOptions(at::kBool).device(device));
-  if (options.causal) hidden = hidden.logical_or(j > i);
-  if (options.window > 0) hidden = hidden.logical_or(i - j >= options.window);
+  if (options.causal) hidden = hidden.bitwise_or(j > i);
+  if (options.window > 0) hidden = hidden.bitwise_or(i - j >= options.window);
   return hidden;
 }
 

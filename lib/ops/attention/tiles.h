@@ -110,11 +110,12 @@ void for_each_item(const std::vector<std::int64_t>& lengths, std::int64_t kv_hea
                    });
 }
 
-/// Each worker's scratch: `floats` fp32, 64-byte aligned.
+/// Each worker's scratch for an operator over `tensor`: `floats` fp32, 64-byte aligned.
 class Scratch {
  public:
-  explicit Scratch(std::int64_t floats) : stride_((floats + kPad - 1) / kPad * kPad) {
-    buffer_ = at::empty({at::get_num_threads() * stride_}, at::kFloat);
+  Scratch(const at::Tensor& tensor, std::int64_t floats) : stride_((floats + kPad - 1) / kPad * kPad) {
+    const std::int64_t threads = tensor.is_meta() ? dry_target()->threads : at::get_num_threads();
+    buffer_ = at::empty({threads * stride_}, tensor.options().dtype(at::kFloat));
   }
   float* of(std::int64_t worker) const { return buffer_.data_ptr<float>() + worker * stride_; }
 

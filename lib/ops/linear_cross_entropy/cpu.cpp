@@ -118,9 +118,9 @@ void softmax_nll(at::Tensor& logits, const at::Tensor& labels, const CrossEntrop
   const auto width = logits.size(1);
   const Bend bend{static_cast<float>(options.scale), static_cast<float>(options.soft_cap)};
   const auto factor = static_cast<float>(grad_scale * options.scale);
-  const auto* label = labels.const_data_ptr<std::int64_t>();
-  auto* out = nll.data_ptr<float>();
   vector::dispatch(logits, [&]<typename T>(T*) {
+    const auto* label = labels.const_data_ptr<std::int64_t>();
+    auto* out = nll.data_ptr<float>();
     at::parallel_for(0, logits.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
       T* rows = vector::data<T>(logits) + begin * width;
       if (options.soft_cap > 0) {

@@ -6,8 +6,10 @@
 #include <string>
 
 #include "ops/check.h"
+#include "ops/dry_run.h"
 #include "ops/linear_cross_entropy/softmax.h"
 #include "ops/matmul/matmul.h"
+#include "ops/take_rows.h"
 #include "ops/wide.h"
 
 namespace lorikeet::ops {
@@ -18,6 +20,12 @@ constexpr const char* kOp = "linear_cross_entropy";
 // Logits of one chunk: enough rows to use a matrix product well, at most 64 MiB of fp32 beyond that.
 constexpr std::int64_t kLeastRowsCpu = 256, kRowsCuda = 2048;
 constexpr std::int64_t kChunkElementsCpu = std::int64_t{1} << 24;
+
+// What chunk_rows = 0 stands for.
+std::int64_t default_chunk_rows(std::int64_t vocabulary, at::DeviceType device) {
+  if (device != at::kCPU) return kRowsCuda;
+  return std::max(kLeastRowsCpu, kChunkElementsCpu / std::max<std::int64_t>(vocabulary, 1) / 64 * 64);
+}
 
 struct Inputs {
   const at::Tensor& hidden;
@@ -61,11 +69,11 @@ void run_chunks(const Inputs& in, double grad_scale, at::Tensor& nll, bool gradi
                 const at::Tensor& hidden_gradient = {}) {
   const auto count = in.rows.size(0);
   const auto step = in.options.chunk_rows > 0 ? in.options.chunk_rows
-                                              : default_chunk_rows(in.head.size(0), in.hidden.device());
+                                              : default_chunk_rows(in.head.size(0), kernels_of(in.hidden));
   for (std::int64_t begin = 0; begin < count; begin += step) {
     const auto end = std::min(begin + step, count);
     const auto rows = in.rows.slice(0, begin, end);
-    const auto x = matmul_operand(in.hidden.index_select(0, rows));
+    const auto x = matmul_operand(take_rows(in.hidden, rows));
     std::vector<LowRankTerm> terms;
     at::Tensor xa;
     if (!in.lora.empty()) {
@@ -94,11 +102,6 @@ void run_chunks(const Inputs& in, double grad_scale, at::Tensor& nll, bool gradi
 }
 
 }  // namespace
-
-std::int64_t default_chunk_rows(std::int64_t vocabulary, at::Device device) {
-  if (!device.is_cpu()) return kRowsCuda;
-  return std::max(kLeastRowsCpu, kChunkElementsCpu / std::max<std::int64_t>(vocabulary, 1) / 64 * 64);
-}
 
 CrossEntropy linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& head,
                                   const std::vector<LoraProjection>& head_lora, const at::Tensor& label_rows,

@@ -15,9 +15,6 @@ struct CrossEntropyOptions {
   std::int64_t chunk_rows = 0;  ///< label rows whose logits exist at one time; 0: chosen
 };
 
-/// What chunk_rows = 0 stands for: enough rows to use a matrix product well, in few enough bytes.
-std::int64_t default_chunk_rows(std::int64_t vocabulary, at::Device device);
-
 /// The loss of a head, and what flows back from it.
 struct CrossEntropy {
   at::Tensor loss;    ///< scalar, fp32 (fp64 for fp64 hidden)

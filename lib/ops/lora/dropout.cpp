@@ -62,6 +62,7 @@ at::Tensor apply_dropout(const at::Tensor& x, const LoraDropout& dropout) {
   const auto samples = dropout.sample_ids.contiguous();
   const auto positions = dropout.position_ids.contiguous();
   auto out = at::empty_like(input);
+  if (input.is_meta()) return out;
   if (input.is_cuda()) {
     // A launch goes to the current device, whichever device its stream and its memory belong to.
     const c10::OptionalDeviceGuard guard(input.device());

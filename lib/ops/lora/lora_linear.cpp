@@ -142,7 +142,12 @@ at::Tensor lora_linear_backward(const at::Tensor& dy, const std::function<at::Te
   const auto a = stacked_a(projections);
   if (dropout.has_value()) {
     weight.format->backward(dx, operand, weight.bytes, {});
-    dx.add_(apply_dropout(matmul_nn(gradient, a), *dropout));
+    const auto update = apply_dropout(matmul_nn(gradient, a), *dropout);
+    if (update.scalar_type() == dx.scalar_type()) {
+      dx.add_(update);
+    } else {
+      dx.copy_(dx.to(update.scalar_type()).add_(update));
+    }
   } else {
     weight.format->backward(dx, operand, weight.bytes, {{gradient, a, 0}});
   }

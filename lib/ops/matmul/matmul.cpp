@@ -7,6 +7,7 @@
 #include <atomic>
 #include <string>
 
+#include "ops/dry_run.h"
 #include "ops/matmul/panels.h"
 #include "ops/wide.h"
 
@@ -75,6 +76,10 @@ std::vector<LowRankTerm> widen_terms(const std::vector<LowRankTerm>& terms) {
 }  // namespace
 
 bool multiplies_natively(at::ScalarType dtype, at::Device device) {
+  if (device.is_meta() && dry_target() != nullptr) {
+    const DryTarget& target = *dry_target();
+    return !at::isReducedFloatingType(dtype) || target.device != at::kCPU || target.native_products;
+  }
   if (!at::isReducedFloatingType(dtype) || !device.is_cpu()) return true;
   switch (chosen_products.load(std::memory_order_relaxed)) {
     case HalfProducts::kNative: return true;
@@ -182,8 +187,10 @@ void matmul_nn_out(at::Tensor& out, const at::Tensor& y, const at::Tensor& w,
 }
 
 void matmul_tn_add(at::Tensor& out, const at::Tensor& y, const at::Tensor& x, double scale) {
-  if (x.is_cuda() && at::isReducedFloatingType(x.scalar_type())) {
-    out.add_(at::mm(y.t(), x, at::kFloat), scale);
+  if (kernels_of(x) == at::kCUDA && at::isReducedFloatingType(x.scalar_type())) {
+    const auto product =
+        x.is_meta() ? at::empty(out.sizes(), out.options().dtype(at::kFloat)) : at::mm(y.t(), x, at::kFloat);
+    out.add_(product, scale);
     return;
   }
   if (at::isReducedFloatingType(out.scalar_type())) {

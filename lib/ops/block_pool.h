@@ -1,0 +1,74 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <unordered_map>
+
+namespace lorikeet::ops {
+
+/// How the CPU allocator treats large blocks of memory.
+struct BlockRules {
+  std::size_t block_bytes = std::size_t{2} << 20;         ///< from here on large; sizes are multiples of it
+  std::size_t always_kept_bytes = std::size_t{64} << 20;  ///< free blocks that wait, at most,
+  std::size_t kept_part = 8;                              ///< or this part of what is in use
+  std::size_t slack_part = 8;  ///< a block serves a tensor that it exceeds by this part at most
+
+  /// Bytes of free blocks that wait, at most, while so many are in use.
+  constexpr std::size_t most_kept(std::size_t used) const {
+    return std::max(always_kept_bytes, used / kept_part);
+  }
+  /// `bytes` as whole blocks.
+  constexpr std::size_t whole(std::size_t bytes) const {
+    return (bytes + block_bytes - 1) / block_bytes * block_bytes;
+  }
+};
+inline constexpr BlockRules kBlockRules;
+
+/// Bytes of a pool's blocks.
+struct PoolMemory {
+  std::size_t used = 0;      ///< in use, whole blocks
+  std::size_t kept = 0;      ///< free and waiting, whole blocks
+  std::size_t resident = 0;  ///< of both, what a tensor has covered: behind it a block stays untouched
+  std::size_t waiting = 0;   ///< of resident, what lies in free blocks
+};
+
+/// Which free block serves a tensor, and how many wait: a freed block serves the next tensor of about its
+/// size, up to BlockRules::most_kept of them wait, the oldest go first. Not thread-safe.
+class BlockPool {
+ public:
+  /// Where new blocks come from and dropped ones go; addresses are only compared.
+  class Source {
+   public:
+    virtual ~Source() = default;
+    /// A block of `bytes`, a multiple of kBlockRules.block_bytes, of which `asked` will be used.
+    virtual void* map(std::size_t bytes, std::size_t asked) = 0;
+    virtual void unmap(void* block, std::size_t bytes) = 0;
+  };
+  explicit BlockPool(Source& source) : source_(source) {}
+
+  void* take(std::size_t asked);
+  /// False when `data` is no block in use.
+  bool give_back(void* data);
+
+  const PoolMemory& memory() const { return memory_; }
+
+ private:
+  struct Block {
+    void* data;
+    std::size_t bytes, resident;
+  };
+  using Kept = std::list<Block>;  // oldest first
+
+  void drop_oldest();
+
+  Source& source_;
+  std::unordered_map<void*, Block> used_;
+  Kept kept_;
+  std::multimap<std::size_t, Kept::iterator> by_size_;
+  PoolMemory memory_;
+};
+
+}  // namespace lorikeet::ops

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace lorikeet::ops {
+
+/// What operators take tensors without data (device meta) to be on.
+struct DryTarget {
+  at::DeviceType device = at::kCPU;  ///< needn't be there
+  bool native_products = true;       ///< of 16-bit matrices: see multiplies_natively; a GPU's always are
+  std::int64_t threads = 1;          ///< of a CPU's operators
+};
+
+/// Bytes of a dry run's tensors at one moment.
+struct DryMoment {
+  static constexpr std::size_t kParts = 8;
+  std::array<std::int64_t, kParts> parts{};  ///< of tensors, by the parts that DryRun's user gives them
+  std::int64_t unused = 0;                   ///< held by the allocator beside them
+
+  std::int64_t total() const;
+};
+
+/// While one lives, this thread's operators treat meta tensors as tensors on its target: they choose that
+/// device's kernels, make the same tensors in the same order, and compute nothing. The memory of every meta
+/// tensor made meanwhile, an operator's scratch included, is followed by the target's allocator: on a CPU
+/// BlockPool's rules, on a GPU multiples of 512 bytes, without what its caching allocator holds beside them.
+/// Tensors may outlive it. One at a time in a thread.
+class DryRun {
+ public:
+  explicit DryRun(const DryTarget& target);
+  ~DryRun();
+  DryRun(const DryRun&) = delete;
+  DryRun& operator=(const DryRun&) = delete;
+
+  /// Tensors that are alive and have no part yet, for good.
+  void assign(std::size_t part);
+  /// From now on those that have none yet count as `part`: 0 at first.
+  void count_others_as(std::size_t part);
+
+  const DryMoment& now() const;
+  /// The moment when most was held.
+  const DryMoment& peak() const;
+
+  struct State;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+/// The device whose kernels operators choose for `tensor`: its own, or for a meta tensor the dry run's. Meta
+/// itself, for which references serve, where there is no dry run.
+at::DeviceType kernels_of(const at::Tensor& tensor);
+
+/// The target of this thread's dry run; nullptr without one.
+const DryTarget* dry_target();
+
+}  // namespace lorikeet::ops
