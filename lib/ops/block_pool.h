@@ -9,9 +9,11 @@
 
 namespace lorikeet::ops {
 
-/// How the CPU allocator treats large blocks of memory.
+/// How the CPU allocator treats blocks of memory.
 struct BlockRules {
-  std::size_t block_bytes = std::size_t{2} << 20;         ///< from here on large; sizes are multiples of it
+  std::size_t least_bytes = std::size_t{256} << 10;  ///< smaller tensors are left to the heap
+  std::size_t huge_page_bytes = std::size_t{2} << 20;
+  std::size_t granule_bytes = std::size_t{64} << 10;      ///< of blocks that are smaller than a huge page
   std::size_t always_kept_bytes = std::size_t{64} << 20;  ///< free blocks that wait, at most,
   std::size_t kept_part = 8;                              ///< or this part of what is in use
   std::size_t slack_part = 8;  ///< a block serves a tensor that it exceeds by this part at most
@@ -20,9 +22,12 @@ struct BlockRules {
   constexpr std::size_t most_kept(std::size_t used) const {
     return std::max(always_kept_bytes, used / kept_part);
   }
-  /// `bytes` as whole blocks.
+  /// What the block of a tensor of `bytes` begins at a multiple of and is made of: huge pages, or granules.
+  constexpr std::size_t granule(std::size_t bytes) const {
+    return bytes < huge_page_bytes ? granule_bytes : huge_page_bytes;
+  }
   constexpr std::size_t whole(std::size_t bytes) const {
-    return (bytes + block_bytes - 1) / block_bytes * block_bytes;
+    return (bytes + granule(bytes) - 1) / granule(bytes) * granule(bytes);
   }
 };
 inline constexpr BlockRules kBlockRules;
@@ -43,7 +48,7 @@ class BlockPool {
   class Source {
    public:
     virtual ~Source() = default;
-    /// A block of `bytes`, a multiple of kBlockRules.block_bytes, of which `asked` will be used.
+    /// A block of `bytes`, kBlockRules.whole(asked), of which `asked` will be used.
     virtual void* map(std::size_t bytes, std::size_t asked) = 0;
     virtual void unmap(void* block, std::size_t bytes) = 0;
   };

@@ -11,23 +11,24 @@
 namespace lorikeet::ops {
 namespace {
 
-constexpr std::size_t kHugePage = kBlockRules.block_bytes;
 constexpr std::size_t kSmallAlignment = 64;
 
 class Kernel final : public BlockPool::Source {
  public:
-  // Fresh memory that begins on a huge page's border.
+  // Fresh memory that begins at a multiple of its granule.
   void* map(std::size_t bytes, std::size_t asked) override {
-    void* raw = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const std::size_t granule = kBlockRules.granule(asked);
+    void* raw = mmap(nullptr, bytes + granule, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (raw == MAP_FAILED) throw std::bad_alloc();
     const auto begin = reinterpret_cast<std::uintptr_t>(raw);
-    const std::size_t before = kBlockRules.whole(begin) - begin, behind = kHugePage - before;
+    const std::size_t before = (granule - begin % granule) % granule, behind = granule - before;
     char* const block = static_cast<char*>(raw) + before;
     if (before > 0) munmap(raw, before);
     if (behind > 0) munmap(block + bytes, behind);
     // Only a hint. What lies behind the last whole huge page stays in small ones, so that no unused part is
     // resident.
-    madvise(block, asked / kHugePage * kHugePage, MADV_HUGEPAGE);
+    constexpr std::size_t kHugePage = kBlockRules.huge_page_bytes;
+    if (asked >= kHugePage) madvise(block, asked / kHugePage * kHugePage, MADV_HUGEPAGE);
     return block;
   }
   void unmap(void* block, std::size_t bytes) override { munmap(block, bytes); }
@@ -41,7 +42,7 @@ class Allocator final : public c10::Allocator {
   }
 
   c10::DataPtr allocate(std::size_t bytes) override {
-    void* data = bytes < kHugePage ? small(bytes) : large(bytes);
+    void* data = bytes < kBlockRules.least_bytes ? small(bytes) : large(bytes);
     return {data, data, &release, at::Device(at::kCPU)};
   }
 
@@ -74,8 +75,9 @@ class Allocator final : public c10::Allocator {
   }
 
   static void release(void* data) {
-    // Large blocks begin on a huge page's border; hardly anything else does.
-    const bool maybe_large = data != nullptr && reinterpret_cast<std::uintptr_t>(data) % kHugePage == 0;
+    // Blocks begin at multiples of a granule; hardly anything else does.
+    const bool maybe_large =
+        data != nullptr && reinterpret_cast<std::uintptr_t>(data) % kBlockRules.granule_bytes == 0;
     if (!maybe_large || !instance().keep(data)) std::free(data);
   }
 

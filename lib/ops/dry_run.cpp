@@ -90,7 +90,7 @@ Allocation* DryRun::State::take(std::size_t bytes, const std::shared_ptr<State>&
   const bool cpu = target.device == at::kCPU;
   if (!cpu) bytes = (bytes + kCudaAlignment - 1) / kCudaAlignment * kCudaAlignment;
   allocation->bytes = static_cast<std::int64_t>(bytes);
-  if (cpu && bytes >= kBlockRules.block_bytes) {
+  if (cpu && bytes >= kBlockRules.least_bytes) {
     allocation->block = pool.take(bytes);
   } else {
     outside_pool += allocation->bytes;
