@@ -14,6 +14,7 @@ struct DryTarget {
   at::DeviceType device = at::kCPU;  ///< needn't be there
   bool native_products = true;       ///< of 16-bit matrices: see multiplies_natively; a GPU's always are
   std::int64_t threads = 1;          ///< of a CPU's operators
+  int capability = 80;               ///< a GPU's compute capability, 10 * major + minor
 };
 
 /// Bytes of a dry run's tensors at one moment.

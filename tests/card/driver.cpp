@@ -2,12 +2,15 @@
 #include <cstddef>
 #include <cstring>
 
+#include "card/capability.h"
+
 namespace {
 
 constexpr int kSuccess = 0;
 constexpr int kCards = 2;
 constexpr int kCudaVersion = 13000;
 constexpr int kCapabilityMajor = 75;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+constexpr int kCapabilityMinor = 76;
 constexpr std::size_t kMemoryBytes = std::size_t{80} << 30;
 
 }  // namespace
@@ -36,7 +39,10 @@ int cuDeviceTotalMem_v2(std::size_t* bytes, int) {
   return kSuccess;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int) {
-  *value = attribute == kCapabilityMajor ? 9 : 0;
+  const int capability = lorikeet::card::capability();
+  *value = attribute == kCapabilityMajor   ? capability / 10
+           : attribute == kCapabilityMinor ? capability % 10
+                                           : 0;
   return kSuccess;
 }
 

@@ -26,7 +26,7 @@ class Operators(unittest.TestCase):
 
     def test_each_called_operator_has_a_kernel_for_cuda(self):
         names = pathlib.Path(sys.argv[3]).read_text().split()
-        for expected in ("aten::mm.out", "aten::copy_", "aten::_flash_attention_backward"):
+        for expected in ("aten::mm.out", "aten::copy_", "aten::_flash_attention_backward", "aten::_efficient_attention_backward"):
             self.assertIn(expected, names)
         code, said = self.check(names)
         self.assertEqual(code, 0, said)

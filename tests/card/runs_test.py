@@ -25,6 +25,7 @@ class Training(CardPrograms):
         report = self.train_beside("fp32", (CPU, SECOND), "precision.preset=fp32", STEPS)[1]
         self.assert_losses_near("fp32", SECOND, FP32_RELATIVE)
         self.assertNotIn("aten::_flash_attention_forward", report["operators"])
+        self.assertGreater(report["operators"]["aten::_efficient_attention_backward"], 0)
 
     def test_bf16_with_flash_attention_on_either_card(self):
         reports = self.train_beside("bf16", (CPU, FIRST, SECOND), STEPS)[1:]
@@ -57,6 +58,19 @@ class Training(CardPrograms):
         lines = harness.metrics(self.work / output)
         self.assertIn("val_loss", lines[-1])
         self.assertEqual(len(lines), 5)
+
+    def test_fp16_on_a_card_before_ampere_takes_the_efficient_kernels(self):
+        runs = {"ampere": 80, "turing": 75}
+        processes = [
+            self.start_training(name, SECOND, "precision.preset=fp16", "training.max_steps=3", capability=capability)
+            for name, capability in runs.items()
+        ]
+        ampere, turing = [self.finish(process)[2]["operators"] for process in processes]
+        self.assertGreater(ampere["aten::_flash_attention_backward"], 0)
+        self.assertNotIn("aten::_flash_attention_forward", turing)
+        self.assertEqual(turing["aten::_efficient_attention_backward"], ampere["aten::_flash_attention_backward"])
+        for expected, got in zip(self.losses("ampere"), self.losses("turing")):
+            self.assertLess(abs(got - expected), BF16_RELATIVE * expected)
 
 
 class SteadyStep(CardPrograms):
@@ -144,6 +158,11 @@ class Verbs(CardPrograms):
         cpu, card = self.both("generate", self.MODEL, *prompts, "--max-new-tokens", 12, "precision.preset=fp32")
         self.assertGreater(len(cpu), 10)
         self.assertEqual(card, cpu)
+
+    def test_generation_in_bf16_reads_the_cache_by_flash_attention(self):
+        arguments = ("generate", self.MODEL, "--prompt", "Who?", "--max-new-tokens", 5)
+        report = self.finish(self.start("lorikeet", arguments, SECOND))[2]
+        self.assertGreater(report["operators"]["aten::_flash_attention_forward"], 4 * LAYERS)
 
     def test_evaluation_gives_the_cpus_loss(self):
         rows = self.work / "rows.jsonl"

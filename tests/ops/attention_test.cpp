@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "ops/attention_cases.h"
 #include "support/as_autograd.h"
 #include "support/catch.h"
 #include "support/gradcheck.h"
@@ -13,51 +14,13 @@
 
 using namespace lorikeet::ops;
 using lorikeet::Error;
-using lorikeet::test::as_autograd;
-using lorikeet::test::Backward;
-using lorikeet::test::gradcheck;
-using lorikeet::test::leaf;
-using lorikeet::test::relative_distance;
-using lorikeet::test::Tolerance;
+using namespace lorikeet::test;
+using Case = AttentionCase;
 
 namespace {
 
-Sequences sequences_of(const std::vector<std::int32_t>& lengths) {
-  Sequences sequences;
-  sequences.cu_seqlens.push_back(0);
-  for (const auto length : lengths) {
-    sequences.cu_seqlens.push_back(sequences.cu_seqlens.back() + length);
-    sequences.max_seqlen = std::max<std::int64_t>(sequences.max_seqlen, length);
-  }
-  return sequences;
-}
-
-struct Case {
-  const char* name;
-  HeadLayout layout;
-  std::vector<std::int32_t> lengths;
-  AttentionOptions options;
-};
-
-const double kScale = 0.25;
-
-// Lengths around the 64-row blocks and the 16-row padding of the CPU kernels.
-const std::vector<Case> kCases = {
-    {"one sequence", {4, 4, 16}, {130}, {kScale}},
-    {"grouped heads", {6, 2, 16}, {70, 64, 1, 15, 17}, {kScale}},
-    {"one key head", {4, 1, 8}, {33, 65}, {kScale}},
-    {"empty sequences", {2, 2, 16}, {0, 20, 0, 0, 5, 0}, {kScale}},
-    {"window", {2, 1, 16}, {200, 10}, {kScale, true, 70}},
-    {"window of one", {2, 1, 16}, {40}, {kScale, true, 1}},
-    {"soft cap", {2, 1, 16}, {90, 3}, {kScale, true, 0, 1.5}},
-    {"window and soft cap", {2, 1, 16}, {150}, {kScale, true, 33, 1.5}},
-    {"both directions", {2, 1, 16}, {90, 3}, {kScale, false}},
-    {"both directions with a window", {2, 1, 16}, {150}, {kScale, false, 20}},
-    {"odd head_dim", {2, 1, 20}, {45}, {kScale}},
-};
-
 const Tolerance kTolerances[] = {
-    {at::kDouble, 1e-12, 1e-12, "the reference itself"},
+    {at::kDouble, 1e-12, 1e-12, "sums in fp64"},
     {at::kFloat, 3e-6, 6e-6, "fp32 sums over a sequence, exp to 2 units in the last place"},
     {at::kBFloat16, 4e-3, 1e-2, "one rounding of the output to 8 bits; backward reads that output (dO . O)"},
     {at::kHalf, 1e-3, 2e-3, "one rounding to 11 bits each way"},
@@ -96,18 +59,10 @@ Run run_reference(const Case& c, const at::Tensor& qkv, const at::Tensor& upstre
       qkv.to(at::kDouble), upstream.to(at::kDouble));
 }
 
-at::Tensor random_qkv(const Case& c) {
-  return leaf({sequences_of(c.lengths).cu_seqlens.back(), c.layout.width()}, 21).detach();
-}
-
-at::Tensor random_upstream(const Case& c) {
-  return leaf({sequences_of(c.lengths).cu_seqlens.back(), c.layout.heads * c.layout.head_dim}, 22).detach();
-}
-
 }  // namespace
 
 TEST_CASE("the attention reference has the gradient of finite differences") {
-  for (const auto& c : kCases) {
+  for (const auto& c : kAttentionCases) {
     INFO(c.name);
     const auto sequences = sequences_of(c.lengths);
     const auto result =
@@ -119,7 +74,7 @@ TEST_CASE("the attention reference has the gradient of finite differences") {
 }
 
 TEST_CASE("attention agrees with its reference in every dtype, forward and backward") {
-  for (const auto& c : kCases) {
+  for (const auto& c : kAttentionCases) {
     for (const auto& tolerance : kTolerances) {
       INFO(c.name << ", " << c10::toString(tolerance.dtype) << ": " << tolerance.why);
       const auto qkv = random_qkv(c).to(tolerance.dtype), upstream = random_upstream(c).to(tolerance.dtype);

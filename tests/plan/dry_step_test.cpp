@@ -17,7 +17,7 @@ std::int64_t real_peak(ToyLora& toy, const nn::Batch& batch) {
   toy.gradients({batch});  // what is made once for all steps
   const CountedMemory counted;
   train::run_micro_step(toy.model, batch, {.checkpointing = toy.checkpointing});
-  return counted.peak();
+  return counted.peak_bytes();
 }
 
 nn::Batch without_data(nn::Batch batch) {

@@ -23,7 +23,8 @@ class CountedMemory {
   CountedMemory(const CountedMemory&) = delete;
   CountedMemory& operator=(const CountedMemory&) = delete;
 
-  std::int64_t peak() const { return allocator().peak(); }
+  /// The most that were in use at a time.
+  std::int64_t peak_bytes() const { return allocator().peak(); }
 
  private:
   class Allocator final : public c10::Allocator {

@@ -2,12 +2,14 @@
 
 #include <ATen/ATen.h>
 
+#include "ops/attention/blocks.h"
 #include "ops/attention/cpu.h"
 #include "ops/attention/cuda.h"
+#include "ops/attention/efficient.h"
+#include "ops/attention/kernel_choice.h"
 #include "ops/check.h"
-#include "ops/dry_run.h"
-#include "ops/reference_backward.h"
 #include "ops/vector.h"
+#include "ops/wide.h"
 
 namespace lorikeet::ops {
 namespace {
@@ -35,65 +37,56 @@ void check_inputs(const at::Tensor& qkv, const HeadLayout& layout, const Sequenc
   check_options(options);
 }
 
-// Scores of one call of the reference, over all heads: bounds what a long prompt takes.
-constexpr std::int64_t kBlockScores = std::int64_t{1} << 24;
-
-// The reference over blocks of queries, each with the keys that it may see.
-void cached_by_blocks(const at::Tensor& q, const std::vector<at::Tensor>& k, const std::vector<at::Tensor>& v,
-                      const std::vector<std::int32_t>& cu_q, const AttentionOptions& options,
-                      at::Tensor& out) {
-  for (std::size_t s = 0; s < k.size(); ++s) {
-    const auto rows = std::max<std::int64_t>(kBlockScores / (q.size(1) * k[s].size(0)), 1);
-    for (std::int64_t begin = cu_q[s]; begin < cu_q[s + 1]; begin += rows) {
-      const auto end = std::min<std::int64_t>(begin + rows, cu_q[s + 1]);
-      const auto keys = options.causal ? k[s].size(0) - (cu_q[s + 1] - end) : k[s].size(0);
-      out.slice(0, begin, end)
-          .copy_(reference::attention_cached(q.slice(0, begin, end), {k[s].slice(0, 0, keys)},
-                                             {v[s].slice(0, 0, keys)},
-                                             {0, static_cast<std::int32_t>(end - begin)}, options));
-    }
-  }
-}
-
 }  // namespace
 
 at::Tensor attention(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
                      const AttentionOptions& options, AttentionStatistics* statistics) {
   check_inputs(qkv, layout, sequences, options);
-  if (vector::is_fast(qkv)) {
-    auto out = at::empty({qkv.size(0), layout.heads * layout.head_dim}, qkv.options());
-    at::Tensor lse;
-    if (statistics != nullptr) {
-      lse = at::empty({layout.heads, qkv.size(0)}, qkv.options().dtype(at::kFloat));
-      statistics->lse = lse;
-    }
-    cpu::attention_forward(qkv, layout, sequences, options, out, lse);
-    return out;
-  }
-  if (cuda::flash_takes(qkv, layout, options)) {
+  const std::int64_t tokens = qkv.size(0), width = layout.heads * layout.head_dim;
+  if (tokens == 0) return at::empty({0, width}, qkv.options());
+  const AttentionKernel kernel = choose_attention_kernel(attention_target(qkv), layout.head_dim, options);
+  if (kernel == AttentionKernel::kFlash) {
     const auto result = cuda::flash_forward(qkv, layout, sequences, options);
     if (statistics != nullptr) *statistics = {result.lse, result.rng_state, result.unused};
-    return result.out.reshape({qkv.size(0), layout.heads * layout.head_dim});
+    return result.out.reshape({tokens, width});
   }
-  return reference::attention(qkv, layout, sequences, options);
+  if (kernel == AttentionKernel::kEfficient)
+    return cuda::efficient_forward(qkv, layout, sequences, options, statistics);
+  auto out = at::empty({tokens, width}, qkv.options());
+  at::Tensor lse;
+  if (statistics != nullptr) {
+    lse = at::empty({layout.heads, tokens}, qkv.options().dtype(wide_type(qkv)));
+    statistics->lse = lse;
+  }
+  if (kernel == AttentionKernel::kCpu) {
+    cpu::attention_forward(qkv, layout, sequences, options, out, lse);
+  } else {
+    blocks::attention_forward(qkv, layout, sequences, options, out, lse);
+  }
+  return out;
 }
 
 at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
                               const AttentionStatistics& statistics, const HeadLayout& layout,
                               const Sequences& sequences, const AttentionOptions& options) {
   check_inputs(qkv, layout, sequences, options);
-  if (!statistics.lse.defined()) {
-    return reference_backward(
-        [&](const at::Tensor& x) { return reference::attention(x, layout, sequences, options); }, qkv, dout);
-  }
-  if (kernels_of(qkv) == at::kCUDA) {
+  if (qkv.size(0) == 0) return at::empty_like(qkv);
+  check(statistics.lse.defined(), kOp, "the statistics that forward filled", [] { return "none"; });
+  const AttentionKernel kernel = choose_attention_kernel(attention_target(qkv), layout.head_dim, options);
+  if (kernel == AttentionKernel::kFlash) {
     const auto heads = out.view({out.size(0), layout.heads, layout.head_dim});
     return cuda::flash_backward(dout.contiguous(), qkv,
                                 {heads, statistics.lse, statistics.rng_state, statistics.unused}, layout,
                                 sequences, options);
   }
+  if (kernel == AttentionKernel::kEfficient)
+    return cuda::efficient_backward(dout.contiguous(), qkv, out, statistics, layout, sequences, options);
   auto dqkv = at::empty(qkv.sizes(), qkv.options());
-  cpu::attention_backward(dout.contiguous(), qkv, out, statistics.lse, layout, sequences, options, dqkv);
+  if (kernel == AttentionKernel::kCpu) {
+    cpu::attention_backward(dout.contiguous(), qkv, out, statistics.lse, layout, sequences, options, dqkv);
+  } else {
+    blocks::attention_backward(dout.contiguous(), qkv, out, statistics.lse, layout, sequences, options, dqkv);
+  }
   return dqkv;
 }
 
@@ -119,10 +112,13 @@ at::Tensor attention_cached(const at::Tensor& q, const std::vector<at::Tensor>& 
            k[s].stride(2) == 1 && v[s].stride(2) == 1;
   }
   auto out = at::empty({q.size(0), q.size(1) * q.size(2)}, q.options());
+  const AttentionKernel kernel = choose_attention_kernel(attention_target(q), q.size(2), options);
   if (fast) {
     cpu::attention_cached(q, k, v, cu_q, options, out);
+  } else if (kernel == AttentionKernel::kFlash) {
+    cuda::flash_cached(q, k, v, cu_q, options, out);
   } else {
-    cached_by_blocks(q, k, v, cu_q, options, out);
+    blocks::attention_cached(q, k, v, cu_q, options, out);
   }
   return out;
 }

@@ -24,18 +24,19 @@ struct AttentionOptions {
   double soft_cap = 0;      ///< > 0: scores become cap * tanh(score / cap) (Gemma 2); 0: off
 };
 
-/// What backward needs beside qkv and the output. Undefined where the reference ran.
+/// What backward needs beside qkv and the output.
 struct AttentionStatistics {
-  at::Tensor lse;                ///< fp32, the logarithm of each softmax's denominator: on a CPU [H, T]
-  at::Tensor rng_state, unused;  ///< FlashAttention's own
+  at::Tensor lse;  ///< [H, T] in fp32 (fp64 for fp64), the logarithm of each softmax's denominator
+  at::Tensor rng_state, unused;  ///< what ATen's kernels want back; undefined where one of ours ran
 };
 
 /// Self-attention within each sequence of a packed batch, with grouped key/value heads:
 ///   out[i, h] = sum_j softmax_j(scale * q[i, h] . k[j, g]) v[j, g],   g = h / (heads / kv_heads).
 /// qkv: [T, (H + 2 Hkv) D], floating, contiguous. Returns [T, H D] in the same dtype. Scores, softmax and
-/// sums are fp32 (fp64 for fp64 input). A sequence's result doesn't depend on what it is packed with. On CUDA
-/// fp16 and bf16 go through FlashAttention, which has no soft cap; all else through the reference. Fills
-/// `statistics` unless it is null. Throws Error on shapes, lengths or options that don't fit.
+/// sums are fp32 (fp64 for fp64 input). A sequence's result doesn't depend on what it is packed with. What
+/// computes it is chosen by device, dtype and options (kernel_choice.h); memory never grows with a sequence's
+/// length squared. Fills `statistics` unless it is null. Throws Error on shapes, lengths or options that
+/// don't fit.
 at::Tensor attention(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
                      const AttentionOptions& options, AttentionStatistics* statistics = nullptr);
 
@@ -47,7 +48,8 @@ at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv, con
 /// Inference with a cache of keys and values: the queries of sequence s, rows [cu_q[s], cu_q[s + 1]) of q,
 /// are the last positions of a sequence whose keys and values are k[s], v[s]. q: [Tq, H, D]; k[s], v[s]:
 /// [L_s, Hkv, D] with L_s not less than the number of queries; strides are free except that the last
-/// dimension is dense. Returns [Tq, H D] in q's dtype. No gradient. Throws Error like attention.
+/// dimension is dense. Returns [Tq, H D] in q's dtype. No gradient. Keys and values are read as they are: no
+/// copy of them in a wider type is made. Throws Error like attention.
 at::Tensor attention_cached(const at::Tensor& q, const std::vector<at::Tensor>& k,
                             const std::vector<at::Tensor>& v, const std::vector<std::int32_t>& cu_q,
                             const AttentionOptions& options);

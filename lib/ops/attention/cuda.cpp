@@ -57,11 +57,6 @@ at::Tensor dry_backward(const at::Tensor& qkv, const HeadLayout& layout) {
 
 }  // namespace
 
-bool flash_takes(const at::Tensor& qkv, const HeadLayout& layout, const AttentionOptions& options) {
-  return kernels_of(qkv) == at::kCUDA && at::isReducedFloatingType(qkv.scalar_type()) &&
-         options.soft_cap == 0 && layout.head_dim <= 256 && layout.head_dim % 8 == 0;
-}
-
 FlashResult flash_forward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
                           const AttentionOptions& options) {
   if (qkv.is_meta()) return dry_forward(qkv, layout);
@@ -86,6 +81,21 @@ at::Tensor flash_backward(const at::Tensor& dout, const at::Tensor& qkv, const F
       sequences.max_seqlen, /*dropout_p=*/0.0, options.causal, result.rng_state, result.unused, options.scale,
       window_left(options), window_right(options));
   return at::cat({dq, dk, dv}, 1).view(qkv.sizes());
+}
+
+void flash_cached(const at::Tensor& q, const std::vector<at::Tensor>& k, const std::vector<at::Tensor>& v,
+                  const std::vector<std::int32_t>& cu_q, const AttentionOptions& options, at::Tensor& out) {
+  const at::Tensor rows = out.view(q.sizes());
+  for (std::size_t s = 0; s < k.size(); ++s) {
+    const std::int64_t begin = cu_q[s], queries = cu_q[s + 1] - begin;
+    if (queries == 0) continue;
+    // Without cu_seqlens, a batch of one; the kernel takes the queries for the last positions.
+    const auto result = at::_flash_attention_forward_symint(
+        q.slice(0, begin, begin + queries).unsqueeze(0), k[s].unsqueeze(0), v[s].unsqueeze(0), {}, {},
+        queries, k[s].size(0), /*dropout_p=*/0.0, options.causal, /*return_debug_mask=*/false, options.scale,
+        window_left(options), window_right(options));
+    rows.slice(0, begin, begin + queries).copy_(std::get<0>(result).squeeze(0));
+  }
 }
 
 }  // namespace lorikeet::ops::cuda
