@@ -39,6 +39,7 @@
 #include "recipes/step_traces.h"
 #include "recipes/tokenizer_files.h"
 #include "recipes/trial_step.h"
+#include "train/determinism.h"
 #include "train/loop.h"
 #include "train/memory.h"
 
@@ -156,7 +157,7 @@ class Finetune {
     const device::Device device = here.at(static_cast<std::size_t>(placement.local_rank));
     const precision::Policy policy = choose_policy(settings_.precision, device);
     preflight(settings_, group_, here, policy, cpus);
-    at::globalContext().setDeterministicAlgorithms(settings_.training.deterministic, /*warn_only=*/false);
+    train::set_deterministic(settings_.training.deterministic);
     devices_ = group_.collect("devices of all", device::describe(device, device::cuda_devices()));
     log_info("device: " + devices_[0] + ", " + std::to_string(at::get_num_threads()) + " threads" +
              (group_.alone() ? "" : ", " + std::to_string(devices_.size()) + " ranks"));
