@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "models/staged_upload.h"
 #include "ops/dtype.h"
 
 namespace lorikeet::models {
@@ -86,24 +87,23 @@ std::vector<Range> held_ranges(const nn::WeightSegment& segment, const nn::Weigh
 }
 
 void convert_range(const io::TensorView& view, const Range& range, const at::Tensor& values,
-                   std::vector<char>* scratch) {
+                   StagedUpload& upload, std::vector<char>* scratch) {
   const std::size_t element = dtype_size(view.dtype);
   const std::string_view bytes = view.bytes.substr(static_cast<std::size_t>(range.in_file) * element,
                                                    static_cast<std::size_t>(range.count) * element);
   const at::Tensor source = flat_tensor(view.dtype, bytes, scratch);
-  const at::Tensor target = values.narrow(0, range.in_held, range.count);
-  target.copy_(source);
+  const at::Tensor converted = upload.copy(values.narrow(0, range.in_held, range.count), source);
   // fp32 to bf16 loses digits, not range: its largest value is near fp32's.
   const bool may_overflow =
       2 * dtype_largest(ops::from_torch(values.scalar_type())) < dtype_largest(view.dtype);
-  if (may_overflow) require_same_finite(view.name, source, target);
+  if (may_overflow) require_same_finite(view.name, source, converted);
 }
 
 // Converts the elements of a tensor that are held here, piece by piece of the file, giving back the pages of
 // each. Where there is a digest, adds the blocks that begin in what is held: every element is held by one
 // process, so that all processes together add each block once, however rows are ordered.
 void convert(const io::Checkpoint& checkpoint, const io::TensorView& view, const nn::WeightSegment& segment,
-             const nn::WeightUnit::Held& held, io::TensorDigest* digest) {
+             const nn::WeightUnit::Held& held, StagedUpload& upload, io::TensorDigest* digest) {
   if (!held.values.defined()) return;
   const std::size_t element = dtype_size(view.dtype);
   const auto piece = static_cast<std::int64_t>(kPieceBytes / element);
@@ -118,7 +118,7 @@ void convert(const io::Checkpoint& checkpoint, const io::TensorView& view, const
     const std::size_t begin = static_cast<std::size_t>(ranges[first].in_file) * element;
     const std::size_t end = static_cast<std::size_t>(ranges[next - 1].file_end()) * element;
     const std::size_t touched = digest != nullptr ? add_blocks(view, begin, end, digest) : end;
-    for (std::size_t i = first; i < next; ++i) convert_range(view, ranges[i], held.values, &scratch);
+    for (std::size_t i = first; i < next; ++i) convert_range(view, ranges[i], held.values, upload, &scratch);
     io::TensorView done = view;
     done.bytes = view.bytes.substr(begin, touched - begin);
     checkpoint.drop_pages(done);
@@ -146,6 +146,7 @@ std::string mismatch(const nn::WeightSegment& segment, const io::TensorView& vie
 void load(nn::CausalLM& model, const io::Checkpoint& checkpoint, const nn::WeightShard& shard,
           WeightDigests* digests) {
   const at::NoGradGuard no_grad;
+  StagedUpload upload;
   for (const auto& unit : model.store().units()) {
     for (std::size_t i = 0; i < unit->segments().size(); ++i) {
       const nn::WeightSegment& segment = unit->segments()[i];
@@ -157,9 +158,10 @@ void load(nn::CausalLM& model, const io::Checkpoint& checkpoint, const nn::Weigh
       // Every process holds all vectors: the first one hashes them, and what there is once of a tensor.
       if (digest != nullptr && shard.rank == 0) digest->add_header(*view);
       const bool own = segment.is_matrix() || shard.rank == 0;
-      convert(checkpoint, *view, segment, unit->held(i), own ? digest : nullptr);
+      convert(checkpoint, *view, segment, unit->held(i), upload, own ? digest : nullptr);
     }
   }
+  upload.finish();
 }
 
 std::string list(const std::vector<std::string>& names) {
