@@ -270,12 +270,14 @@ class Finetune {
     return settings_.training.activation_checkpointing == config::ActivationCheckpointing::kFull;
   }
 
-  // On a GPU the plan has the last word only after a real pass; all ranks take the same number.
+  // On a GPU the plan has the last word only after a real pass; all ranks make the same passes, and take the
+  // same number.
   void confirm_micro_tokens() {
-    if (!session_.device.is_cuda() || strategy_.degree > 1) return;
+    if (!session_.device.is_cuda()) return;
     const std::int64_t expected = micro_tokens_;
     const auto confirmed = step_plan_->confirmed(expected, [&](const data::MicroOptions& micro) {
-      const bool own = trial_step(session_, data_.train, micro, checkpointing());
+      const bool own =
+          trial_step(session_, data_.train, micro, checkpointing(), gatherer_ ? &*gatherer_ : nullptr);
       return group_.least("trial of " + std::to_string(micro.micro_tokens), own ? 1 : 0) == 1;
     });
     if (!confirmed) fail_out_of_memory();

@@ -13,26 +13,25 @@
 namespace lorikeet::recipes {
 
 bool trial_step(ModelSession& session, const data::TokenDataset& dataset, const data::MicroOptions& options,
-                bool checkpointing) {
+                bool checkpointing, parallel::WeightGatherer* gatherer) {
   const at::Device device = session.torch_device();
+  const nn::CausalLM& model = *session.model;
+  model.store().expect(
+      model.units_in_order(/*training=*/true));  // what finish_pass goes by, wherever memory ends
   bool passed = true;
   try {
     const auto examples = plan::fullest_micro_batch(dataset, options);
     const nn::Batch batch = train::to_device(data::make_micro_batch(dataset, examples), device);
-    const at::Tensor loss = train::run_micro_step(*session.model, batch, {.checkpointing = checkpointing});
+    const at::Tensor loss = train::run_micro_step(model, batch, {.checkpointing = checkpointing});
     loss.item<double>();  // waits for the device
   } catch (const c10::OutOfMemoryError&) {
     passed = false;
   }
+  // What a larger trial left behind is cut otherwise than a smaller one needs it.
+  if (!passed && device.is_cuda()) at::accelerator::emptyCache();
+  if (!passed && gatherer != nullptr) gatherer->finish_pass();
   session.adapters->store().gradients().detach().zero_();
-  if (device.is_cuda()) {
-    // What a larger trial left behind is cut otherwise than a smaller one needs it.
-    if (!passed) {
-      at::accelerator::emptyCache();
-    } else {
-      at::accelerator::resetPeakStats(device.index());
-    }
-  }
+  if (passed && device.is_cuda()) at::accelerator::resetPeakStats(device.index());
   return passed;
 }
 

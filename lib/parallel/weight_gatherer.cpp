@@ -57,6 +57,7 @@ WeightGatherer::~WeightGatherer() { model_.store().lend_by(nullptr); }
 void WeightGatherer::expect(const Order& order) {
   order_ = gathered_of(order);
   next_ = 0;
+  in_pass_ = !order_.empty();
 }
 
 void WeightGatherer::release_all_but(const Order& units) {
@@ -67,14 +68,20 @@ void WeightGatherer::release_all_but(const Order& units) {
   }
 }
 
+void WeightGatherer::finish_pass() {
+  while (in_pass_) borrow(*order_[next_]);
+}
+
 void WeightGatherer::drain() {
   for (auto& [unit, gathered] : alive_) gathered.pending.wait();
 }
 
 void WeightGatherer::start(const nn::WeightUnit& unit) {
   if (alive_.contains(&unit)) return;
+  // Before it counts as alive: where memory has run out, finish_pass asks for the unit again.
+  const at::Tensor buffer = at::empty({unit.part().numel() * group_.size()}, unit.part().options());
   Gathered& gathered = alive_[&unit];
-  gathered.buffer = at::empty({unit.part().numel() * group_.size()}, unit.part().options());
+  gathered.buffer = buffer;
   std::int64_t bytes = 0;
   for (const auto& [other, held] : alive_) bytes += held.buffer.numel();
   peak_bytes_ = std::max(peak_bytes_, bytes);
@@ -88,7 +95,6 @@ nn::UnitLoan WeightGatherer::borrow(const nn::WeightUnit& unit) {
                 ErrorKind::kRunFailed);
   }
   Order stay = prefetched(order_, next_);
-  next_ = (next_ + 1) % order_.size();
   stay.insert(stay.begin(), &unit);
   release_all_but(stay);
   start(unit);
@@ -97,6 +103,8 @@ nn::UnitLoan WeightGatherer::borrow(const nn::WeightUnit& unit) {
   gathered.pending.wait();
   // Not before: this unit is needed first.
   if (stay.size() > 2) start(*stay[2]);
+  next_ = (next_ + 1) % order_.size();
+  in_pass_ = next_ > 0;
   return {&unit, gathered.buffer};
 }
 

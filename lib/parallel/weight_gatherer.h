@@ -31,6 +31,11 @@ class WeightGatherer : public nn::UnitLender {
   /// Throws Error where `unit` isn't the next one of the stated order.
   nn::UnitLoan borrow(const nn::WeightUnit& unit) override;
 
+  /// Takes part in what is left of the pass that was begun, without computing it: for a rank whose pass ended
+  /// early, while the others wait for its parts of the units. A pass begins with `expect`. Nothing where it
+  /// is complete.
+  void finish_pass();
+
   /// Waits for what was fetched ahead of a pass that doesn't come any more. All ranks call it at the end.
   void drain();
 
@@ -51,6 +56,7 @@ class WeightGatherer : public nn::UnitLender {
   nn::CausalLM& model_;
   std::vector<const nn::WeightUnit*> order_;
   std::size_t next_ = 0;  // in it: the unit that is borrowed next
+  bool in_pass_ = false;  // since the order was stated or last begun again not all of it was borrowed
   std::map<const nn::WeightUnit*, Gathered> alive_;
   std::int64_t peak_bytes_ = 0;
 };

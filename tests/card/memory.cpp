@@ -50,9 +50,16 @@ void map_memory() {
   report_host_access();
 }
 
-std::int64_t card_size() {
+// FAKE_CARD_MIB: of each card, "100", or of one after the other, "4000,100".
+std::array<std::int64_t, kCards> card_sizes() {
+  std::array<std::int64_t, kCards> sizes{};
+  sizes.fill(std::numeric_limits<std::int64_t>::max());
   const char* mib = std::getenv("FAKE_CARD_MIB");
-  return mib == nullptr ? std::numeric_limits<std::int64_t>::max() : std::stoll(mib) << 20;
+  for (std::size_t card = 0; mib != nullptr && card < sizes.size(); ++card) {
+    sizes[card] = std::stoll(mib) << 20;
+    if (const char* comma = std::strchr(mib, ',')) mib = comma + 1;
+  }
+  return sizes;
 }
 
 class Memory {
@@ -62,7 +69,8 @@ class Memory {
   void* allocate(std::size_t wanted, int card) {
     const std::size_t bytes = (wanted + kUnit - 1) / kUnit * kUnit;
     Use& use = uses_.at(static_cast<std::size_t>(card));
-    TORCH_CHECK_WITH(OutOfMemoryError, use.now + static_cast<std::int64_t>(bytes) <= card_size_,
+    TORCH_CHECK_WITH(OutOfMemoryError,
+                     use.now + static_cast<std::int64_t>(bytes) <= sizes_.at(static_cast<std::size_t>(card)),
                      "fake card out of memory: ", bytes, " bytes wanted on cuda:", card, ", ", use.now,
                      " in use");
     char* data = take(bytes);
@@ -116,7 +124,7 @@ class Memory {
     return data;
   }
 
-  const std::int64_t card_size_ = card_size();
+  const std::array<std::int64_t, kCards> sizes_ = card_sizes();
   std::size_t taken_ = 0;
   std::map<char*, Block> blocks_;
   std::multimap<std::size_t, char*> freed_;  // by size: only a block of the same size is given out again

@@ -109,10 +109,13 @@ class TrialStep(CardPrograms):
 class TwoCards(CardPrograms):
     """Two ranks with a card each, NCCL's place taken by Gloo on a stream of its own."""
 
-    def train_on_two(self, name, *overrides):
+    def start_on_two(self, name, *overrides, **options):
         arguments = ("run", "--nproc", 2, "lora_finetune_distributed", "--config", self.work / "config.yaml",
                      f"checkpoint.output_dir={self.work / self.folder_of(name, BOTH)}", "training.max_steps=4", *overrides)
-        return self.finish(self.start("lorikeet", arguments, BOTH), cards=2)[2]
+        return self.start("lorikeet", arguments, BOTH, **options)
+
+    def train_on_two(self, name, *overrides):
+        return self.finish(self.start_on_two(name, *overrides), cards=2)[2]
 
     def test_replicated_and_sharded_weights_give_one_cpus_losses(self):
         overrides = ("precision.preset=fp32", "lora.dropout=0.1", "batch.micro_tokens=200")
@@ -123,6 +126,18 @@ class TwoCards(CardPrograms):
             self.assert_losses_near(strategy, BOTH, FP32_RELATIVE)
             for report in reports:
                 self.assertGreater(report["kernels"]["dropout_mask.cu"], 0)
+
+
+    def test_a_card_that_runs_out_of_memory_in_the_trial_makes_both_ranks_micro_batches_smaller(self):
+        for strategy in ("replicate", "shard"):
+            process = self.start_on_two(f"small-{strategy}", f"distributed.strategy={strategy}", memory_mib="4000,50")
+            said, reports = self.finish(process, cards=2)[1:]
+            self.assertIn("since larger ones ran out of memory", said)
+            facts = json.loads((self.work / self.folder_of(f"small-{strategy}", BOTH) / "run.json").read_text())
+            self.assertLess(facts["micro_tokens"], 8192)
+            # Both made the same passes: the one that failed less of them.
+            forward = [report["operators"]["aten::_flash_attention_forward"] for report in reports]
+            self.assertNotEqual(forward[0], forward[1])
 
 
 class Resume(CardPrograms):

@@ -159,6 +159,34 @@ TEST_CASE("a forward pass alone, before and after training, works too") {
   });
 }
 
+TEST_CASE("a rank whose pass ends early, wherever, serves the others to the end of theirs") {
+  ToyLora whole;
+  const auto expected = whole.gradients({labelled(toy_prompts())});
+  const std::size_t units = whole.model.units_in_order(true).size();
+  for (std::size_t borrowed = 0; borrowed <= units; ++borrowed) {
+    INFO(borrowed << " units borrowed of " << units);
+    on_ranks(2, [&](Communicator& group) {
+      ToyLora toy({.rank = 3, .alpha = 6}, fp32_policy(), {group.rank(), 2});
+      WeightGatherer gatherer(group, toy.model);
+      if (group.rank() == 1) {
+        const auto order = toy.model.units_in_order(true);
+        gatherer.expect(order);
+        for (std::size_t i = 0; i < borrowed; ++i) gatherer.borrow(*order[i]);
+        gatherer.finish_pass();
+      } else {
+        const auto found = toy.gradients({labelled(toy_prompts())});
+        const std::lock_guard lock(assertions());
+        CHECK(at::equal(found.second, expected.second));
+      }
+      gatherer.finish_pass();  // there is nothing left
+      // And all go on together.
+      const auto found = toy.gradients({labelled(toy_prompts())});
+      const std::lock_guard lock(assertions());
+      CHECK(at::equal(found.second, expected.second));
+    });
+  }
+}
+
 TEST_CASE("a unit out of the stated order is refused") {
   on_ranks(2, [&](Communicator& group) {
     ToyLora toy({.rank = 3, .alpha = 6}, fp32_policy(), {group.rank(), 2});
