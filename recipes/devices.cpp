@@ -115,4 +115,18 @@ std::optional<std::int64_t> available_memory(const device::Device& device, int s
   return device::available_memory(device, device::cuda_devices(), inventory, sharers);
 }
 
+LeastMemory least_memory(const device::Device& device, RankGroup& group) {
+  const int sharers = group.placement().local_size;
+  const auto least = [&](const std::string& name, std::optional<std::int64_t> own) {
+    const std::int64_t bytes = group.least(name, own.value_or(-1));
+    return bytes >= 0 ? std::optional(bytes) : std::nullopt;
+  };
+  const auto& found = device::cuda_devices();
+  const device::Inventory inventory =
+      device.is_cuda() ? device::first_snapshot().inventory : device::Inventory{};
+  return {.available = least("available memory", device::available_memory(device, found, inventory, sharers)),
+          .free = least("free memory", device::free_memory(device, found, inventory, sharers)),
+          .of_kind = least("memory of the kind", device::memory_of_kind(device, found, sharers))};
+}
+
 }  // namespace lorikeet::recipes

@@ -24,4 +24,10 @@ std::vector<device::Device> choose_devices(const config::DeviceSetting& setting,
 /// Bytes that this process may take of the device's memory; empty where nothing tells.
 std::optional<std::int64_t> available_memory(const device::Device& device, int sharers);
 
+/// The least of all ranks' device memory; empty where one can't tell (see device/memory.h).
+struct LeastMemory {
+  std::optional<std::int64_t> available, free, of_kind;
+};
+LeastMemory least_memory(const device::Device& device, RankGroup& group);
+
 }  // namespace lorikeet::recipes

@@ -186,9 +186,8 @@ class Finetune {
     step_plan_.emplace(session_, settings_, data_.train, *sampler_);
     process_bytes_ = train::resident_bytes();
     const comm::Placement& placement = group_.placement();
-    const auto own = available_memory(session_.device, placement.local_size);
-    const std::int64_t least = group_.least("available memory", own.value_or(-1));
-    const auto available = least >= 0 ? std::optional(least) : std::nullopt;
+    const LeastMemory least = least_memory(session_.device, group_);
+    const std::optional<std::int64_t> available = least.available;
     if (!group_.alone()) {
       strategy_ = plan::choose_strategy(
           {.settings = settings_.distributed,
@@ -207,8 +206,11 @@ class Finetune {
                     ? "; " + std::to_string(strategy_.degree) + " ranks share a copy of the weights"
                     : ""));
     }
-    micro_tokens_ = step_plan_->micro_tokens(available, strategy_.degree);
-    if (resume && !settings_.batch.micro_tokens) keep_micro_tokens();
+    const plan::AutomaticMicro micro = step_plan_->micro_tokens(least, strategy_.degree);
+    micro_tokens_ = micro.tokens;
+    micro_tokens_of_kind_ = micro.of_kind;
+    const bool kept = resume && !settings_.batch.micro_tokens && keep_micro_tokens();
+    if (!kept && micro.tokens < micro.of_kind) warn_of_smaller_micro(micro.of_kind, micro.tokens, "is free");
     memory_ = step_plan_->memory(micro_tokens_, strategy_.degree);
     if (available)
       step_plan_->require_held_fits(*available, micro_tokens_, strategy_.degree, placement.world_size);
@@ -227,12 +229,13 @@ class Finetune {
 
   // A resumed run goes on with the micro-batches that it began with, whatever is free now: then its sums are
   // the same.
-  void keep_micro_tokens() {
+  bool keep_micro_tokens() {
     const Json own = folder_ ? folder_->fact("micro_tokens") : Json();
     const std::string begun =
         group_.share("micro tokens",
                      own.is_null() ? "" : std::to_string(JsonView(own, "run.json: micro_tokens").as_int()));
     if (!begun.empty()) micro_tokens_ = std::stoll(begun);
+    return !begun.empty();
   }
 
   // Hashes every byte that a rank reads: only then is it known whether the base is the run's.
@@ -283,8 +286,7 @@ class Finetune {
     if (!confirmed) fail_out_of_memory();
     micro_tokens_ = *confirmed;
     if (micro_tokens_ != expected)
-      log_info("micro-batches of at most " + std::to_string(micro_tokens_) +
-               " tokens, since larger ones ran out of memory");
+      warn_of_smaller_micro(expected, micro_tokens_, "there is, as a trial found");
   }
 
   [[noreturn]] void fail_out_of_memory() {
@@ -385,7 +387,7 @@ class Finetune {
     Json memory{Json::Object{}};
     for (const auto& [part, bytes] : memory_.rows()) memory.set(part, bytes);
     json.set("expected_memory_bytes", std::move(memory));
-    json.set("micro_tokens", micro_tokens_);
+    json.set("micro_tokens", micro_tokens_).set("micro_tokens_of_device_kind", micro_tokens_of_kind_);
     if (products_) json.set("products", products_->json());
     json.set("steps", state_.step);
     if (end_ == train::LoopEnd::kEarlyStop)
@@ -423,7 +425,7 @@ class Finetune {
   std::optional<StepTraces> traces_;
   plan::Strategy strategy_;
   std::optional<StepPlan> step_plan_;
-  std::int64_t micro_tokens_ = 0;
+  std::int64_t micro_tokens_ = 0, micro_tokens_of_kind_ = 0;
   std::uint64_t process_bytes_ = 0;  // before anything of the model was allocated
   plan::MemoryEstimate memory_;
   train::RunState state_;

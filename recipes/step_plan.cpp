@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/strings.h"
 #include "ops/dtype.h"
 #include "ops/matmul/matmul.h"
@@ -73,12 +74,11 @@ plan::MemoryEstimate StepPlan::memory(std::int64_t micro_tokens, int degree) con
   return plan::step_memory(memory_input(session_, settings_, largest(micro_tokens), degree, target));
 }
 
-std::int64_t StepPlan::micro_tokens(std::optional<std::int64_t> available, int degree) const {
+plan::AutomaticMicro StepPlan::micro_tokens(const LeastMemory& device, int degree) const {
   const std::int64_t usual = usual_micro_tokens(settings_, session_.device);
-  if (settings_.batch.micro_tokens || !available) return usual;
-  return plan::automatic_micro_tokens(usual, dataset_.longest(), [&](std::int64_t tokens) {
-    return memory(tokens, degree).total() <= *available;
-  });
+  if (settings_.batch.micro_tokens) return {.tokens = usual, .of_kind = usual};
+  const auto need = [&](std::int64_t tokens) { return memory(tokens, degree).total(); };
+  return plan::automatic_micro_tokens(usual, dataset_.longest(), need, device.of_kind, device.free);
 }
 
 std::int64_t StepPlan::least_micro_tokens() const {
@@ -140,6 +140,12 @@ std::string StepPlan::changes_within(std::int64_t limit, std::int64_t micro_toke
             (change.same_result ? "computes the same)" : "computes something else)");
   }
   return text;
+}
+
+void warn_of_smaller_micro(std::int64_t before, std::int64_t now, const std::string& memory) {
+  log_warning("micro-batches of at most " + std::to_string(now) + " tokens instead of " +
+              std::to_string(before) + ", which need more memory than " + memory +
+              ": losses may differ in their last digits from those of a run that has it");
 }
 
 }  // namespace lorikeet::recipes

@@ -10,7 +10,9 @@
 #include "data/sampler.h"
 #include "data/token_dataset.h"
 #include "plan/memory.h"
+#include "plan/micro_auto.h"
 #include "plan/micro_size.h"
+#include "recipes/devices.h"
 #include "recipes/model_session.h"
 
 namespace lorikeet::recipes {
@@ -36,8 +38,9 @@ class StepPlan {
   plan::MemoryEstimate memory(std::int64_t micro_tokens, int degree) const;
 
   /// batch.micro_tokens; for auto the usual number on this device, or the smaller one at which a step fits
-  /// into `available` bytes. A function of its arguments and the data: ranks that give the same get the same.
-  std::int64_t micro_tokens(std::optional<std::int64_t> available, int degree) const;
+  /// into the memory of such devices, and into what is free of it. A function of its arguments and the data:
+  /// ranks that give the same get the same.
+  plan::AutomaticMicro micro_tokens(const LeastMemory& device, int degree) const;
   /// The smallest number that auto would choose: what tells whether a strategy can fit.
   std::int64_t least_micro_tokens() const;
 
@@ -65,5 +68,9 @@ class StepPlan {
   const data::TokenDataset& dataset_;
   const data::Sampler& sampler_;
 };
+
+/// Warns that auto came to `now` tokens instead of `before`, which need more memory than `memory` ("is
+/// free").
+void warn_of_smaller_micro(std::int64_t before, std::int64_t now, const std::string& memory);
 
 }  // namespace lorikeet::recipes

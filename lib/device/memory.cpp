@@ -28,16 +28,22 @@ std::int64_t file_pages(const std::filesystem::path& stat) {
   return bytes;
 }
 
+// A line of /proc/meminfo, in bytes.
+std::optional<std::int64_t> memory_line(const std::filesystem::path& proc, std::string_view key) {
+  std::ifstream meminfo(proc / "meminfo");
+  for (std::string line; std::getline(meminfo, line);) {
+    if (line.starts_with(key)) return std::stoll(line.substr(key.size())) * 1024;
+  }
+  return std::nullopt;
+}
+
+const std::filesystem::path kProc = "/proc", kCgroup = "/sys/fs/cgroup";
+
 }  // namespace
 
 std::optional<std::int64_t> available_main_memory(const std::filesystem::path& proc,
                                                   const std::filesystem::path& cgroup) {
-  std::optional<std::int64_t> available;
-  std::ifstream meminfo(proc / "meminfo");
-  for (std::string line; std::getline(meminfo, line);) {
-    constexpr std::string_view kKey = "MemAvailable:";
-    if (line.starts_with(kKey)) available = std::stoll(line.substr(kKey.size())) * 1024;
-  }
+  std::optional<std::int64_t> available = memory_line(proc, "MemAvailable:");
   const auto limit = number_in(cgroup / "memory.max"), used = number_in(cgroup / "memory.current");
   if (limit && used) {
     const std::int64_t held = std::max<std::int64_t>(*used - file_pages(cgroup / "memory.stat"), 0);
@@ -47,21 +53,41 @@ std::optional<std::int64_t> available_main_memory(const std::filesystem::path& p
   return available;
 }
 
-std::optional<std::int64_t> available_memory(const Device& device, const std::vector<CudaDevice>& found,
-                                             const Inventory& inventory, int sharers) {
+std::optional<std::int64_t> total_main_memory(const std::filesystem::path& proc,
+                                              const std::filesystem::path& cgroup) {
+  const auto total = memory_line(proc, "MemTotal:"), limit = number_in(cgroup / "memory.max");
+  return total && limit ? std::min(total, limit) : (total ? total : limit);
+}
+
+std::optional<std::int64_t> free_memory(const Device& device, const std::vector<CudaDevice>& found,
+                                        const Inventory& inventory, int sharers) {
   if (!device.is_cuda()) {
-    const auto all = available_main_memory("/proc", "/sys/fs/cgroup");
+    const auto all = available_main_memory(kProc, kCgroup);
     return all ? std::optional(*all / sharers) : std::nullopt;
   }
   const auto index = static_cast<std::size_t>(device.index);
   if (index >= found.size()) return std::nullopt;
-  const auto total = static_cast<double>(found[index].memory_bytes);
-  double free = total;
+  auto free = static_cast<std::int64_t>(found[index].memory_bytes);
   const auto gpu = gpu_of(found[index], inventory);
   // The free memory of a card in slices says nothing of one slice's.
   if (gpu && !inventory.gpus[*gpu].mig.value_or(false) && inventory.gpus[*gpu].memory_free_bytes)
-    free = std::min(free, static_cast<double>(*inventory.gpus[*gpu].memory_free_bytes));
-  return static_cast<std::int64_t>(std::max(free - kLostShareOfCard * total, 0.0));
+    free = std::min(free, static_cast<std::int64_t>(*inventory.gpus[*gpu].memory_free_bytes));
+  return free;
+}
+
+std::optional<std::int64_t> available_memory(const Device& device, const std::vector<CudaDevice>& found,
+                                             const Inventory& inventory, int sharers) {
+  const auto free = free_memory(device, found, inventory, sharers);
+  if (!free || !device.is_cuda()) return free;
+  const auto total = static_cast<double>(found[static_cast<std::size_t>(device.index)].memory_bytes);
+  return static_cast<std::int64_t>(std::max(static_cast<double>(*free) - kLostShareOfCard * total, 0.0));
+}
+
+std::optional<std::int64_t> memory_of_kind(const Device& device, const std::vector<CudaDevice>& found,
+                                           int sharers) {
+  if (device.is_cuda()) return available_memory(device, found, Inventory{}, sharers);
+  const auto all = total_main_memory(kProc, kCgroup);
+  return all ? std::optional(*all / sharers) : std::nullopt;
 }
 
 }  // namespace lorikeet::device

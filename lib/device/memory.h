@@ -17,8 +17,20 @@ namespace lorikeet::device {
 std::optional<std::int64_t> available_memory(const Device& device, const std::vector<CudaDevice>& found,
                                              const Inventory& inventory, int sharers);
 
-/// The same of main memory, from the files of a /proc and a /sys/fs/cgroup (version 2; absent is fine).
+/// The same without the 6%: what there is now, whatever it is cut into.
+std::optional<std::int64_t> free_memory(const Device& device, const std::vector<CudaDevice>& found,
+                                        const Inventory& inventory, int sharers);
+
+/// What available_memory comes to on a device of this kind that nothing else uses: by a card's total memory,
+/// by this machine's or its container's for a CPU.
+std::optional<std::int64_t> memory_of_kind(const Device& device, const std::vector<CudaDevice>& found,
+                                           int sharers);
+
+/// Main memory that is available, from the files of a /proc and a /sys/fs/cgroup (version 2; absent is fine).
 std::optional<std::int64_t> available_main_memory(const std::filesystem::path& proc,
                                                   const std::filesystem::path& cgroup);
+/// The same of all that there is, in use or not.
+std::optional<std::int64_t> total_main_memory(const std::filesystem::path& proc,
+                                              const std::filesystem::path& cgroup);
 
 }  // namespace lorikeet::device

@@ -14,4 +14,15 @@ std::int64_t automatic_micro_tokens(std::int64_t usual, std::int64_t longest,
   return tokens;
 }
 
+AutomaticMicro automatic_micro_tokens(std::int64_t usual, std::int64_t longest,
+                                      const std::function<std::int64_t(std::int64_t)>& need,
+                                      std::optional<std::int64_t> of_kind, std::optional<std::int64_t> free) {
+  const auto within = [&](std::int64_t most, std::optional<std::int64_t> limit) {
+    return automatic_micro_tokens(most, longest,
+                                  [&](std::int64_t tokens) { return !limit || need(tokens) <= *limit; });
+  };
+  const std::int64_t stable = within(usual, of_kind);
+  return {.tokens = within(stable, free), .of_kind = stable};
+}
+
 }  // namespace lorikeet::plan

@@ -24,6 +24,16 @@ TEST_CASE("main memory is what the kernel calls available, or what a container's
   CHECK(available_main_memory(proc.path(), cgroup.path()) == 0);
 }
 
+TEST_CASE("a machine's memory is all that it has, or a container's limit") {
+  const TemporaryFolder proc, cgroup;
+  CHECK_FALSE(total_main_memory(proc.path(), cgroup.path()));
+  write_file_atomic(cgroup / "memory.max", "max\n");
+  write_file_atomic(proc / "meminfo", "MemTotal:  100 kB\nMemAvailable:     60 kB\n");
+  CHECK(total_main_memory(proc.path(), cgroup.path()) == 100 * 1024);
+  write_file_atomic(cgroup / "memory.max", "5000\n");
+  CHECK(total_main_memory(proc.path(), cgroup.path()) == 5000);
+}
+
 TEST_CASE("processes of one machine share its memory; a card is one process's") {
   const auto one = available_memory({}, {}, {}, 1), four = available_memory({}, {}, {}, 4);
   REQUIRE(one);
@@ -40,6 +50,8 @@ TEST_CASE("what others hold of a card's memory is not available") {
   Inventory inventory;
   inventory.gpus.push_back({.uuid = "GPU-b", .memory_free_bytes = 60'000});
   CHECK(available_memory(card, found, inventory, 1) == 54'000);
+  CHECK(free_memory(card, found, inventory, 1) == 60'000);
+  CHECK(memory_of_kind(card, found, 1) == 94'000);
   inventory.gpus[0].memory_free_bytes = 1'000;
   CHECK(available_memory(card, found, inventory, 1) == 0);
   inventory.gpus[0].mig = true;  // of the whole card, not of the slice that CUDA offers
