@@ -108,6 +108,7 @@ PlannedDevice named_card(const DeviceRequest& request, const config::Settings& s
   PlannedDevice out{.policy = precision::resolve(settings.precision)};
   precision::require_supported(out.policy, first, {card});
   out.target = step_target(out.policy, at::kCUDA);
+  out.target.capability = 10 * card.capability_major + card.capability_minor;
   out.machine.device = card.name;
   take_data_sheet_rate(out, card.name, request);
   out.machine.memory_bytes_per_second = sheet.memory_gb_per_second * kGB;
@@ -159,7 +160,7 @@ PlannedDevice of_this_machine(const DeviceRequest& request, const config::Settin
   const device::Device device = choose_device(settings.device);
   const auto& found = device::cuda_devices();
   PlannedDevice out{.policy = choose_policy(settings.precision, device)};
-  out.target = step_target(out.policy, torch_device(device).type());
+  out.target = step_target(out.policy, device);
   out.machine.device = device::describe(device, found);
   if (const auto memory = available_memory(device, 1)) take_memory(out, *memory, "free now");
   if (device.is_cuda()) {

@@ -54,6 +54,16 @@ ops::DryTarget step_target(const precision::Policy& policy, at::DeviceType devic
           .threads = at::get_num_threads()};
 }
 
+ops::DryTarget step_target(const precision::Policy& policy, const device::Device& device) {
+  ops::DryTarget target = step_target(policy, torch_device(device).type());
+  const auto& cards = device::cuda_devices();
+  if (device.is_cuda() && device.index < std::ssize(cards)) {
+    const device::CudaDevice& card = cards[static_cast<std::size_t>(device.index)];
+    target.capability = 10 * card.capability_major + card.capability_minor;
+  }
+  return target;
+}
+
 plan::MemoryInput memory_input(const ModelSession& session, const config::Settings& settings,
                                const plan::MicroSize& micro, int degree, const ops::DryTarget& target) {
   return {.model = &session.model->spec(),
@@ -70,7 +80,7 @@ plan::MicroSize StepPlan::largest(std::int64_t micro_tokens) const {
 }
 
 plan::MemoryEstimate StepPlan::memory(std::int64_t micro_tokens, int degree) const {
-  const ops::DryTarget target = step_target(session_.policy, session_.torch_device().type());
+  const ops::DryTarget target = step_target(session_.policy, session_.device);
   return plan::step_memory(memory_input(session_, settings_, largest(micro_tokens), degree, target));
 }
 
@@ -119,7 +129,7 @@ void StepPlan::require_held_fits(std::int64_t available, std::int64_t micro_toke
 
 std::string StepPlan::changes_within(std::int64_t limit, std::int64_t micro_tokens, int degree,
                                      int world_size) const {
-  const ops::DryTarget target = step_target(session_.policy, session_.torch_device().type());
+  const ops::DryTarget target = step_target(session_.policy, session_.device);
   const plan::MicroSize largest_now = largest(micro_tokens);
   const plan::Knobs now{.micro_tokens = largest_now.tokens,
                         .longest = largest_now.longest,

@@ -20,6 +20,8 @@ namespace lorikeet::recipes {
 /// What a step would run on: `device` may be of a kind that isn't here. Products of the policy's compute
 /// dtype and threads are those of this process.
 ops::DryTarget step_target(const precision::Policy& policy, at::DeviceType device);
+/// A device of this machine.
+ops::DryTarget step_target(const precision::Policy& policy, const device::Device& device);
 
 /// What plan::step_memory needs to know of a run whose largest micro-batch is `micro`, where `degree` ranks
 /// share one copy of the frozen weights. The session has to outlive it; nothing has to be allocated.

@@ -96,12 +96,17 @@ TEST_CASE("a dry step for a GPU runs where there is none") {
   const nn::Batch batch = labelled(toy_prompts());
   precision::Policy bf16 = fp32_policy();
   bf16.base_storage = bf16.compute = DType::kBF16;
-  const ops::DryTarget gpu{.device = at::kCUDA};
-  for (const auto& spec : {toy_spec(), toy_forms_spec(), fused_toy_spec()}) {
-    for (const bool checkpointing : {false, true}) {
-      const auto peak = dry_peak(spec, {.rank = 3, .alpha = 6}, bf16, checkpointing, batch, gpu);
-      CHECK(peak > 0);
-      CHECK(peak % 512 == 0);  // as a GPU's allocator counts
+  // Every kernel of attention: FlashAttention, the memory-efficient ones, blocks.
+  for (const int capability : {90, 75, 50}) {
+    const ops::DryTarget gpu{.device = at::kCUDA, .capability = capability};
+    for (const auto& spec : {toy_spec(), toy_forms_spec(), fused_toy_spec()}) {
+      for (const bool checkpointing : {false, true}) {
+        for (const auto& policy : {bf16, fp32_policy()}) {
+          const auto peak = dry_peak(spec, {.rank = 3, .alpha = 6}, policy, checkpointing, batch, gpu);
+          CHECK(peak > 0);
+          CHECK(peak % 512 == 0);  // as a GPU's allocator counts
+        }
+      }
     }
   }
 }

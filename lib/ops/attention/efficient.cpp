@@ -37,7 +37,8 @@ std::optional<std::int64_t> window_of(const AttentionOptions& options) {
 }
 
 // Of a group's heads the sum, and queries', keys' and values' gradients side by side.
-at::Tensor packed(const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& dv, const HeadLayout& layout) {
+at::Tensor packed(const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& dv,
+                  const HeadLayout& layout) {
   const auto of_group = [&](const at::Tensor& gradient) {
     const at::Tensor rows = gradient.squeeze(0);
     return layout.heads == layout.kv_heads ? rows : rows.unflatten(1, {layout.kv_heads, -1}).sum(2);
@@ -121,8 +122,8 @@ at::Tensor efficient_backward(const at::Tensor& dout, const at::Tensor& qkv, con
   const Heads heads = split(qkv, layout);
   // As forward's kernel leaves it: padded to blocks of 32 rows, with infinity, which makes their scores
   // vanish.
-  at::Tensor lse = at::full({ends.size(0) - 1, layout.heads, padded_rows(sequences)}, std::numeric_limits<float>::infinity(),
-                            statistics.lse.options());
+  at::Tensor lse = at::full({ends.size(0) - 1, layout.heads, padded_rows(sequences)},
+                            std::numeric_limits<float>::infinity(), statistics.lse.options());
   lse.index_put_(Places(ends, qkv.size(0)).indices(), statistics.lse.t());
   const auto [dq, dk, dv, dbias] = at::_efficient_attention_backward(
       dout.view(heads.q.sizes()), heads.q, heads.k, heads.v, /*bias=*/std::nullopt, out.view(heads.q.sizes()),
