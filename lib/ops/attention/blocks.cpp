@@ -71,7 +71,7 @@ at::Tensor batched(const at::Tensor& rows, const Block& block, std::int64_t kv_h
 }
 
 // The inverse: writes [Hkv, group * n, D] to a block's rows of `to` [n, H, D], in its dtype.
-void store(const at::Tensor& batch, const Block& block, at::Tensor to) {
+void store(const at::Tensor& batch, const Block& block, const at::Tensor& to) {
   to.slice(0, block.begin, block.end)
       .unflatten(1, {batch.size(0), -1})
       .copy_(batch.unflatten(1, {-1, block.queries()}).permute({2, 0, 1, 3}));
@@ -96,7 +96,7 @@ at::Tensor over_rows(const at::Tensor& x, const at::Tensor& rows, const Block& b
 }
 
 // Sets the scores of keys that a query may not see to minus infinity.
-void hide(at::Tensor& scores, const Rows& rows, const Block& block, const AttentionOptions& options) {
+void hide(const at::Tensor& scores, const Rows& rows, const Block& block, const AttentionOptions& options) {
   if (block.queries() == 1 || (!options.causal && options.window == 0)) return;  // the block has no such key
   const auto positions = at::TensorOptions(at::kLong).device(scores.device());
   const std::int64_t first = rows.first_position();
@@ -171,8 +171,8 @@ void backward(const Rows& rows, const Gradients& gradients, const AttentionOptio
     dk.slice(1, block.key_begin, block.key_end).baddbmm_(dscores.transpose(1, 2), q);
     store(over_rows(dscores, rows.k, block).mul_(options.scale), block, gradients.dq);
   });
-  at::Tensor(gradients.dk).copy_(dk.transpose(0, 1));
-  at::Tensor(gradients.dv).copy_(dv.transpose(0, 1));
+  gradients.dk.copy_(dk.transpose(0, 1));
+  gradients.dv.copy_(dv.transpose(0, 1));
 }
 
 // The heads of packed rows [T, width]: [T, H + 2 Hkv, D].

@@ -1,5 +1,7 @@
 #include "ops/attention/kernel_choice.h"
 
+#include <iterator>
+
 #include "device/device.h"
 #include "ops/dry_run.h"
 
@@ -35,9 +37,11 @@ AttentionTarget attention_target(const at::Tensor& tensor) {
   if (tensor.is_meta() && dry_target() != nullptr) target.capability = dry_target()->capability;
   if (tensor.is_cuda()) {
     const auto& devices = device::cuda_devices();
-    const auto index = static_cast<std::size_t>(tensor.get_device());
-    if (index < devices.size())
-      target.capability = 10 * devices[index].capability_major + devices[index].capability_minor;
+    const int index = tensor.get_device();
+    if (index < std::ssize(devices)) {
+      const auto& device = devices[static_cast<std::size_t>(index)];
+      target.capability = 10 * device.capability_major + device.capability_minor;
+    }
   }
   return target;
 }
