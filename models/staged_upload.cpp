@@ -20,7 +20,7 @@ void StagedUpload::wait(Buffer& buffer) {
 
 at::Tensor StagedUpload::copy(const at::Tensor& target, const at::Tensor& source) {
   if (!target.is_cuda()) {
-    at::Tensor(target).copy_(source);
+    target.copy_(source);
     return target;
   }
   Buffer& buffer = buffers_[next_];
@@ -33,7 +33,7 @@ at::Tensor StagedUpload::copy(const at::Tensor& target, const at::Tensor& source
   }
   const at::Tensor staged = buffer.memory.slice(0, 0, bytes).view(target.scalar_type()).view(target.sizes());
   staged.copy_(source);
-  at::Tensor(target).copy_(staged, /*non_blocking=*/true);
+  target.copy_(staged, /*non_blocking=*/true);
   const at::Device device = target.device();
   buffer.done.emplace(device.type());
   buffer.done->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
