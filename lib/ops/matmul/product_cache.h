@@ -9,7 +9,7 @@ namespace lorikeet::ops {
 /// about a gigabyte, where rows of many lengths come by; a Llama's micro-batch has 28 or a few more.
 struct ProductCacheRules {
   std::int64_t products = 48;                             ///< kept after bound_product_caches
-  std::int64_t bytes_of_product = std::int64_t{1} << 20;  ///< measured, with the heap's holes
+  std::int64_t bytes_of_product = std::int64_t{3} << 18;  ///< measured
 };
 inline constexpr ProductCacheRules kProductCacheRules;
 
