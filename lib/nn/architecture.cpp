@@ -113,24 +113,35 @@ Architecture layer_lines(const DecoderLayerSpec& layer, const std::string& prefi
   add_norm(lines, "post_attention_norm", post_attention_norm);
   add_norm(lines, "post_mlp_norm", post_mlp_norm);
   lines.add_unless(false, "parallel", parallel);
-  lines.add_unless(true, "rotary", rotary);
+  if (rotary == LayerRotary::kNone) lines.add("rotary", false);
+  if (rotary == LayerRotary::kLocal) lines.add("rotary", std::string("local"));
   lines.add_unless(1.0, "residual_multiplier", residual_multiplier);
   return lines.lines();
 }
 
-void add_rotary(Lines& lines, const RotarySpec& rotary) {
+void add_rotary(Lines& lines, const std::string& name, const RotarySpec& rotary) {
   const auto& [head_dim, rotary_dim, theta, scaling, factor, low_freq_factor, high_freq_factor,
-               original_max_position] = rotary;
-  lines.add("rotary.theta", theta);
-  lines.add_unless(head_dim, "rotary.dim", rotary_dim);
+               original_max_position, short_factor, long_factor, attention_factor] = rotary;
+  lines.add(name + ".theta", theta);
+  lines.add_unless(head_dim, name + ".dim", rotary_dim);
   if (scaling == RotarySpec::Scaling::kNone) return;
+  if (scaling == RotarySpec::Scaling::kLongrope) {
+    lines.add(name + ".scaling", std::string("longrope"));
+    lines.add(name + ".original_max_position", original_max_position);
+    lines.add(name + ".attention_factor", attention_factor);
+    for (std::size_t i = 0; i < short_factor.size(); ++i)
+      lines.add(name + ".short_factor " + std::to_string(i), short_factor[i]);
+    for (std::size_t i = 0; i < long_factor.size(); ++i)
+      lines.add(name + ".long_factor " + std::to_string(i), long_factor[i]);
+    return;
+  }
   const bool linear = scaling == RotarySpec::Scaling::kLinear;
-  lines.add("rotary.scaling", std::string(linear ? "linear" : "llama3"));
-  lines.add("rotary.factor", factor);
+  lines.add(name + ".scaling", std::string(linear ? "linear" : "llama3"));
+  lines.add(name + ".factor", factor);
   if (linear) return;
-  lines.add("rotary.low_freq_factor", low_freq_factor);
-  lines.add("rotary.high_freq_factor", high_freq_factor);
-  lines.add("rotary.original_max_position", original_max_position);
+  lines.add(name + ".low_freq_factor", low_freq_factor);
+  lines.add(name + ".high_freq_factor", high_freq_factor);
+  lines.add(name + ".original_max_position", original_max_position);
 }
 
 void append(Architecture& all, const Architecture& lines) {
@@ -151,8 +162,8 @@ void append_layers(Architecture& all, const std::vector<DecoderLayerSpec>& layer
 }  // namespace
 
 Architecture architecture(const CausalLMSpec& spec) {
-  [[maybe_unused]] const auto& [shape, embedding_name, embedding_scale, rotary, layers, final_norm, head] =
-      spec;
+  [[maybe_unused]] const auto& [shape, embedding_name, embedding_scale, embedding_scale_rounded, rotary,
+                                local_rotary, layers, final_norm, head] = spec;
   // What the layers' own lines say, and what only limits lengths or follows from the rest.
   [[maybe_unused]] const auto& [layer_count, hidden_size, heads, kv_heads, head_dim, intermediate_size,
                                 vocab_size, max_position, layer_linear_parameters, tied_head] = shape;
@@ -162,7 +173,9 @@ Architecture architecture(const CausalLMSpec& spec) {
   lines.add("vocab_size", vocab_size);
   lines.add_unless(false, "tied_head", tied_head);
   lines.add_unless(1.0, "embedding_scale", embedding_scale);
-  if (rotary) add_rotary(lines, *rotary);
+  lines.add_unless(false, "embedding_scale_rounded", embedding_scale_rounded);
+  if (rotary) add_rotary(lines, "rotary", *rotary);
+  if (local_rotary) add_rotary(lines, "local_rotary", *local_rotary);
   add_norm(lines, "final_norm", final_norm);
   lines.add_unless(0.0, "head.soft_cap", soft_cap);
   lines.add_unless(1.0, "head.scale", scale);

@@ -36,8 +36,8 @@ std::vector<Module> AttentionSpec::qkv_modules() const {
 
 Module AttentionSpec::output_module() const { return {prefix + "." + names.output, hidden_size}; }
 
-Attention::Attention(const AttentionSpec& spec, std::int64_t layer, bool rotary, LinearFactory& factory,
-                     WeightUnit& unit)
+Attention::Attention(const AttentionSpec& spec, std::int64_t layer, LayerRotary rotary,
+                     LinearFactory& factory, WeightUnit& unit)
     : layer_(layer), rotary_(rotary), layout_(spec.layout), options_(spec.options) {
   qkv_ = factory.linear({.modules = spec.qkv_modules(),
                          .in_features = spec.hidden_size,
@@ -55,6 +55,16 @@ Attention::Attention(const AttentionSpec& spec, std::int64_t layer, bool rotary,
                          .bias = spec.output_bias,
                          .role = LinearRole::kRow},
                         unit);
+}
+
+const RotaryRows& Attention::rotary(const ForwardContext& context) const {
+  static const RotaryRows kNone;
+  switch (rotary_) {
+    case LayerRotary::kNone: return kNone;
+    case LayerRotary::kGlobal: return context.rotary;
+    case LayerRotary::kLocal: return context.local_rotary;
+  }
+  return kNone;
 }
 
 at::Tensor Attention::queries(const at::Tensor& qkv) const {
@@ -79,7 +89,7 @@ at::Tensor Attention::prepare(at::Tensor qkv, const ForwardContext& context, Att
     normed.slice(1, layout_.v_begin()).copy_(qkv.slice(1, layout_.v_begin()));
     qkv = std::move(normed);
   }
-  if (rotary_ && context.rotary) ops::rotate(qkv, context.rotary->cos, context.rotary->sin, layout_);
+  if (const auto& rows = rotary(context)) ops::rotate(qkv, rows->cos, rows->sin, layout_);
   return qkv;
 }
 
@@ -127,9 +137,7 @@ at::Tensor Attention::backward(const at::Tensor& dy, const InputAgain& input, co
   dout.reset();
   kept.out.reset();
   kept.softmax = {};
-  if (rotary_ && context.rotary) {
-    ops::rotate(dqkv, context.rotary->cos, context.rotary->sin, layout_, /*inverse=*/true);
-  }
+  if (const auto& rows = rotary(context)) ops::rotate(dqkv, rows->cos, rows->sin, layout_, /*inverse=*/true);
   if (q_norm_) {
     at::Tensor dq = queries(dqkv), dk = keys(dqkv);
     ops::norm_backward_(dq, queries(kept.qkv), q_norm_->parameters(), q_norm_->options(), kept.q_norm);

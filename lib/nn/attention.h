@@ -53,7 +53,7 @@ class Attention {
  public:
   /// Declares its tensors in `unit`. `layer` is its place in caches. Throws Error on norms' sizes that don't
   /// fit.
-  Attention(const AttentionSpec& spec, std::int64_t layer, bool rotary, LinearFactory& factory,
+  Attention(const AttentionSpec& spec, std::int64_t layer, LayerRotary rotary, LinearFactory& factory,
             WeightUnit& unit);
 
   /// x [T, D] -> [T, D]. `kept`, unless it is null, gets what backward needs beside x.
@@ -65,6 +65,8 @@ class Attention {
   bool learns() const { return qkv_->learns() || out_->learns(); }
 
  private:
+  // The angles of this layer, or nothing where it has no rotation.
+  const RotaryRows& rotary(const ForwardContext& context) const;
   // The parts of packed rows as [T, heads, width of a norm], views.
   at::Tensor queries(const at::Tensor& qkv) const;
   at::Tensor keys(const at::Tensor& qkv) const;
@@ -72,7 +74,7 @@ class Attention {
   at::Tensor cached(const at::Tensor& qkv, const ForwardContext& context) const;
 
   std::int64_t layer_;
-  bool rotary_;
+  LayerRotary rotary_;
   ops::HeadLayout layout_;
   ops::AttentionOptions options_;
   std::unique_ptr<LinearGroup> qkv_;

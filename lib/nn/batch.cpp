@@ -11,6 +11,7 @@ Batch pack_sequences(const std::vector<std::vector<std::int32_t>>& sequences,
   std::vector<std::int64_t> tokens, positions, samples;
   Batch batch;
   batch.sequences.cu_seqlens = {0};
+  batch.first_positions = first_positions;
   for (std::size_t s = 0; s < sequences.size(); ++s) {
     const std::int64_t first = first_positions.empty() ? 0 : first_positions[s];
     const auto length = static_cast<std::int64_t>(sequences[s].size());

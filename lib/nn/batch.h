@@ -19,10 +19,16 @@ struct Batch {
   at::Tensor label_rows;     ///< int64 [L], rows of the hidden states that predict a label, ascending
   at::Tensor labels;         ///< int64 [L], the token each of them should predict
   std::int64_t label_count = 0;
-  std::int64_t positions = 0;    ///< one more than the largest position id
-  std::int64_t real_tokens = 0;  ///< without fillers
+  std::int64_t positions = 0;                 ///< one more than the largest position id
+  std::int64_t real_tokens = 0;               ///< without fillers
+  std::vector<std::int64_t> first_positions;  ///< of each sequence; empty: all 0
 
   std::int64_t size() const { return tokens.size(0); }
+  /// Of sequence `s`, with its tokens in earlier batches where it goes on from there (decoding).
+  std::int64_t length(std::size_t s) const {
+    const std::int64_t here = sequences.cu_seqlens[s + 1] - sequences.cu_seqlens[s];
+    return here + (first_positions.empty() ? 0 : first_positions[s]);
+  }
 };
 
 /// Packs sequences for inference: sequence s begins at position `first_positions[s]` (0 where that is empty).

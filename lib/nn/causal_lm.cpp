@@ -1,6 +1,7 @@
 #include "nn/causal_lm.h"
 
 #include <ATen/ATen.h>
+#include <ATen/ScalarOps.h>
 
 #include "nn/batch.h"
 #include "ops/embedding/embedding.h"
@@ -14,6 +15,7 @@ CausalLM::CausalLM(const CausalLMSpec& spec, LinearFactory& factory)
   embedding_ = declare_matrix(spec.embedding_name + ".weight", shape.vocab_size, shape.hidden_size,
                               store_.add_unit("embedding"), factory.policy());
   if (spec.rotary) rotary_.emplace(*spec.rotary);
+  if (spec.local_rotary) local_rotary_.emplace(*spec.local_rotary);
   for (const DecoderLayerSpec& layer : spec.layers) {
     layers_.push_back(std::make_unique<DecoderLayer>(layer, factory, store_));
   }
@@ -26,14 +28,23 @@ CausalLM::CausalLM(const CausalLMSpec& spec, LinearFactory& factory)
 }
 
 ForwardContext CausalLM::context(ForwardContext context) const {
-  if (rotary_) context.rotary = rotary_->rows(context.batch.position_ids, context.batch.positions);
+  if (rotary_) context.rotary = rotary_->rows(context.batch);
+  if (local_rotary_) context.local_rotary = local_rotary_->rows(context.batch);
   return context;
+}
+
+std::optional<std::int64_t> CausalLM::cache_switch_length() const {
+  return rotary_ ? rotary_->switch_length() : std::nullopt;
 }
 
 Hidden CausalLM::embed(const Batch& batch) const {
   const UnitLoan weights = store_.borrow(*embedding_.unit);
   at::Tensor embedded = ops::embedding(batch.tokens, embedding_.of(weights), compute_);
-  if (spec_.embedding_scale != 1) embedded.mul_(spec_.embedding_scale);
+  if (spec_.embedding_scale != 1) {
+    // A tensor, since mul_ with a number rounds it to the tensor's dtype on a CPU.
+    const at::Tensor scale = c10::scalar_to_tensor(spec_.embedding_scale);
+    embedded.mul_(spec_.embedding_scale_rounded ? scale.to(embedded.scalar_type()) : scale);
+  }
   return {std::move(embedded), {}};
 }
 

@@ -13,7 +13,9 @@ struct CausalLMSpec {
   ModelShape shape;
   std::string embedding_name = "model.embed_tokens";
   double embedding_scale = 1;
-  std::optional<RotarySpec> rotary;
+  bool embedding_scale_rounded = false;    ///< to the compute dtype before it multiplies (Gemma)
+  std::optional<RotarySpec> rotary;        ///< of layers with LayerRotary::kGlobal
+  std::optional<RotarySpec> local_rotary;  ///< of layers with LayerRotary::kLocal
   std::vector<DecoderLayerSpec> layers;
   NormSpec final_norm;
   HeadSpec head;
@@ -31,6 +33,9 @@ class CausalLM {
   WeightStore& store() { return store_; }
   const WeightStore& store() const { return store_; }
 
+  /// The longest sequence whose cached keys stay valid when it grows by one token more: past it LongRoPE
+  /// rotates all of them by other angles. None where that never happens.
+  std::optional<std::int64_t> cache_switch_length() const;
   /// `context` with the rotary rows of its batch.
   ForwardContext context(ForwardContext context) const;
   /// The stream before the first layer.
@@ -58,7 +63,7 @@ class CausalLM {
   DType compute_;
   WeightStore store_;
   MatrixPlace embedding_;
-  std::optional<RotaryTable> rotary_;
+  std::optional<RotaryTable> rotary_, local_rotary_;
   std::vector<std::unique_ptr<DecoderLayer>> layers_;
   std::optional<Norm> final_norm_;
   MatrixPlace head_table_;

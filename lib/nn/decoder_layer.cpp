@@ -1,6 +1,7 @@
 #include "nn/decoder_layer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/ScalarOps.h>
 
 #include <utility>
 
@@ -46,7 +47,8 @@ at::Tensor pre_backward(const std::optional<Norm>& norm, const at::Tensor& dx, c
 // What a block adds to the stream: its output normed, where there is such a norm, times the multiplier.
 at::Tensor post_forward(const std::optional<Norm>& norm, at::Tensor out, double multiplier, NormKept* kept) {
   if (norm) out = norm->forward(out, kept);
-  return multiplier == 1 ? out : out.mul_(multiplier);
+  // A tensor, since mul_ with a number rounds it to the tensor's dtype on a CPU.
+  return multiplier == 1 ? out : out.mul_(c10::scalar_to_tensor(multiplier));
 }
 
 at::Tensor post_backward(const std::optional<Norm>& norm, const at::Tensor& gradient, double multiplier,

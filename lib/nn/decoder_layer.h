@@ -24,7 +24,7 @@ struct DecoderLayerSpec {
   std::optional<NormSpec> post_attention_norm;
   std::optional<NormSpec> post_mlp_norm;
   bool parallel = false;
-  bool rotary = true;
+  LayerRotary rotary = LayerRotary::kGlobal;
   double residual_multiplier = 1;
 };
 

@@ -71,6 +71,13 @@ std::vector<std::vector<std::int32_t>> generate(const CausalLM& model,
   lengths.reserve(prompts.size());
   for (const auto& prompt : prompts) lengths.push_back(static_cast<std::int64_t>(prompt.size()));
 
+  const auto whole = [&](std::int64_t prompt) {
+    std::vector<std::int32_t> tokens = prompts[static_cast<std::size_t>(prompt)];
+    const auto& answer = results[static_cast<std::size_t>(prompt)];
+    tokens.insert(tokens.end(), answer.begin(), answer.end());
+    return tokens;
+  };
+
   Batch batch = pack_sequences(prompts, {}, device);
   for (std::int64_t n = 0; n < options.max_new_tokens; ++n) {
     std::vector<std::int64_t> last_rows;
@@ -81,7 +88,7 @@ std::vector<std::vector<std::int32_t>> generate(const CausalLM& model,
     const at::Tensor logits = model.logits(context, at::tensor(last_rows).to(device));
     const auto next = choose(logits, prompt_of, lengths, options);
 
-    std::vector<std::int64_t> running, still_of, still_lengths;
+    std::vector<std::int64_t> running, still_of, still_lengths, first_positions;
     std::vector<std::vector<std::int32_t>> inputs;
     for (std::size_t s = 0; s < next.size(); ++s) {
       if (std::find(options.stop_ids.begin(), options.stop_ids.end(), next[s]) != options.stop_ids.end())
@@ -90,20 +97,20 @@ std::vector<std::vector<std::int32_t>> generate(const CausalLM& model,
       running.push_back(static_cast<std::int64_t>(s));
       still_of.push_back(prompt_of[s]);
       still_lengths.push_back(lengths[s] + 1);
-      inputs.push_back({next[s]});
+      if (model.cache_switch_length() == lengths[s]) {
+        // The new token makes all angles others: its sequence starts again with an empty cache.
+        cache.clear(static_cast<std::int64_t>(s));
+        inputs.push_back(whole(prompt_of[s]));
+        first_positions.push_back(0);
+      } else {
+        inputs.push_back({next[s]});
+        first_positions.push_back(lengths[s]);
+      }
     }
     if (running.empty()) break;
     if (running.size() != next.size()) cache.keep(running);
     prompt_of = std::move(still_of);
-    batch = pack_sequences(
-        inputs,
-        [&] {
-          std::vector<std::int64_t> positions;
-          positions.reserve(still_lengths.size());
-          for (const std::int64_t length : still_lengths) positions.push_back(length - 1);
-          return positions;
-        }(),
-        device);
+    batch = pack_sequences(inputs, first_positions, device);
     lengths = std::move(still_lengths);
   }
   return results;

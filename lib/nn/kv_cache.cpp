@@ -51,6 +51,10 @@ std::vector<at::Tensor> KvCache::values(std::int64_t layer) const {
   return views;
 }
 
+void KvCache::clear(std::int64_t sequence) {
+  for (auto& layer : entries_) layer[static_cast<std::size_t>(sequence)] = {};
+}
+
 void KvCache::keep(const std::vector<std::int64_t>& sequences) {
   for (auto& layer : entries_) {
     std::vector<Entry> kept;

@@ -21,6 +21,9 @@ class KvCache {
   std::vector<at::Tensor> keys(std::int64_t layer) const;
   std::vector<at::Tensor> values(std::int64_t layer) const;
 
+  /// Forgets all tokens of a sequence, in every layer.
+  void clear(std::int64_t sequence);
+
   /// Keeps only the sequences with these indices, in this order.
   void keep(const std::vector<std::int64_t>& sequences);
 

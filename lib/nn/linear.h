@@ -26,6 +26,7 @@ struct ForwardContext {
   std::uint64_t step = 0;    ///< optimizer step, keys dropout masks
   KvCache* cache = nullptr;  ///< decoding: keys and values of earlier tokens
   RotaryRows rotary;         ///< of the batch's positions; CausalLM::context fills it
+  RotaryRows local_rotary;   ///< the same of layers with LayerRotary::kLocal
 };
 
 /// One module of the checkpoint that holds several parts of a group, as Phi-3's qkv_proj holds q, k and v.

@@ -8,18 +8,23 @@
 #include <numbers>
 #include <vector>
 
+#include "nn/batch.h"
 #include "ops/take_rows.h"
 
 namespace lorikeet::nn {
 namespace {
 
 // transformers computes the frequencies in fp32; the same order of operations gives the same last bits.
-std::vector<float> frequencies(const RotarySpec& spec) {
+// `extension` (LongRoPE): what divides each of them.
+std::vector<float> frequencies(const RotarySpec& spec, const std::vector<double>& extension) {
   std::vector<float> result;
   for (std::int64_t i = 0; i < spec.rotary_dim; i += 2) {
     const float exponent = static_cast<float>(i) / static_cast<float>(spec.rotary_dim);
-    float frequency = 1.0F / std::pow(static_cast<float>(spec.theta), exponent);
-    if (spec.scaling == RotarySpec::Scaling::kLinear) {
+    const float wave = std::pow(static_cast<float>(spec.theta), exponent);
+    float frequency = 1.0F / wave;
+    if (spec.scaling == RotarySpec::Scaling::kLongrope) {
+      frequency = 1.0F / (static_cast<float>(extension.at(static_cast<std::size_t>(i / 2))) * wave);
+    } else if (spec.scaling == RotarySpec::Scaling::kLinear) {
       frequency = static_cast<float>(frequency / spec.factor);
     } else if (spec.scaling == RotarySpec::Scaling::kLlama3) {
       const double wavelength = 2.0 * std::numbers::pi / frequency;
@@ -41,19 +46,54 @@ std::vector<float> frequencies(const RotarySpec& spec) {
 }  // namespace
 
 RotaryTable::RotaryTable(const RotarySpec& spec)
-    : spec_(spec), inverse_frequencies_(at::tensor(frequencies(spec))) {}
+    : spec_(spec), table_{at::tensor(frequencies(spec, spec.short_factor)), {}, {}} {
+  if (switch_length()) long_table_ = {at::tensor(frequencies(spec, spec.long_factor)), {}, {}};
+}
 
-RotaryTable::Rows RotaryTable::rows(const at::Tensor& position_ids, std::int64_t positions) const {
-  const at::NoGradGuard no_grad;
+std::optional<std::int64_t> RotaryTable::switch_length() const {
+  if (spec_.scaling != RotarySpec::Scaling::kLongrope) return std::nullopt;
+  return static_cast<std::int64_t>(spec_.original_max_position);
+}
+
+bool RotaryTable::is_long(std::int64_t length) const { return switch_length() && length > *switch_length(); }
+
+const at::Tensor& RotaryTable::inverse_frequencies(std::int64_t length) const {
+  return (is_long(length) ? long_table_ : table_).inverse_frequencies;
+}
+
+RotaryTable::Rows RotaryTable::rows(const Table& table, const at::Tensor& position_ids,
+                                    std::int64_t positions) const {
   const at::Device device = position_ids.device();
-  if (!cos_.defined() || cos_.size(0) < positions || cos_.device() != device) {
-    const std::int64_t count = std::max<std::int64_t>(positions, cos_.defined() ? 2 * cos_.size(0) : 1024);
-    const at::Tensor inverse = inverse_frequencies_.to(device);
+  at::Tensor &cos = table.cos, &sin = table.sin;
+  if (!cos.defined() || cos.size(0) < positions || cos.device() != device) {
+    const std::int64_t count = std::max<std::int64_t>(positions, cos.defined() ? 2 * cos.size(0) : 1024);
+    const at::Tensor inverse = table.inverse_frequencies.to(device);
     const at::Tensor angle = at::arange(count, inverse.options()).unsqueeze(1) * inverse.unsqueeze(0);
-    cos_ = angle.cos();
-    sin_ = angle.sin();
+    cos = angle.cos();
+    sin = angle.sin();
+    if (spec_.attention_factor != 1) {
+      cos.mul_(spec_.attention_factor);
+      sin.mul_(spec_.attention_factor);
+    }
   }
-  return {ops::take_rows(cos_, position_ids), ops::take_rows(sin_, position_ids)};
+  return {ops::take_rows(cos, position_ids), ops::take_rows(sin, position_ids)};
+}
+
+RotaryTable::Rows RotaryTable::rows(const Batch& batch) const {
+  const at::NoGradGuard no_grad;
+  const at::Tensor& positions = batch.position_ids;
+  if (!is_long(batch.positions)) return rows(table_, positions, batch.positions);
+  Rows result = rows(long_table_, positions, batch.positions);
+  // No sequence's angles depend on what it is packed with.
+  const auto& cu = batch.sequences.cu_seqlens;
+  for (std::size_t s = 0; s + 1 < cu.size(); ++s) {
+    const std::int64_t begin = cu[s], count = cu[s + 1] - begin;
+    if (count == 0 || is_long(batch.length(s))) continue;
+    const Rows own = rows(table_, positions.narrow(0, begin, count), *switch_length());
+    result.cos.narrow(0, begin, count).copy_(own.cos);
+    result.sin.narrow(0, begin, count).copy_(own.sin);
+  }
+  return result;
 }
 
 }  // namespace lorikeet::nn

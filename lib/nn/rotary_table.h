@@ -3,13 +3,17 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "nn/rotary_spec.h"
 
 namespace lorikeet::nn {
 
+struct Batch;
+
 /// Cosines and sines of all positions, fp32 [positions, rotary_dim / 2], extended when a longer sequence
 /// comes. Llama 3.1's scaling: "The Llama 3 Herd of Models", as published with the checkpoints' rope_scaling.
+/// LongRoPE (arXiv:2402.13753) has two tables; each sequence takes one of them by its own length.
 class RotaryTable {
  public:
   explicit RotaryTable(const RotarySpec& spec);
@@ -17,16 +21,24 @@ class RotaryTable {
   struct Rows {
     at::Tensor cos, sin;  // fp32 [T, rotary_dim / 2]
   };
-  /// The rows of `position_ids` (int64 [T], all below `positions`), on their device.
-  Rows rows(const at::Tensor& position_ids, std::int64_t positions) const;
+  /// The rows of a batch's positions, on their device.
+  Rows rows(const Batch& batch) const;
 
-  /// Angular frequency of each pair of dimensions, fp32 [rotary_dim / 2].
-  const at::Tensor& inverse_frequencies() const { return inverse_frequencies_; }
+  /// Angular frequency of each pair of dimensions, fp32 [rotary_dim / 2], of sequences of `length`.
+  const at::Tensor& inverse_frequencies(std::int64_t length = 1) const;
+  /// The longest sequence that takes the first of LongRoPE's tables; none where there is one table.
+  std::optional<std::int64_t> switch_length() const;
 
  private:
+  struct Table {
+    at::Tensor inverse_frequencies;
+    mutable at::Tensor cos, sin;
+  };
+  bool is_long(std::int64_t length) const;
+  Rows rows(const Table& table, const at::Tensor& position_ids, std::int64_t positions) const;
+
   RotarySpec spec_;
-  at::Tensor inverse_frequencies_;
-  mutable at::Tensor cos_, sin_;
+  Table table_, long_table_;
 };
 
 /// Of a batch, computed once for all layers; empty where a model has no rotary.

@@ -37,7 +37,7 @@ nn::CausalLMSpec toy_spec() {
   first.attention.options.window = 3;
   first.mlp.activation = ops::Activation::kGelu;
 
-  second.rotary = false;
+  second.rotary = nn::LayerRotary::kNone;
   second.attention.output_bias = true;
   second.attention.options.soft_cap = 2;
   second.mlp.bias = true;
@@ -91,6 +91,7 @@ nn::CausalLMSpec toy_forms_spec() {
   };
   gemma.attention.qk_norm = qk_norm("transformer.h.1.attn", kHeadDim, kHeadDim, true);
 
+  olmo.rotary = nn::LayerRotary::kLocal;
   olmo.attention_norm.reset();
   olmo.post_attention_norm = norm("transformer.h.2.ln_2");
   olmo.post_mlp_norm = norm("transformer.h.2.ln_4");
@@ -99,11 +100,20 @@ nn::CausalLMSpec toy_forms_spec() {
   granite.attention_norm = layer_norm("transformer.h.3.ln_1", false);
   granite.mlp_norm = norm("transformer.h.3.ln_2");
   granite.residual_multiplier = 0.6;
-  granite.rotary = false;
+  granite.rotary = nn::LayerRotary::kNone;
 
   nn::CausalLMSpec spec = toy_spec();
   spec.shape.layers = 4;
   spec.layers = {neox, gemma, olmo, granite};
+  spec.rotary = nn::RotarySpec{.head_dim = kHeadDim,
+                               .rotary_dim = 4,
+                               .theta = 100,
+                               .scaling = nn::RotarySpec::Scaling::kLongrope,
+                               .original_max_position = 3,
+                               .short_factor = {1, 1.5},
+                               .long_factor = {2, 4},
+                               .attention_factor = 1.2};
+  spec.local_rotary = nn::RotarySpec{.head_dim = kHeadDim, .rotary_dim = 4, .theta = 25};
   return spec;
 }
 

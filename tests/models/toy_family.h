@@ -21,10 +21,11 @@ using State = std::map<std::string, at::Tensor>;
 ///   layer 2: parallel with post-norms, SiLU
 nn::CausalLMSpec toy_spec();
 
-/// A model of the forms that toy_spec lacks:
+/// A model of the forms that toy_spec lacks, rotated by longrope's angles, which are others from 4 tokens on:
 ///   layer 0: parallel with two layer norms (with bias), plain MLP (NeoX)
 ///   layer 1: sandwich norms, queries and keys normed by head (Gemma 3)
-///   layer 2: norms behind the blocks alone, queries and keys normed over all heads (OLMo 2)
+///   layer 2: norms behind the blocks alone, queries and keys normed over all heads (OLMo 2),
+///            rotated by angles of its own (Gemma 3)
 ///   layer 3: norms before the blocks, layer norm without bias, residual multiplier (Granite), no rotary
 nn::CausalLMSpec toy_forms_spec();
 

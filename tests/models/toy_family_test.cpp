@@ -86,3 +86,24 @@ TEST_CASE("the loss of each label is what the logits give") {
   const at::Tensor expected = -at::log_softmax(logits, 1).gather(1, batch.labels.unsqueeze(1)).squeeze(1);
   CHECK(at::allclose(nll, expected, 1e-5, 1e-6));
 }
+
+TEST_CASE("an embedding's scale is rounded to the compute dtype where a family says so") {
+  for (const bool rounded : {false, true}) {
+    CAPTURE(rounded);
+    nn::FrozenFactory factory({.base_storage = DType::kBF16, .compute = DType::kBF16});
+    nn::CausalLMSpec spec = toy_spec();
+    spec.embedding_scale = 4.9;  // 4.90625 in bf16
+    spec.embedding_scale_rounded = rounded;
+    nn::CausalLM model(spec, factory);
+    const State state = toy_state(model, 7);
+    fill(model, state);
+    const nn::Batch batch = nn::pack_sequences(toy_prompts(), {}, at::kCPU);
+    const at::Tensor table = state.at(spec.embedding_name + ".weight").to(at::kBFloat16).to(at::kFloat);
+    const at::Tensor embedded = table.index_select(0, batch.tokens);
+    const auto is = [&](double scale) {
+      return at::equal(model.embed(batch).value(), (embedded * scale).to(at::kBFloat16));
+    };
+    CHECK(is(4.90625) == rounded);
+    CHECK(is(4.9) != rounded);
+  }
+}

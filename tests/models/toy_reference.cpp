@@ -22,15 +22,20 @@ at::Tensor linear(const State& state, const std::string& name, const at::Tensor&
   return bias == state.end() ? y : y + bias->second;
 }
 
-// Turns dimensions 0..3 of one head [length, 8]: pairs (0, 2) by position and (1, 3) by position / 10.
-at::Tensor turn(const at::Tensor& head) {
+// What the pairs (0, 2) and (1, 3) of a head turn by a position, and what the result is multiplied by.
+struct Turns {
+  double first = 1, second = 0.1, factor = 1;
+};
+
+// Turns dimensions 0..3 of one head [length, 8].
+at::Tensor turn(const at::Tensor& head, const Turns& turns) {
   const at::Tensor position = at::arange(head.size(0), head.options());
   std::vector<at::Tensor> columns = at::unbind(head, 1);
   for (const std::size_t pair : {0U, 1U}) {
-    const at::Tensor angle = pair == 0 ? position : position / 10;
+    const at::Tensor angle = position * (pair == 0 ? turns.first : turns.second);
     const at::Tensor low = columns[pair], high = columns[pair + 2];
-    columns[pair] = low * at::cos(angle) - high * at::sin(angle);
-    columns[pair + 2] = high * at::cos(angle) + low * at::sin(angle);
+    columns[pair] = turns.factor * (low * at::cos(angle) - high * at::sin(angle));
+    columns[pair + 2] = turns.factor * (high * at::cos(angle) + low * at::sin(angle));
   }
   return at::stack(columns, 1);
 }
@@ -52,6 +57,7 @@ struct AttentionKind {
   std::int64_t window;    // 0: none
   double cap;             // 0: none
   std::string qk_norm{};  // "": none, "head" or "all"
+  Turns turns{};
 };
 
 at::Tensor attention(const State& state, const std::string& prefix, const at::Tensor& x,
@@ -77,8 +83,8 @@ at::Tensor attention(const State& state, const std::string& prefix, const at::Te
     const std::int64_t group = h / (kHeads / kKvHeads);
     at::Tensor q = head_of("query", h), k = head_of("key", group);
     if (kind.rotary) {
-      q = turn(q);
-      k = turn(k);
+      q = turn(q, kind.turns);
+      k = turn(k, kind.turns);
     }
     at::Tensor scores = at::matmul(q, k.t()) * 0.5;
     if (kind.cap > 0) scores = kind.cap * at::tanh(scores / kind.cap);
@@ -125,21 +131,23 @@ at::Tensor toy_logits(const State& state, const std::vector<std::int32_t>& token
 at::Tensor toy_forms_logits(const State& state, const std::vector<std::int32_t>& tokens) {
   const std::vector<std::int64_t> ids(tokens.begin(), tokens.end());
   at::Tensor x = state.at("transformer.wte.weight").index_select(0, at::tensor(ids)) * 1.7;
+  const Turns turns = ids.size() > 3 ? Turns{1.0 / 2, 0.1 / 4, 1.2} : Turns{1, 0.1 / 1.5, 1.2};
 
   x = x +
-      attention(state, "transformer.h.0.attn", layer_norm(state, "transformer.h.0.ln_1", x), {true, 0, 0}) +
+      attention(state, "transformer.h.0.attn", layer_norm(state, "transformer.h.0.ln_1", x),
+                {true, 0, 0, "", turns}) +
       linear(
           state, "transformer.h.0.ffn.w2",
           exact_gelu(linear(state, "transformer.h.0.ffn.w3", layer_norm(state, "transformer.h.0.ln_2", x))));
 
   at::Tensor n = norm(state, "transformer.h.1.ln_1", x);
-  x = x +
-      norm(state, "transformer.h.1.ln_2", attention(state, "transformer.h.1.attn", n, {true, 0, 0, "head"}));
+  x = x + norm(state, "transformer.h.1.ln_2",
+               attention(state, "transformer.h.1.attn", n, {true, 0, 0, "head", turns}));
   n = norm(state, "transformer.h.1.ln_3", x);
   x = x + norm(state, "transformer.h.1.ln_4", mlp(state, "transformer.h.1.ffn", n, silu));
 
-  x = x +
-      norm(state, "transformer.h.2.ln_2", attention(state, "transformer.h.2.attn", x, {true, 0, 0, "all"}));
+  x = x + norm(state, "transformer.h.2.ln_2",
+               attention(state, "transformer.h.2.attn", x, {true, 0, 0, "all", {1, 0.2}}));
   x = x + norm(state, "transformer.h.2.ln_4", mlp(state, "transformer.h.2.ffn", x, silu));
 
   n = layer_norm(state, "transformer.h.3.ln_1", x);

@@ -47,6 +47,9 @@ TEST_CASE("whatever changes a model's numbers changes its architecture") {
   CHECK(shows([](CausalLMSpec& s) { s.rotary.reset(); }));
   CHECK(shows([](CausalLMSpec& s) { s.rotary->scaling = RotarySpec::Scaling::kLinear; }));
   CHECK(shows([](CausalLMSpec& s) { s.embedding_scale = 1.71; }));
+  CHECK(shows([](CausalLMSpec& s) { s.embedding_scale_rounded = true; }));
+  CHECK(shows([](CausalLMSpec& s) { s.local_rotary = RotarySpec{.head_dim = 8, .rotary_dim = 8}; }));
+  CHECK(shows([](CausalLMSpec& s) { s.layers[0].rotary = LayerRotary::kLocal; }));
   CHECK(shows([](CausalLMSpec& s) { s.shape.tied_head = true; }));
   CHECK(shows([](CausalLMSpec& s) { s.final_norm.eps = 1e-6; }));
   CHECK(shows([](CausalLMSpec& s) { s.final_norm.unit_offset = false; }));
@@ -59,6 +62,25 @@ TEST_CASE("whatever changes a model's numbers changes its architecture") {
   CHECK(shows([](CausalLMSpec& s) { s.layers[0].parallel = false; }));
   CHECK(shows([](CausalLMSpec& s) { s.layers[0].mlp.activation = ops::Activation::kSilu; }));
   CHECK(shows([](CausalLMSpec& s) { s.layers.pop_back(); }));
+}
+
+TEST_CASE("longrope's factors change an architecture") {
+  CausalLMSpec spec = toy_spec();
+  spec.rotary->scaling = RotarySpec::Scaling::kLongrope;
+  spec.rotary->short_factor = {1, 1};
+  spec.rotary->long_factor = {1, 2};
+  const Architecture before = architecture(spec);
+  CHECK(value(before, "rotary.scaling") == "longrope");
+  CHECK(value(before, "rotary.long_factor 1") == "2");
+  const auto changes = [&](auto change) {
+    CausalLMSpec other = spec;
+    change(*other.rotary);
+    return architecture(other) != before;
+  };
+  CHECK(changes([](RotarySpec& r) { r.short_factor[1] = 3; }));
+  CHECK(changes([](RotarySpec& r) { r.long_factor[0] = 3; }));
+  CHECK(changes([](RotarySpec& r) { r.attention_factor = 1.5; }));
+  CHECK(changes([](RotarySpec& r) { r.original_max_position = 7; }));
 }
 
 TEST_CASE("the order of rows in fused modules is listed where it permutes them") {

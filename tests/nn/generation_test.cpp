@@ -20,8 +20,10 @@ using Ids = std::vector<std::int32_t>;
 
 struct Toy {
   FrozenFactory factory{test::fp32_policy()};
-  CausalLM model{test::toy_spec(), factory};
-  Toy() { test::fill(model, test::toy_state(model, 7)); }
+  CausalLM model;
+  explicit Toy(const CausalLMSpec& spec = test::toy_spec()) : model(spec, factory) {
+    test::fill(model, test::toy_state(model, 7));
+  }
 
   at::Tensor logits(const std::vector<Ids>& sequences) const {
     const Batch batch = pack_sequences(sequences, {}, at::kCPU);
@@ -72,6 +74,14 @@ TEST_CASE("greedy decoding of a batch gives what each prompt gives alone without
   const auto results = generate(toy.model, prompts, {.max_new_tokens = 12}, at::kCPU);
   REQUIRE(results.size() == prompts.size());
   for (std::size_t i = 0; i < prompts.size(); ++i) CHECK(results[i] == greedy(toy, prompts[i], 12));
+}
+
+TEST_CASE("decoding past the length at which longrope changes its angles gives what whole sequences give") {
+  const Toy toy(test::toy_forms_spec());
+  REQUIRE(toy.model.cache_switch_length() == 3);
+  const auto prompts = test::toy_prompts();  // longer and shorter than that
+  const auto results = generate(toy.model, prompts, {.max_new_tokens = 6}, at::kCPU);
+  for (std::size_t i = 0; i < prompts.size(); ++i) CHECK(results[i] == greedy(toy, prompts[i], 6));
 }
 
 TEST_CASE("a sequence ends at a stop id, which is left out, and the others go on") {

@@ -60,3 +60,15 @@ TEST_CASE("keep drops the sequences that are not named, in every layer") {
   cache.append(0, rows(2, 3), rows(2, 4), {0, 1, 2});
   CHECK(at::equal(cache.values(0)[1], at::cat({v.slice(0, 3, 6), rows(2, 4).slice(0, 1, 2)})));
 }
+
+TEST_CASE("a cleared sequence starts again, the others stay") {
+  KvCache cache(2, 2);
+  const at::Tensor k = rows(3, 1), v = rows(3, 2);
+  for (std::int64_t layer = 0; layer < 2; ++layer) cache.append(layer, k, v, {0, 1, 3});
+  cache.clear(1);
+  for (std::int64_t layer = 0; layer < 2; ++layer) {
+    cache.append(layer, rows(1, 3), rows(1, 4), {0, 0, 1});
+    CHECK(at::equal(cache.keys(layer)[0], k.slice(0, 0, 1)));
+    CHECK(at::equal(cache.keys(layer)[1], rows(1, 3)));
+  }
+}

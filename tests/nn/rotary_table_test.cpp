@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "nn/batch.h"
 #include "support/catch.h"
 
 using namespace lorikeet::nn;
@@ -18,6 +19,14 @@ void check_frequencies(const RotarySpec& spec, const std::vector<double>& expect
     CHECK(found.const_data_ptr<float>()[i] == Approx(expected[i]).epsilon(1e-6));
   }
 }
+
+const RotarySpec kLongrope{.head_dim = 4,
+                           .rotary_dim = 4,
+                           .scaling = RotarySpec::Scaling::kLongrope,
+                           .original_max_position = 4,
+                           .short_factor = {1, 2},
+                           .long_factor = {2, 4},
+                           .attention_factor = 1.5};
 
 }  // namespace
 
@@ -52,7 +61,10 @@ TEST_CASE("llama3 scaling keeps short waves, divides long ones and blends betwee
 TEST_CASE("rows are the cosine and sine of position times frequency, also beyond the first table") {
   const RotaryTable table({.head_dim = 4, .rotary_dim = 4});
   for (const std::int64_t last : {7, 5000}) {
-    const auto rows = table.rows(at::tensor(std::vector<std::int64_t>{0, 3, last}), last + 1);
+    Batch batch;
+    batch.position_ids = at::tensor(std::vector<std::int64_t>{0, 3, last});
+    batch.positions = last + 1;
+    const auto rows = table.rows(batch);
     REQUIRE(rows.cos.sizes() == at::IntArrayRef({3, 2}));
     const float* cos = rows.cos.const_data_ptr<float>();
     const float* sin = rows.sin.const_data_ptr<float>();
@@ -62,4 +74,35 @@ TEST_CASE("rows are the cosine and sine of position times frequency, also beyond
     CHECK(sin[3] == Approx(std::sin(0.03)).margin(1e-6));
     CHECK(cos[5] == Approx(std::cos(0.01 * static_cast<double>(last))).margin(1e-5));
   }
+}
+
+TEST_CASE("longrope divides each frequency by its factor of short or long sequences") {
+  const RotaryTable table(kLongrope);
+  CHECK(table.switch_length() == 4);
+  CHECK(at::allclose(table.inverse_frequencies(4), at::tensor(std::vector<float>{1, 0.005F})));
+  CHECK(at::allclose(table.inverse_frequencies(5), at::tensor(std::vector<float>{0.5F, 0.0025F})));
+  CHECK_FALSE(RotaryTable({.head_dim = 4, .rotary_dim = 4}).switch_length());
+}
+
+TEST_CASE("each sequence takes longrope's factors by its own length, whatever it is packed with") {
+  const RotaryTable table(kLongrope);
+  const std::vector<std::vector<std::int32_t>> sequences{{1, 2, 3, 4}, {}, {1, 2, 3, 4, 5}, {1}};
+  const auto rows = table.rows(pack_sequences(sequences, {}, at::kCPU));
+  std::vector<at::Tensor> cos, sin;
+  for (const auto& sequence : sequences) {
+    const auto alone = table.rows(pack_sequences({sequence}, {}, at::kCPU));
+    cos.push_back(alone.cos);
+    sin.push_back(alone.sin);
+  }
+  CHECK(at::equal(rows.cos, at::cat(cos)));
+  CHECK(at::equal(rows.sin, at::cat(sin)));
+  CHECK(rows.sin[3][0].item<float>() == Approx(1.5 * std::sin(3.0)));
+  CHECK(rows.sin[7][0].item<float>() == Approx(1.5 * std::sin(1.5)));
+}
+
+TEST_CASE("a sequence that is being decoded counts with its earlier tokens") {
+  const RotaryTable table(kLongrope);
+  const auto rows = table.rows(pack_sequences({{1}, {1}}, {3, 4}, at::kCPU));
+  CHECK(rows.sin[0][0].item<float>() == Approx(1.5 * std::sin(3.0)));
+  CHECK(rows.sin[1][0].item<float>() == Approx(1.5 * std::sin(2.0)));
 }
