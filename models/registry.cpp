@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/strings.h"
+#include "models/decoder_spec.h"
 #include "models/llama/llama.h"
 
 namespace lorikeet::models {
@@ -25,7 +26,11 @@ nn::CausalLMSpec model_spec(const JsonView& config) {
   const std::string type = config.at("model_type").as_string();
   std::vector<std::string> known;
   for (const Family& family : families()) {
-    if (family.model_type == type) return family.spec(config);
+    if (family.model_type == type) {
+      nn::CausalLMSpec spec = family.spec(config);
+      spec.shape.layer_linear_parameters = count_linear_parameters(spec.layers);
+      return spec;
+    }
     known.push_back(family.model_type);
   }
   throw Error("[" + config.where() + "] model_type '" + escape_control(type) +

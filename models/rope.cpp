@@ -1,7 +1,10 @@
 #include "models/rope.h"
 
+#include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/strings.h"
@@ -9,8 +12,10 @@
 namespace lorikeet::models {
 namespace {
 
-double positive(const JsonView& object, const char* key) {
-  const JsonView value = object.at(key);
+using Scaling = nn::RotarySpec::Scaling;
+using Names = std::vector<std::string>;
+
+double positive(const JsonView& value) {
   const double number = value.as_number();
   // Far outside of what any model has, and still finite as fp32, also divided by each other.
   if (!(number >= 1e-6 && number <= 1e12))
@@ -18,15 +23,75 @@ double positive(const JsonView& object, const char* key) {
   return number;
 }
 
+double positive(const JsonView& object, const char* key) { return positive(object.at(key)); }
+
+// What changes angles must have a meaning for the type that is named.
+void require_known(const JsonView& object, const Names& own) {
+  Names known{"rope_type", "type", "rope_theta", "partial_rotary_factor"};
+  known.insert(known.end(), own.begin(), own.end());
+  for (const auto& [key, value] : object.members()) {
+    if (value.json().is_null() || std::find(known.begin(), known.end(), key) != known.end()) continue;
+    throw Error("[" + escape_control(value.where()) + "] is no setting of this rotary type, which has " +
+                join(known, ", "));
+  }
+}
+
+std::vector<double> factors(const JsonView& object, const char* key, std::int64_t count) {
+  const JsonView list = object.at(key);
+  std::vector<double> values;
+  for (const JsonView& item : list.items()) values.push_back(positive(item));
+  if (std::ssize(values) != count) {
+    throw Error("[" + list.where() + "] expected " + std::to_string(count) +
+                " numbers, one for each pair of rotated dimensions, got " + std::to_string(values.size()));
+  }
+  return values;
+}
+
+// Phi-3's files give the original length beside the object, those of transformers 5 in both places.
+double original_length(const JsonView& config, const JsonView& object) {
+  constexpr const char* kKey = "original_max_position_embeddings";
+  if (!config.has(kKey)) return positive(object, kKey);
+  const double length = positive(config, kKey);
+  if (object.has(kKey) && positive(object, kKey) != length) {
+    throw Error("[" + object.where() + "." + kKey + "] differs from that of the whole file, " +
+                format_number("%g", length) + "; remove the wrong one");
+  }
+  return length;
+}
+
+// LongRoPE (Ding et al. 2024, arXiv:2402.13753), as transformers computes it.
+void read_longrope(const JsonView& config, const JsonView& object, nn::RotarySpec* spec) {
+  require_known(object, {"short_factor", "long_factor", "factor", "attention_factor",
+                         "original_max_position_embeddings"});
+  spec->scaling = Scaling::kLongrope;
+  spec->short_factor = factors(object, "short_factor", spec->rotary_dim / 2);
+  spec->long_factor = factors(object, "long_factor", spec->rotary_dim / 2);
+  spec->original_max_position = original_length(config, object);
+  if (spec->original_max_position <= 1)
+    throw Error("[" + object.where() + "] expected original_max_position_embeddings above 1");
+  const double longer = object.has("factor")
+                            ? positive(object, "factor")
+                            : positive(config, "max_position_embeddings") / spec->original_max_position;
+  spec->attention_factor = object.has("attention_factor") ? positive(object, "attention_factor")
+                           : longer <= 1
+                               ? 1
+                               : std::sqrt(1 + std::log(longer) / std::log(spec->original_max_position));
+}
+
 // The type's own numbers, from `rope_parameters` or `rope_scaling`.
-void read_scaling(const JsonView& scaling, nn::RotarySpec* spec) {
+void read_scaling(const JsonView& config, const JsonView& scaling, bool longrope_allowed,
+                  nn::RotarySpec* spec) {
   const std::string type = scaling.get_string("rope_type", scaling.get_string("type", "default"));
-  if (type == "default") return;
-  if (type == "linear") {
-    spec->scaling = nn::RotarySpec::Scaling::kLinear;
+  if (type == "default") {
+    require_known(scaling, {});
+  } else if (type == "linear") {
+    require_known(scaling, {"factor"});
+    spec->scaling = Scaling::kLinear;
     spec->factor = positive(scaling, "factor");
   } else if (type == "llama3") {
-    spec->scaling = nn::RotarySpec::Scaling::kLlama3;
+    require_known(scaling,
+                  {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"});
+    spec->scaling = Scaling::kLlama3;
     spec->factor = positive(scaling, "factor");
     spec->low_freq_factor = positive(scaling, "low_freq_factor");
     spec->high_freq_factor = positive(scaling, "high_freq_factor");
@@ -34,54 +99,79 @@ void read_scaling(const JsonView& scaling, nn::RotarySpec* spec) {
     if (spec->high_freq_factor <= spec->low_freq_factor) {
       throw Error("[" + scaling.where() + "] expected high_freq_factor above low_freq_factor");
     }
+  } else if (longrope_allowed && (type == "longrope" || type == "su")) {
+    read_longrope(config, scaling, spec);
   } else {
     throw Error("[" + scaling.where() + "] rotary type '" + escape_control(type) +
-                "' is not supported; default, linear and llama3 are");
+                "' is not supported; default, linear" +
+                (longrope_allowed ? ", llama3 and longrope are" : " and llama3 are"));
   }
 }
 
-// Rotating only a part of each head is another model's angles, not a Llama's.
-void require_whole_rotation(const JsonView& object) {
-  const auto factor = object.maybe("partial_rotary_factor");
-  if (factor && factor->as_number() != 1) throw Error("[" + factor->where() + "] only 1 is supported");
+// A number that may stand at top level, in `rope_parameters`, or in both and then equal.
+std::optional<double> agreed(const JsonView& config, const char* key,
+                             const std::optional<JsonView>& parameters, const char* inner) {
+  const auto outside = config.maybe(key);
+  const auto inside = parameters ? parameters->maybe(inner) : std::nullopt;
+  if (outside && inside && outside->as_number() != inside->as_number()) {
+    throw Error("[" + config.where() + "] '" + key + "' and 'rope_parameters." + inner +
+                "' differ; remove the wrong one");
+  }
+  if (inside) return positive(*inside);
+  if (outside) return positive(*outside);
+  return std::nullopt;
+}
+
+std::int64_t rotated(const ConfigReader& config, std::int64_t head_dim, double part, const RopeKeys& keys) {
+  if (part == 1) return head_dim;
+  if (!keys.partial_allowed) config.fail(keys.partial, "only 1 is supported");
+  if (part > 1) config.fail(keys.partial, "expected at most 1, got " + format_number("%g", part));
+  const auto dims = static_cast<std::int64_t>(static_cast<double>(head_dim) * part);
+  if (dims < 2 || dims % 2 != 0) {
+    config.fail(keys.partial, "of a head_dim of " + std::to_string(head_dim) + " makes " +
+                                  std::to_string(dims) + " rotated dimensions; expected an even number");
+  }
+  return dims;
+}
+
+// `rope_parameters`, or the member of it that is the table's.
+std::optional<JsonView> parameters_of(const JsonView& config, const RopeKeys& keys) {
+  const auto parameters = config.maybe("rope_parameters");
+  if (!parameters || keys.layer_type == nullptr) return parameters;
+  return parameters->at(keys.layer_type);
 }
 
 }  // namespace
 
-nn::RotarySpec read_rope(const JsonView& config, std::int64_t head_dim) {
-  nn::RotarySpec spec{.head_dim = head_dim, .rotary_dim = head_dim};
-  require_whole_rotation(config);
-  const auto parameters = config.maybe("rope_parameters");
-  const bool old_layout =
-      config.json().find("rope_theta") != nullptr || config.json().find("rope_scaling") != nullptr;
-  if (!parameters && !old_layout) {
-    throw Error(
-        "[" + config.where() +
-        "] has neither 'rope_parameters' nor 'rope_theta'/'rope_scaling', so the rotary base is unknown; "
-        "for the first Llama models add \"rope_theta\": 10000.0");
+nn::RotarySpec read_rope(ConfigReader& reader, std::int64_t head_dim, const RopeKeys& keys) {
+  reader.claim({keys.theta, keys.partial, "rope_scaling", "rope_parameters"});
+  const JsonView& config = reader.view();
+  const auto parameters = parameters_of(config, keys);
+  const auto old_scaling = keys.scaled ? config.maybe("rope_scaling") : std::nullopt;
+  const double part =
+      agreed(config, keys.partial, parameters, "partial_rotary_factor").value_or(keys.absent_partial);
+  nn::RotarySpec spec{.head_dim = head_dim, .rotary_dim = rotated(reader, head_dim, part, keys)};
+  const auto theta = agreed(config, keys.theta, parameters, "rope_theta");
+  if (theta) {
+    spec.theta = *theta;
+  } else if (keys.absent_theta > 0) {
+    spec.theta = keys.absent_theta;
+  } else if (parameters) {
+    parameters->at("rope_theta");  // throws, naming it
+  } else if (config.json().find("rope_scaling") == nullptr && config.json().find(keys.theta) == nullptr) {
+    // Before transformers wrote rope_theta it was always 10000, and rope_scaling stood alone.
+    throw Error("[" + config.where() + "] has neither 'rope_parameters' nor '" + keys.theta +
+                "'/'rope_scaling', so the rotary base is unknown; for the first Llama models add "
+                "\"rope_theta\": 10000.0");
   }
-  if (parameters) {
-    require_whole_rotation(*parameters);
-    spec.theta = positive(*parameters, "rope_theta");
-    read_scaling(*parameters, &spec);
-    if (config.has("rope_theta") && config.at("rope_theta").as_number() != spec.theta) {
-      throw Error("[" + config.where() +
-                  "] 'rope_theta' and 'rope_parameters.rope_theta' differ; remove the wrong one");
-    }
-    if (const auto scaling = config.maybe("rope_scaling")) {
-      nn::RotarySpec other{.head_dim = head_dim, .rotary_dim = head_dim, .theta = spec.theta};
-      read_scaling(*scaling, &other);
-      if (other != spec) {
-        throw Error("[" + config.where() +
-                    "] 'rope_scaling' and 'rope_parameters' differ; remove the wrong one");
-      }
-    }
-    return spec;
+  nn::RotarySpec other = spec;
+  if (parameters) read_scaling(config, *parameters, keys.longrope_allowed, &spec);
+  if (!old_scaling) return spec;
+  read_scaling(config, *old_scaling, keys.longrope_allowed, &other);
+  if (parameters && other != spec) {
+    throw Error("[" + config.where() + "] 'rope_scaling' and 'rope_parameters' differ; remove the wrong one");
   }
-  // Before transformers wrote rope_theta it was always 10000, and rope_scaling stood alone.
-  if (config.has("rope_theta")) spec.theta = positive(config, "rope_theta");
-  if (const auto scaling = config.maybe("rope_scaling")) read_scaling(*scaling, &spec);
-  return spec;
+  return other;
 }
 
 }  // namespace lorikeet::models

@@ -2,16 +2,29 @@
 
 #include <cstdint>
 
-#include "base/json.h"
+#include "models/config_reader.h"
 #include "nn/rotary_spec.h"
 
 namespace lorikeet::models {
 
+/// How a family's config.json gives its rotary settings, where that isn't as Llama's does.
+struct RopeKeys {
+  const char* theta = "rope_theta";               ///< top level: the base
+  const char* partial = "partial_rotary_factor";  ///< top level: the rotated part of each head
+  const char* layer_type = nullptr;               ///< member of `rope_parameters` with this table's numbers
+  bool scaled = true;                             ///< `rope_scaling` is this table's
+  bool partial_allowed = false;                   ///< else each whole head is rotated
+  bool longrope_allowed = false;
+  double absent_theta = 0;  ///< where the file has no base; 0: that is an error
+  double absent_partial = 1;
+};
+
 /// The rotary settings of a config.json in either layout, for heads of `head_dim`:
 ///   transformers 4: `rope_theta`, `rope_scaling` (null or an object with `rope_type` or `type`)
 ///   transformers 5: `rope_parameters` (an object with `rope_theta`, `rope_type` and the type's own numbers)
-/// Supports default, linear and llama3 scaling. A file with neither layout, or with both and different
-/// numbers, is an error: a reader of one layout given the other would silently train with the wrong angles.
-nn::RotarySpec read_rope(const JsonView& config, std::int64_t head_dim);
+/// Supports default, linear and llama3 scaling, and longrope where `keys` allow it. A file with neither
+/// layout, or with both and different numbers, or with a number that its type doesn't have, is an error: a
+/// reader of one layout given the other would silently train with the wrong angles.
+nn::RotarySpec read_rope(ConfigReader& config, std::int64_t head_dim, const RopeKeys& keys = {});
 
 }  // namespace lorikeet::models

@@ -1,26 +1,16 @@
 #pragma once
 
-#include <cstdint>
-
 #include "base/json.h"
+#include "models/sizes.h"
 #include "nn/rotary_spec.h"
 
 namespace lorikeet::models {
 
 /// The numbers of a Llama-family config.json (Llama 2 to 3.3, TinyLlama, SmolLM2), checked.
-struct LlamaConfig {
-  std::int64_t vocab_size;
-  std::int64_t hidden_size;
-  std::int64_t intermediate_size;
-  std::int64_t layers;
-  std::int64_t heads;
-  std::int64_t kv_heads;
-  std::int64_t head_dim;
-  std::int64_t max_position;
+struct LlamaConfig : DecoderSizes {
   double rms_norm_eps;
   bool attention_bias;
   bool mlp_bias;
-  bool tie_word_embeddings;
   nn::RotarySpec rotary;
 };
 

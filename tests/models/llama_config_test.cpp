@@ -52,7 +52,7 @@ TEST_CASE("a config of transformers 4 is read with what it implies") {
   CHECK(c.rms_norm_eps == 1e-5);
   CHECK_FALSE(c.attention_bias);
   CHECK_FALSE(c.mlp_bias);
-  CHECK_FALSE(c.tie_word_embeddings);
+  CHECK_FALSE(c.tied_head);
   CHECK(c.rotary == nn::RotarySpec{.head_dim = 8, .rotary_dim = 8, .theta = 500000.0});
 }
 
@@ -64,7 +64,7 @@ TEST_CASE("options of a config are read") {
   CHECK(c.rotary.rotary_dim == 16);
   CHECK(c.attention_bias);
   CHECK(c.mlp_bias);
-  CHECK(c.tie_word_embeddings);
+  CHECK(c.tied_head);
 }
 
 TEST_CASE("both layouts of the rotary settings give the same") {

@@ -1,0 +1,107 @@
+#include "models/decoder_spec.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/strings.h"
+
+namespace lorikeet::models {
+namespace {
+
+// Linear scaling reaches beyond max_position_embeddings, which stays that of pretraining; that of the other
+// kinds is the scaled one already.
+std::int64_t positions(const DecoderSizes& sizes, const nn::RotarySpec& rotary) {
+  if (rotary.scaling != nn::RotarySpec::Scaling::kLinear) return sizes.max_position;
+  constexpr double kMost = 1e15;  // exact as a double, and far beyond any text
+  const double scaled = static_cast<double>(sizes.max_position) * std::max(rotary.factor, 1.0);
+  return static_cast<std::int64_t>(std::min(scaled, kMost));
+}
+
+}  // namespace
+
+nn::CausalLMSpec decoder_spec(const DecoderSizes& s, const nn::RotarySpec& rotary, double norm_eps) {
+  return {.shape = {.layers = s.layers,
+                    .hidden_size = s.hidden_size,
+                    .heads = s.heads,
+                    .kv_heads = s.kv_heads,
+                    .head_dim = s.head_dim,
+                    .intermediate_size = s.intermediate_size,
+                    .vocab_size = s.vocab_size,
+                    .max_position = positions(s, rotary),
+                    .tied_head = s.tied_head},
+          .rotary = rotary,
+          .final_norm = {"model.norm", s.hidden_size, norm_eps},
+          .head = {.hidden_size = s.hidden_size, .vocab_size = s.vocab_size}};
+}
+
+nn::DecoderLayerSpec llama_layer(const DecoderSizes& s, double norm_eps, std::int64_t index,
+                                 const std::string& prefix) {
+  const std::string layer = prefix + "." + std::to_string(index);
+  return {.index = index,
+          .attention = {.prefix = layer + ".self_attn",
+                        .hidden_size = s.hidden_size,
+                        .layout = {s.heads, s.kv_heads, s.head_dim},
+                        .options = {.scale = 1.0 / std::sqrt(static_cast<double>(s.head_dim))}},
+          .mlp = {.prefix = layer + ".mlp",
+                  .hidden_size = s.hidden_size,
+                  .intermediate_size = s.intermediate_size},
+          .attention_norm = nn::NormSpec{layer + ".input_layernorm", s.hidden_size, norm_eps},
+          .mlp_norm = nn::NormSpec{layer + ".post_attention_layernorm", s.hidden_size, norm_eps}};
+}
+
+std::vector<std::int64_t> read_windows(ConfigReader& config, const DecoderSizes& sizes,
+                                       const std::function<bool(std::int64_t)>& windowed) {
+  std::vector<bool> slides;
+  if (config.has("layer_types")) {
+    const auto types = config.view().at("layer_types").items();
+    if (std::ssize(types) != sizes.layers) {
+      config.fail("layer_types", "expected one for each of num_hidden_layers " +
+                                     std::to_string(sizes.layers) + ", got " + std::to_string(types.size()));
+    }
+    for (const JsonView& type : types) {
+      const std::string& name = type.as_string();
+      if (name != "sliding_attention" && name != "full_attention") {
+        config.fail("layer_types",
+                    "expected sliding_attention or full_attention, got '" + escape_control(name) + "'");
+      }
+      slides.push_back(name == "sliding_attention");
+    }
+  } else {
+    for (std::int64_t i = 0; i < sizes.layers; ++i) slides.push_back(windowed(i));
+  }
+  std::vector<std::int64_t> windows(slides.size(), 0);
+  if (std::find(slides.begin(), slides.end(), true) == slides.end()) {
+    config.claim({"sliding_window"});
+    return windows;
+  }
+  if (!config.has("sliding_window"))
+    config.fail("sliding_window", "is missing, but layers slide; expected the size of their window");
+  const std::int64_t window = config.size("sliding_window", kMostPositions);
+  for (std::size_t i = 0; i < slides.size(); ++i) windows[i] = slides[i] ? window : 0;
+  return windows;
+}
+
+ops::Activation read_activation(ConfigReader& config, const char* key, const std::string& fallback,
+                                std::initializer_list<std::string_view> known) {
+  const std::string name = config.choice(key, fallback, known);
+  if (name == "silu") return ops::Activation::kSilu;
+  // What transformers calls "gelu" is exact; these are one formula with tanh.
+  const bool tanh = name == "gelu_new" || name == "gelu_fast" || name == "gelu_pytorch_tanh";
+  return tanh ? ops::Activation::kGeluTanh : ops::Activation::kGelu;
+}
+
+std::int64_t count_linear_parameters(const std::vector<nn::DecoderLayerSpec>& layers) {
+  std::int64_t total = 0;
+  for (const nn::DecoderLayerSpec& layer : layers) {
+    const auto& [heads, kv_heads, head_dim] = layer.attention.layout;
+    for (const nn::Module& module : layer.attention.qkv_modules())
+      total += module.out_features * layer.attention.hidden_size;
+    total += heads * head_dim * layer.attention.hidden_size;
+    for (const nn::Module& module : layer.mlp.gate_up_modules())
+      total += module.out_features * layer.mlp.hidden_size;
+    total += layer.mlp.intermediate_size * layer.mlp.hidden_size;
+  }
+  return total;
+}
+
+}  // namespace lorikeet::models

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "models/config_reader.h"
+#include "models/sizes.h"
+#include "nn/causal_lm.h"
+
+namespace lorikeet::models {
+
+/// A spec without layers: shape, rotary table, an embedding, a final RMS norm and a head with Llama's names.
+nn::CausalLMSpec decoder_spec(const DecoderSizes& sizes, const nn::RotarySpec& rotary, double norm_eps);
+
+/// Llama's layer with Llama's names: an RMS norm before each block, q, k, v, o without biases, a gated MLP.
+/// Other families change what they have otherwise. `prefix` is that of all layers, "model.layers".
+nn::DecoderLayerSpec llama_layer(const DecoderSizes& sizes, double norm_eps, std::int64_t index,
+                                 const std::string& prefix = "model.layers");
+
+/// The attention window of each layer, 0 where a layer has none: `layer_types` of transformers 5 where the
+/// file has it, or else `windowed`, by the layer's index, with the window of `sliding_window`. Throws Error
+/// for windowed layers without a window, for an unknown type, or for another number of types than layers.
+std::vector<std::int64_t> read_windows(ConfigReader& config, const DecoderSizes& sizes,
+                                       const std::function<bool(std::int64_t)>& windowed);
+
+/// The activation that `key` names; absent: `fallback`, which is one of `known`.
+ops::Activation read_activation(ConfigReader& config, const char* key, const std::string& fallback,
+                                std::initializer_list<std::string_view> known);
+
+/// Weights of all layers' projections.
+std::int64_t count_linear_parameters(const std::vector<nn::DecoderLayerSpec>& layers);
+
+}  // namespace lorikeet::models
