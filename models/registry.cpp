@@ -4,12 +4,28 @@
 #include "base/file.h"
 #include "base/strings.h"
 #include "models/decoder_spec.h"
+#include "models/falcon/falcon.h"
+#include "models/gemma/gemma.h"
+#include "models/gpt_neox/gpt_neox.h"
+#include "models/granite/granite.h"
 #include "models/llama/llama.h"
+#include "models/mistral/mistral.h"
+#include "models/olmo2/olmo2.h"
+#include "models/phi3/phi3.h"
+#include "models/qwen2/qwen2.h"
+#include "models/qwen3/qwen3.h"
+#include "models/smollm3/smollm3.h"
 
 namespace lorikeet::models {
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> kFamilies{{"llama", llama_spec}};
+  static const std::vector<Family> kFamilies{{"falcon", falcon_spec},     {"gemma", gemma_spec},
+                                             {"gemma2", gemma2_spec},     {"gemma3_text", gemma3_text_spec},
+                                             {"gpt_neox", gpt_neox_spec}, {"granite", granite_spec},
+                                             {"llama", llama_spec},       {"mistral", mistral_spec},
+                                             {"olmo2", olmo2_spec},       {"phi3", phi3_spec},
+                                             {"qwen2", qwen2_spec},       {"qwen3", qwen3_spec},
+                                             {"smollm3", smollm3_spec}};
   return kFamilies;
 }
 

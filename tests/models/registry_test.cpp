@@ -16,7 +16,7 @@ using test::llama_json;
 TEST_CASE("an unknown family is an error that lists those known") {
   const Json json = llama_json(R"({"model_type": "mamba"})");
   CHECK_THAT(error_text([&] { model_spec(JsonView(json, "config.json")); }),
-             Contains("model_type 'mamba' is not supported; the families are llama"));
+             Contains("model_type 'mamba' is not supported; the families are falcon, gemma, "));
   const Json none = llama_json(R"({"model_type": null})");
   CHECK_THAT(error_text([&] { model_spec(JsonView(none, "config.json")); }),
              Contains("'model_type' is missing"));

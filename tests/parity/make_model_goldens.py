@@ -1,4 +1,5 @@
-"""Writes goldens/llama and goldens/training: tiny Llama checkpoints with transformers' logits, ten AdamW steps by PEFT.
+"""Writes goldens/llama, goldens/families and goldens/training: tiny checkpoints of Llama and of the other families with
+transformers' logits, ten AdamW steps by PEFT.
 
 usage: make_model_goldens.py            (from any folder; overwrites the goldens beside it)
        make_model_goldens.py --check    (writes nothing: exit code 1 if it would now write other numbers)
@@ -21,6 +22,7 @@ try:
     import transformers
     from safetensors.torch import load_file, save_file
 
+    import families
     import reference
     from tiny_llama import to_transformers_4
 except ImportError as error:
@@ -30,6 +32,9 @@ except ImportError as error:
 GOLDENS = pathlib.Path(__file__).resolve().parent / "goldens"
 VOCABULARY = 64
 LENGTHS = (40, 1, 23)
+# Past the windows; up to longrope's switch, and past it.
+FAMILY_LENGTHS = (families.SWITCH + 1, 1, families.SWITCH)
+FOLDERS = ("llama", "families", "training")
 STEPS, BATCH = 10, 4
 
 # Wavelengths of head_dim 8 at this base: 6, 63, 628, 6283. One is kept, one is interpolated, two are scaled.
@@ -71,8 +76,8 @@ def make_checkpoint(folder, variant, seed):
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
-def draw_ids(draw, length):
-    return [draw.randrange(VOCABULARY) for _ in range(length)]
+def draw_ids(draw, length, vocabulary=VOCABULARY):
+    return [draw.randrange(vocabulary) for _ in range(length)]
 
 
 @torch.no_grad()
@@ -90,6 +95,19 @@ def make_logits(out):
     for seed, variant in enumerate(VARIANTS):
         make_checkpoint(out / variant, variant, seed)
         save_file({"logits": logits(out / variant, sequences)}, out / variant / "logits.safetensors")
+
+
+def make_families(out):
+    out.mkdir(parents=True)
+    draw = random.Random(3)
+    sequences = [draw_ids(draw, length, families.VOCABULARY) for length in FAMILY_LENGTHS]
+    write_lines(out / "sequences.jsonl", sequences)
+    for seed, (family, variant) in enumerate(families.variants()):
+        folder = out / family / variant
+        families.make_checkpoint(folder, family, variant, torch.bfloat16, seed)
+        save_file({"logits": logits(folder, sequences)}, folder / "logits.safetensors")
+        old = families.to_transformers_4(families.read_config(folder))
+        (folder / "config-transformers-4.json").write_text(json.dumps(old, indent=2) + "\n")
 
 
 def make_rows():
@@ -130,9 +148,10 @@ def write_lines(path, rows):
 
 
 def make(out):
-    for name in ("llama", "training"):
+    for name in FOLDERS:
         shutil.rmtree(out / name, ignore_errors=True)
     make_logits(out / "llama")
+    make_families(out / "families")
     make_training(out / "llama/plain", out / "training")
 
 
@@ -152,7 +171,7 @@ def json_without_versions(path):
 def differences(made, kept):
     """(what, value, limit) of every number of the goldens; equal files give 0. Limits: the arithmetic of one machine
     differs from another's in the last bits, which ten steps and bf16 enlarge."""
-    names = [{path.relative_to(root).as_posix() for name in ("llama", "training")
+    names = [{path.relative_to(root).as_posix() for name in FOLDERS
               for path in (root / name).rglob("*") if path.is_file()} for root in (made, kept)]
     yield "files that only one side has", float(len(names[0] ^ names[1])), 1e-6
     for name in sorted(names[0] & names[1]):

@@ -17,7 +17,9 @@ def load(folder, dtype=torch.float32, rope=None):
     config = AutoConfig.from_pretrained(folder)
     if rope is not None:
         config.rope_parameters = dict(config.rope_parameters) | rope
-    return AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=dtype).eval()
+    # Only eager attention has soft caps.
+    more = {"attn_implementation": "eager"} if getattr(config, "attn_logit_softcapping", None) else {}
+    return AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=dtype, **more).eval()
 
 
 def row_nll(model, row, causal=True):

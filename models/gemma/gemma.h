@@ -1,0 +1,18 @@
+#pragma once
+
+#include "base/json.h"
+#include "nn/causal_lm.h"
+
+namespace lorikeet::models {
+
+/// Gemma 1: Llama's blocks with 1 + weight norms, a scaled embedding and a GELU gate.
+nn::CausalLMSpec gemma_spec(const JsonView& config);
+
+/// Gemma 2: norms before and behind each block, soft caps, windows in every other layer.
+nn::CausalLMSpec gemma2_spec(const JsonView& config);
+
+/// Gemma 3, text models: norms of q and k by head, five layers with windows and a rotary base of their own to
+/// one without.
+nn::CausalLMSpec gemma3_text_spec(const JsonView& config);
+
+}  // namespace lorikeet::models

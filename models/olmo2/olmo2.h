@@ -1,0 +1,11 @@
+#pragma once
+
+#include "base/json.h"
+#include "nn/causal_lm.h"
+
+namespace lorikeet::models {
+
+/// OLMo 2: Llama's blocks with norms behind them alone, and RMS norms over all heads of q and of k.
+nn::CausalLMSpec olmo2_spec(const JsonView& config);
+
+}  // namespace lorikeet::models

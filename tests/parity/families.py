@@ -1,0 +1,143 @@
+"""Small random checkpoints of every family but Llama (tiny_llama.py has that one): a line a variant.
+
+A variant is what its config has beside `SIZES`. Weights are drawn wide, norms and biases away from their neutral
+values, so that each part of a model moves its logits, and caps are low enough that logits reach them: a comparison
+would otherwise pass whatever the model computes.
+"""
+
+import json
+
+import torch
+import transformers
+
+VOCABULARY = 48
+SIZES = dict(vocab_size=VOCABULARY, hidden_size=24, intermediate_size=36, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, max_position_embeddings=512, bos_token_id=0, eos_token_id=1, pad_token_id=None,
+             tie_word_embeddings=False)
+ROPE = {"rope_type": "default", "rope_theta": 10000.0}
+LONGROPE = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.1, 1.3],
+            "long_factor": [1.5, 3.0, 8.0]}
+SWITCH = 24  # positions at which longrope's factors change
+SLIDING, FULL = "sliding_attention", "full_attention"
+
+# family's model_type -> variant -> what differs from SIZES.
+FAMILIES = {
+    "mistral": {
+        "window-head-dim": dict(sliding_window=8, head_dim=8, rope_parameters=ROPE),
+        "nemo": dict(sliding_window=None, head_dim=10, rope_parameters=ROPE | {"rope_theta": 1000000.0}),
+    },
+    "qwen2": {
+        "tied-window-unused": dict(tie_word_embeddings=True, sliding_window=8, rope_parameters=ROPE),
+        "window-above": dict(use_sliding_window=True, sliding_window=8, max_window_layers=1, rope_parameters=ROPE),
+    },
+    "qwen3": {
+        "plain": dict(head_dim=8, rope_parameters=ROPE),
+        "biases": dict(head_dim=8, attention_bias=True, tie_word_embeddings=True, rope_parameters=ROPE),
+    },
+    "phi3": {
+        "window": dict(sliding_window=8, rope_parameters=ROPE),
+        "longrope": dict(original_max_position_embeddings=SWITCH, rope_parameters=LONGROPE),
+        "partial-longrope": dict(hidden_size=32, original_max_position_embeddings=SWITCH, tie_word_embeddings=True,
+                                 rope_parameters=LONGROPE | {"partial_rotary_factor": 0.75}),
+    },
+    "gpt_neox": {
+        "parallel": dict(hidden_size=32, rope_parameters=ROPE | {"partial_rotary_factor": 0.5}),
+        "sequential": dict(hidden_size=32, num_attention_heads=2, use_parallel_residual=False, hidden_act="gelu_new", attention_bias=False,
+                           rope_parameters=ROPE | {"partial_rotary_factor": 0.25}),
+    },
+    "falcon": {
+        "7b": dict(tie_word_embeddings=True),
+        "40b": dict(tie_word_embeddings=True, new_decoder_architecture=True, num_kv_heads=2, bias=True),
+        "11b": dict(tie_word_embeddings=True, new_decoder_architecture=True, num_kv_heads=2,
+                    num_ln_in_parallel_attn=1),
+        "per-head": dict(multi_query=False, parallel_attn=False, bias=True, ffn_hidden_size=40),
+    },
+    "gemma": {
+        "plain": dict(head_dim=8, tie_word_embeddings=True, rope_parameters=ROPE),
+    },
+    "gemma2": {
+        "plain": dict(head_dim=8, tie_word_embeddings=True, query_pre_attn_scalar=5, sliding_window=8,
+                      attn_logit_softcapping=2.0, final_logit_softcapping=3.0, rope_parameters=ROPE),
+    },
+    "gemma3_text": {
+        "linear-rope": dict(head_dim=8, tie_word_embeddings=True, query_pre_attn_scalar=5, sliding_window=8,
+                            num_hidden_layers=3, layer_types=[SLIDING, SLIDING, FULL],
+                            rope_parameters={FULL: {"rope_type": "linear", "factor": 4.0, "rope_theta": 1000000.0},
+                                             SLIDING: ROPE}),
+    },
+    "olmo2": {
+        "plain": dict(rope_parameters=ROPE),
+    },
+    "smollm3": {
+        "plain": dict(num_hidden_layers=3, no_rope_layer_interval=2, tie_word_embeddings=True, rope_parameters=ROPE),
+    },
+    "granite": {
+        "plain": dict(embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.7,
+                      logits_scaling=2.5, attention_bias=True, mlp_bias=True, rope_parameters=ROPE),
+    },
+}
+
+# The variants that every check is made of: one of each family, with the most features.
+WHOLE = {"window-head-dim", "window-above", "plain", "partial-longrope", "parallel", "40b", "linear-rope"}
+
+
+def variants():
+    """(family, variant) of every checkpoint."""
+    return [(family, variant) for family, of in FAMILIES.items() for variant in of]
+
+
+def make_config(family, variant, **more):
+    config_class = transformers.CONFIG_MAPPING[family]
+    sizes = dict(SIZES)
+    if family in ("falcon", "gpt_neox"):
+        del sizes["num_key_value_heads"]
+    if family == "falcon":
+        sizes["ffn_hidden_size"] = sizes.pop("intermediate_size")
+    return config_class(**(sizes | FAMILIES[family][variant] | more))
+
+
+def make_checkpoint(folder, family, variant, dtype=torch.float32, seed=0, **more):
+    """Writes a checkpoint in the layout of the transformers installed; returns the folder."""
+    torch.manual_seed(seed)
+    model = transformers.AutoModelForCausalLM.from_config(make_config(family, variant, **more))
+    # A norm's neutral value is a scale of 1, which Gemma stores as 0.
+    neutral = 0.0 if family.startswith("gemma") else 1.0
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.normal_(0.0, 0.2)
+            if parameter.dim() == 1 and name.endswith("weight"):
+                parameter.add_(neutral)
+    model.to(dtype).save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    return folder
+
+
+def to_transformers_4(config):
+    """config.json as transformers 4 wrote it: the rotary settings, and what was derived from fewer keys."""
+    config = dict(config)
+    rope = dict(config.pop("rope_parameters"))
+    family = config["model_type"]
+    if family == "gemma3_text":
+        config["rope_local_base_freq"] = rope[SLIDING]["rope_theta"]
+        rope = dict(rope[FULL])
+        config["sliding_window_pattern"] = 3
+    if family == "phi3" and rope["rope_type"] == "longrope":
+        del rope["original_max_position_embeddings"]
+    theta, partial = rope.pop("rope_theta"), rope.pop("partial_rotary_factor", None)
+    if family == "gpt_neox":
+        config["rotary_emb_base"], config["rotary_pct"] = theta, partial
+    else:
+        config["rope_theta"] = theta
+        if partial is not None:
+            config["partial_rotary_factor"] = partial
+    config["rope_scaling"] = rope if rope["rope_type"] != "default" else None
+    if family == "smollm3":
+        config.pop("no_rope_layers")
+    config.pop("layer_types", None)
+    config["torch_dtype"] = config.pop("dtype")
+    config["transformers_version"] = "4.46.0"
+    return config
+
+
+def read_config(folder):
+    return json.loads((folder / "config.json").read_text())

@@ -1,0 +1,210 @@
+#include "parity/features.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+namespace lorikeet::test {
+namespace {
+
+using nn::CausalLMSpec;
+using nn::DecoderLayerSpec;
+using nn::LayerRotary;
+using Scaling = nn::RotarySpec::Scaling;
+
+// A feature of layers: `changed` takes it out of a layer that has it, and says whether it did.
+Feature of_layers(const std::string& name, const std::function<bool(DecoderLayerSpec&)>& changed) {
+  const auto each = [changed](CausalLMSpec& spec) {
+    bool any = false;
+    for (DecoderLayerSpec& layer : spec.layers) any = changed(layer) || any;
+    return any;
+  };
+  return {name,
+          [each](const CausalLMSpec& spec) {
+            CausalLMSpec copy = spec;
+            return each(copy);
+          },
+          [each](CausalLMSpec& spec) { each(spec); }};
+}
+
+// A feature that is a value other than `off`.
+template <typename Value>
+Feature of_value(const std::string& name, Value& (*value)(CausalLMSpec&), const Value& off) {
+  return {name,
+          [=](const CausalLMSpec& spec) {
+            CausalLMSpec copy = spec;
+            return value(copy) != off;
+          },
+          [=](CausalLMSpec& spec) { value(spec) = off; }};
+}
+
+template <typename Value>
+std::function<bool(DecoderLayerSpec&)> set(Value& (*value)(DecoderLayerSpec&), const Value& off) {
+  return [=](DecoderLayerSpec& layer) {
+    if (value(layer) == off) return false;
+    value(layer) = off;
+    return true;
+  };
+}
+
+template <typename Value>
+bool drop(std::optional<Value>& value) {
+  const bool had = value.has_value();
+  value.reset();
+  return had;
+}
+
+// All norms of a layer before and behind its blocks.
+std::vector<nn::NormSpec*> norms(DecoderLayerSpec& layer) {
+  std::vector<nn::NormSpec*> all;
+  for (auto* norm :
+       {&layer.attention_norm, &layer.mlp_norm, &layer.post_attention_norm, &layer.post_mlp_norm})
+    if (*norm) all.push_back(&**norm);
+  return all;
+}
+
+bool each_norm(DecoderLayerSpec& layer, const std::function<bool(nn::NormSpec&)>& change) {
+  bool any = false;
+  for (nn::NormSpec* norm : norms(layer)) any = change(*norm) || any;
+  return any;
+}
+
+Feature of_rotary(const std::string& name, const std::function<bool(nn::RotarySpec&)>& changed) {
+  return {name,
+          [=](const CausalLMSpec& spec) {
+            auto copy = spec.rotary;
+            return copy && changed(*copy);
+          },
+          [=](CausalLMSpec& spec) { changed(*spec.rotary); }};
+}
+
+std::function<bool(nn::RotarySpec&)> of_longrope(void (*change)(nn::RotarySpec&)) {
+  return [=](nn::RotarySpec& rotary) {
+    if (rotary.scaling == Scaling::kLongrope) change(rotary);
+    return rotary.scaling == Scaling::kLongrope;
+  };
+}
+
+bool plain_scale(DecoderLayerSpec& layer) {
+  double& scale = layer.attention.options.scale;
+  const double plain = 1 / std::sqrt(static_cast<double>(layer.attention.layout.head_dim));
+  return std::exchange(scale, plain) != plain;
+}
+
+bool one_row_group(DecoderLayerSpec& layer) {
+  auto& fused = layer.attention.fused_qkv;
+  return fused && std::exchange(fused->row_groups, 1) != 1;
+}
+
+bool rms_norms(DecoderLayerSpec& layer) {
+  return each_norm(layer, [](nn::NormSpec& norm) {
+    return std::exchange(norm.kind, ops::NormKind::kRms) != ops::NormKind::kRms;
+  });
+}
+
+bool unbiased_norms(DecoderLayerSpec& layer) {
+  return each_norm(layer, [](nn::NormSpec& norm) { return std::exchange(norm.bias, false); });
+}
+
+bool without_unit_offset(DecoderLayerSpec& layer) {
+  return each_norm(layer, [](nn::NormSpec& norm) { return std::exchange(norm.unit_offset, false); });
+}
+
+bool in_sequence(DecoderLayerSpec& layer) {
+  if (!layer.parallel || !layer.mlp_norm) return false;
+  layer.parallel = false;
+  return true;
+}
+
+bool one_parallel_norm(DecoderLayerSpec& layer) { return layer.parallel && drop(layer.mlp_norm); }
+
+bool global_rotary(DecoderLayerSpec& layer, LayerRotary instead_of) {
+  if (layer.rotary != instead_of) return false;
+  layer.rotary = LayerRotary::kGlobal;
+  return true;
+}
+
+// Norms behind the blocks, where there are others before them.
+bool without_post_norms(DecoderLayerSpec& layer) {
+  if (!layer.attention_norm) return false;
+  const bool attention = drop(layer.post_attention_norm), mlp = drop(layer.post_mlp_norm);
+  return attention || mlp;
+}
+
+// Norms behind the blocks alone, put before them.
+bool norms_before(DecoderLayerSpec& layer) {
+  if (layer.attention_norm) return false;
+  std::swap(layer.attention_norm, layer.post_attention_norm);
+  std::swap(layer.mlp_norm, layer.post_mlp_norm);
+  return true;
+}
+
+std::vector<Feature> make_features() {
+  using Layer = DecoderLayerSpec;
+  using Spec = CausalLMSpec;
+  return {
+      of_layers("window", set<std::int64_t>([](Layer& l) -> auto& { return l.attention.options.window; }, 0)),
+      of_layers("soft cap of the scores",
+                set<double>([](Layer& l) -> auto& { return l.attention.options.soft_cap; }, 0)),
+      of_layers("scale of the scores", plain_scale),
+      of_layers("bias of q, k and v",
+                set<bool>([](Layer& l) -> auto& { return l.attention.qkv_bias; }, false)),
+      of_layers("bias of o", set<bool>([](Layer& l) -> auto& { return l.attention.output_bias; }, false)),
+      of_layers("bias of the MLP", set<bool>([](Layer& l) -> auto& { return l.mlp.bias; }, false)),
+      of_layers("activation", set<ops::Activation>([](Layer& l) -> auto& { return l.mlp.activation; },
+                                                   ops::Activation::kSilu)),
+      of_layers("norms of q and k", [](Layer& l) { return drop(l.attention.qk_norm); }),
+      of_layers("order of rows", one_row_group),
+      of_layers("layer norm", rms_norms),
+      of_layers("bias of norms", unbiased_norms),
+      of_layers("norms of 1 + weight", without_unit_offset),
+      of_layers("parallel blocks", in_sequence),
+      of_layers("two norms of parallel blocks", one_parallel_norm),
+      of_layers("norms behind the blocks too", without_post_norms),
+      of_layers("norms behind the blocks alone", norms_before),
+      of_layers("layers without rotary", [](Layer& l) { return global_rotary(l, LayerRotary::kNone); }),
+      of_layers("local rotary", [](Layer& l) { return global_rotary(l, LayerRotary::kLocal); }),
+      of_layers("residual multiplier",
+                set<double>([](Layer& l) -> auto& { return l.residual_multiplier; }, 1)),
+      of_value<bool>(
+          "final norm of 1 + weight", [](Spec& s) -> auto& { return s.final_norm.unit_offset; }, false),
+      of_value<bool>(
+          "bias of the final norm", [](Spec& s) -> auto& { return s.final_norm.bias; }, false),
+      of_value<ops::NormKind>(
+          "final layer norm", [](Spec& s) -> auto& { return s.final_norm.kind; }, ops::NormKind::kRms),
+      of_value<double>(
+          "embedding scale", [](Spec& s) -> auto& { return s.embedding_scale; }, 1),
+      of_value<double>(
+          "logits' scale", [](Spec& s) -> auto& { return s.head.scale; }, 1),
+      of_value<double>(
+          "logits' soft cap", [](Spec& s) -> auto& { return s.head.soft_cap; }, 0),
+      of_rotary("partial rotary",
+                [](nn::RotarySpec& r) {
+                  return r.scaling == Scaling::kNone && std::exchange(r.rotary_dim, r.head_dim) != r.head_dim;
+                }),
+      of_rotary("rotary base", [](nn::RotarySpec& r) { return std::exchange(r.theta, 300.0) != 300; }),
+      of_rotary(
+          "linear scaling",
+          [](nn::RotarySpec& r) { return r.scaling == Scaling::kLinear && std::exchange(r.factor, 1) != 1; }),
+      of_rotary("longrope's short factors",
+                of_longrope([](nn::RotarySpec& r) { r.short_factor = r.long_factor; })),
+      of_rotary("longrope's long factors",
+                of_longrope([](nn::RotarySpec& r) { r.long_factor = r.short_factor; })),
+      of_rotary("longrope's attention factor",
+                of_longrope([](nn::RotarySpec& r) { r.attention_factor = 1; })),
+      of_rotary("longrope's switch after its last position",
+                of_longrope([](nn::RotarySpec& r) { r.original_max_position -= 1; })),
+      of_rotary("longrope's switch before the next position",
+                of_longrope([](nn::RotarySpec& r) { r.original_max_position += 1; })),
+  };
+}
+
+}  // namespace
+
+const std::vector<Feature>& features() {
+  static const std::vector<Feature> kFeatures = make_features();
+  return kFeatures;
+}
+
+}  // namespace lorikeet::test
