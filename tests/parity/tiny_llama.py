@@ -50,6 +50,12 @@ def base_config(vocab_size):
                 rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
 
 
+def write_tokenizer(folder):
+    make_tokenizer().save(str(folder / "tokenizer.json"))
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+
+
 def make_checkpoint(folder, variant="plain", dtype=torch.float32, seed=0):
     """Writes a checkpoint with its tokenizer, in the layout of the transformers installed; returns the folder."""
     tokenizer = make_tokenizer()
@@ -62,9 +68,7 @@ def make_checkpoint(folder, variant="plain", dtype=torch.float32, seed=0):
             if "norm" in name:
                 parameter.add_(1.0)
     model.to(dtype).save_pretrained(folder)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>"}
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    write_tokenizer(folder)
     return folder
 
 

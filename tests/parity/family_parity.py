@@ -1,0 +1,128 @@
+"""Every family but Llama, which has tests of its own: likelihoods against transformers, ten LoRA steps against PEFT,
+adapters both ways, merged checkpoints and bf16. One process for all of them; a family is a line of families.py."""
+
+import json
+import shutil
+
+import live_test  # first: it skips where torch or PEFT is missing
+import families
+import reference
+import tiny_llama
+import torch
+
+LIMIT = 1e-5
+LOSS_LIMIT = NORM_LIMIT = 2e-5
+UPDATE_LIMIT = 1e-4
+NO_OP = 1e-2  # an adapter that moves likelihoods less than this proves nothing
+STEPS, BATCH = 10, 4
+LONGEST = 60  # past the windows, and past longrope's switch
+SETTINGS = ["lora.rank=4", "lora.alpha=8", "lora.dropout=0", "data.packing=true", f"batch.global={BATCH}",
+            "training.epochs=1", "training.clip_grad_norm=1.0", "optimizer.lr=1e-3", "optimizer.weight_decay=0.01",
+            "lr_scheduler.name=cosine", "lr_scheduler.warmup_steps=2"]
+
+
+class FamilyParity(live_test.LiveTest):
+    """The methods take a family's variant; `add_tests` makes a test of each pair."""
+
+    def make_base(self, family, variant, dtype=torch.float32):
+        families.make_checkpoint(self.base, family, variant, dtype, seed=1, vocab_size=320)  # the tokenizer's
+        tiny_llama.write_tokenizer(self.base)
+
+    def prepare(self, family, variant):
+        self.rows = tiny_llama.make_rows(STEPS * BATCH, longest=LONGEST)
+        self.data = tiny_llama.write_rows(self.root / "rows.jsonl", self.rows)
+        self.few = self.rows[:8]
+        self.few_data = tiny_llama.write_rows(self.root / "few.jsonl", self.few)
+        self.base = self.root / "base"
+        self.make_base(family, variant)
+
+    def targets(self, attention_only):
+        """The linear modules of a layer by PEFT's names, which are the checkpoint's."""
+        model = reference.load(self.base)
+        names = [name for name, module in model.named_modules()
+                 if isinstance(module, torch.nn.Linear) and "lm_head" not in name and "embed_out" not in name]
+        if attention_only:
+            names = [name for name in names if ".mlp." not in name]
+        return sorted({name.rsplit(".", 1)[1] for name in names})
+
+    def ours_and_theirs(self, adapter=None):
+        ours, _ = self.programs.token_nll(self.base, self.few_data, adapter)
+        model = reference.load(self.base) if adapter is None else reference.with_adapter(self.base, adapter)
+        return ours, reference.token_nll(model, self.few)
+
+    def check_likelihoods(self):
+        ours, theirs = self.ours_and_theirs()
+        self.below(reference.deviation(ours, theirs), LIMIT, "a token's likelihood")
+        path = self.base / "config.json"
+        kept = path.read_text()
+        path.write_text(json.dumps(families.to_transformers_4(json.loads(kept))))
+        old, _ = self.ours_and_theirs()
+        path.write_text(kept)
+        self.assertEqual(ours, old, "config.json as transformers 4 writes it")
+        return ours
+
+    def check_training(self, attention_only):
+        what = "attention only" if attention_only else "all linear"
+        targets = self.targets(attention_only)
+        init = reference.make_adapter(self.base, self.root / f"init {what}", targets=targets)
+        overrides = [f"lora.init={init}"]
+        overrides.append(f"lora.target_modules=[{', '.join(targets)}]" if attention_only else
+                         "lora.target_modules=all-linear")
+        run, peft_run = self.root / f"ours {what}", self.root / f"theirs {what}"
+        lines = self.programs.train(self.base, self.data, run, "precision.preset=fp32", *SETTINGS, *overrides)
+        theirs = reference.train(reference.with_adapter(self.base, init, trainable=True), self.rows, peft_run)
+        for index, (quantity, limit) in enumerate([("loss", LOSS_LIMIT), ("grad_norm", NORM_LIMIT)]):
+            worst = max(abs(line[quantity] / step[index] - 1) for line, step in zip(lines, theirs, strict=True))
+            self.below(worst, limit, f"{what}, {quantity}")
+        self.below(reference.update_deviation(init, run, peft_run), UPDATE_LIMIT, f"{what}, update")
+        return run, peft_run
+
+    def check_adapter(self, adapter, bare, what):
+        ours, theirs = self.ours_and_theirs(adapter)
+        self.below(reference.deviation(ours, theirs), LIMIT, what)
+        self.beyond(reference.deviation(bare, theirs), NO_OP, f"{what}, without the adapter")
+        return ours
+
+    def check_merged(self, adapter, ours):
+        merged = self.programs.merge(self.base, adapter, self.root / "merged")
+        theirs = reference.token_nll(reference.load(merged, dtype="auto"), self.few)
+        self.below(reference.deviation(ours, theirs), LIMIT, "merged, in transformers")
+
+    def check_bf16(self, family, variant):
+        shutil.rmtree(self.base)
+        self.make_base(family, variant, torch.bfloat16)
+        exact = reference.token_nll(reference.load(self.base), self.few)
+        theirs = reference.token_nll(reference.load(self.base, dtype=torch.bfloat16), self.few)
+        ours, _ = self.programs.token_nll(self.base, self.few_data, preset="bf16")
+        self.below(distance(ours, exact) / distance(theirs, exact), 2, "bf16's distance from fp32 by transformers' own")
+
+    def check(self, family, variant):
+        self.prepare(family, variant)
+        bare = self.check_likelihoods()
+        run, peft_run = self.check_training(attention_only=False)
+        whole = variant in families.WHOLE  # the others spare time on what doesn't depend on the variant
+        if whole:
+            self.check_training(attention_only=True)
+        ours = self.check_adapter(run, bare, "our adapter in PEFT")
+        self.check_adapter(peft_run, bare, "PEFT's adapter here")
+        self.check_merged(run, ours)
+        if whole:
+            self.check_bf16(family, variant)
+
+
+def distance(a, b):
+    """Root mean square of the differences of all tokens."""
+    a, b = (torch.tensor([value for row in rows for value in row], dtype=torch.float64) for rows in (a, b))
+    return (a - b).square().mean().sqrt().item()
+
+
+def add_tests():
+    for family, variant in families.variants():
+        def test(self, family=family, variant=variant):
+            self.check(family, variant)
+        setattr(FamilyParity, f"test_{family}_{variant.replace('-', '_')}", test)
+
+
+if __name__ == "__main__":
+    add_tests()
+    live_test.main()
