@@ -53,7 +53,7 @@ at::Tensor post_forward(const std::optional<Norm>& norm, at::Tensor out, double 
 
 at::Tensor post_backward(const std::optional<Norm>& norm, const at::Tensor& gradient, double multiplier,
                          NormKept& kept) {
-  at::Tensor dy = multiplier == 1 ? gradient : gradient * multiplier;
+  at::Tensor dy = multiplier == 1 ? gradient : gradient * c10::scalar_to_tensor(multiplier);
   if (norm) dy = norm->backward(dy, {}, std::exchange(kept, {}));
   return dy;
 }
