@@ -37,7 +37,7 @@ std::optional<std::int64_t> memory_line(const std::filesystem::path& proc, std::
   return std::nullopt;
 }
 
-const std::filesystem::path kProc = "/proc", kCgroup = "/sys/fs/cgroup";
+constexpr const char *kProc = "/proc", *kCgroup = "/sys/fs/cgroup";
 
 }  // namespace
 
