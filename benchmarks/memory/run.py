@@ -25,6 +25,14 @@ MODELS = {
     "wide-vocabulary": dict(hidden_size=256, intermediate_size=768, num_hidden_layers=4, num_attention_heads=4,
                             num_key_value_heads=2, vocab_size=128256),
 }
+# Of other families, made by transformers with random weights: layer norms with biases and a plain MLP beside attention
+# (GPT-NeoX); queries and keys normed by head, norms before and behind the blocks (Gemma 3).
+FAMILIES = {
+    "gpt_neox": dict(hidden_size=512, intermediate_size=2048, num_hidden_layers=8, num_attention_heads=8, vocab_size=32000,
+                     use_parallel_residual=True),
+    "gemma3_text": dict(hidden_size=512, intermediate_size=1408, num_hidden_layers=8, num_attention_heads=8,
+                        num_key_value_heads=4, head_dim=64, vocab_size=32000, sliding_window=128),
+}
 # (tokens of a micro-batch, overrides)
 CASES = {
     "1b": [(512, []), (2048, ["training.activation_checkpointing=full"])],
@@ -38,13 +46,30 @@ LENGTHS = {
             ((16, 512), 1024, ["lora.rank=128", "lora.alpha=128"]),
             ((16, 512), 2048, ["training.activation_checkpointing=full"])],
     "wide-vocabulary": [((16, 512), 1024, [])],
+    "gpt_neox": [((16, 512), 1024, [])],
+    "gemma3_text": [((16, 512), 1024, [])],
 }
+
+
+def make_tokenizer(folder):
+    from tokenizers import Tokenizer, models
+
+    Tokenizer(models.BPE(vocab={f"<{i}>": i for i in range(1000)}, merges=[])).save(str(folder / "tokenizer.json"))
+
+
+def make_family(folder, family):
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(family, **FAMILIES[family])
+    AutoModelForCausalLM.from_config(config).to(torch.bfloat16).save_pretrained(folder)
+    make_tokenizer(folder)
 
 
 def make_model(folder, sizes):
     import torch
     from safetensors.torch import save_file
-    from tokenizers import Tokenizer, models
 
     folder.mkdir()
     torch.manual_seed(0)
@@ -66,7 +91,7 @@ def make_model(folder, sizes):
                   max_position_embeddings=8192, tie_word_embeddings=False, torch_dtype="bfloat16", hidden_act="silu",
                   attention_bias=False, mlp_bias=False)
     (folder / "config.json").write_text(json.dumps(config))
-    Tokenizer(models.BPE(vocab={f"<{i}>": i for i in range(1000)}, merges=[])).save(str(folder / "tokenizer.json"))
+    make_tokenizer(folder)
 
 
 def run(program, model, work, tokens, overrides, lengths=(512, 512), steps=2):
@@ -100,7 +125,7 @@ def show_lengths(program, name):
     print("|---|---|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
-        make_model(work / "model", MODELS[name])
+        make_family(work / "model", name) if name in FAMILIES else make_model(work / "model", MODELS[name])
         for lengths, tokens, overrides in LENGTHS[name]:
             r = run(program, work / "model", work, tokens, overrides, lengths, steps=200)
             peaks = " | ".join(f"{r['by_step'][step - 1] / 1e6:.0f}" for step in (1, 10, 50, 200))
@@ -111,7 +136,7 @@ def show_lengths(program, name):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
-    parser.add_argument("--model", choices=MODELS, action="append", help="default: all; of --lengths those with such cases")
+    parser.add_argument("--model", choices=[*MODELS, *FAMILIES], action="append", help="default: all; of --lengths those with such cases")
     parser.add_argument("--lengths", action="store_true", help="200 steps of rows of many lengths")
     args = parser.parse_args()
     if args.lengths:
@@ -121,7 +146,7 @@ def main():
     mb = 1e6
     print("| model | tokens | overrides | weights MB | loaded / weights | step MB | planned MB | step / planned |")
     print("|---|---|---|---|---|---|---|---|")
-    for name in args.model or MODELS:
+    for name in [name for name in args.model or MODELS if name in MODELS]:
         with tempfile.TemporaryDirectory() as temporary:
             work = pathlib.Path(temporary)
             make_model(work / "model", MODELS[name])

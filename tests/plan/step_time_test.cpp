@@ -1,6 +1,6 @@
 #include "plan/step_time.h"
 
-#include "models/llama/llama.h"
+#include "models/registry.h"
 #include "models/toy_family.h"
 #include "parallel/weight_gatherer.h"
 #include "peft/lora.h"
@@ -89,13 +89,14 @@ TEST_CASE("a micro-batch uses tables once and layers twice, but for those where 
 }
 
 TEST_CASE("the uses are what the gatherer fetches") {
-  const Json json = Json::parse(R"({"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128,
+  const Json json =
+      Json::parse(R"({"model_type": "llama", "vocab_size": 512, "hidden_size": 64, "intermediate_size": 128,
       "num_hidden_layers": 4, "num_attention_heads": 4, "max_position_embeddings": 32, "rms_norm_eps": 1e-5,
       "rope_theta": 10000.0, "tie_word_embeddings": false})",
-                                "config");
+                  "config");
   peft::LoraAdapters adapters({.rank = 2, .alpha = 4}, test::fp32_policy(), /*seed=*/1);
   peft::LoraFactory factory(test::fp32_policy(), adapters);
-  const nn::CausalLM model(models::llama_spec(JsonView(json, "config")), factory);
+  const nn::CausalLM model(models::model_spec(JsonView(json, "config")), factory);
   double bytes = 0;
   for (const UnitUse& use : unit_uses(model.shape(), 4, 0.4)) bytes += use.gathered_bytes;
   CHECK(bytes == static_cast<double>(parallel::gather_cost(model, 2).payload_bytes));
