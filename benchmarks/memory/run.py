@@ -121,8 +121,6 @@ def run(program, model, work, tokens, overrides, lengths=(512, 512), steps=2):
 
 
 def show_lengths(program, name):
-    print("| model | rows' lengths | overrides | step 1 MB | 10 | 50 | 200 | planned MB | step 200 / planned | tokens/s |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
         make_family(work / "model", name) if name in FAMILIES else make_model(work / "model", MODELS[name])
@@ -140,6 +138,8 @@ def main():
     parser.add_argument("--lengths", action="store_true", help="200 steps of rows of many lengths")
     args = parser.parse_args()
     if args.lengths:
+        print("| model | rows' lengths | overrides | step 1 MB | 10 | 50 | 200 | planned MB | step 200 / planned | tokens/s |")
+        print("|---|---|---|---|---|---|---|---|---|---|")
         for name in args.model or LENGTHS:
             show_lengths(args.program, name)
         return

@@ -14,8 +14,10 @@ import distributed_test
 import harness
 import network
 
-# Steps of a quarter of a second, so that ranks have reported the training before one of them is lost.
-SETTINGS = (distributed_test.FP32, "batch.global=24")
+# Ranks report twice a second, and hear of each other as often: after STEPS steps of these, a quarter to half a second each on a
+# fast machine, all have heard of the training.
+SETTINGS = (distributed_test.FP32, "batch.global=80")
+STEPS = 5
 TORCHRUN = pathlib.Path(sys.executable).with_name("torchrun")
 
 
@@ -128,7 +130,7 @@ class OneMachine(Case):
                                 *self.program(output)])]
 
         launchers = start()
-        self.wait_for_steps(launchers, output, 3)
+        self.wait_for_steps(launchers, output, STEPS)
         self.assert_ends_after(launchers, 1, signal.SIGKILL)
         self.assertEqual(self.wait(launchers), [1])
 
@@ -156,7 +158,7 @@ class StoreOfRankZero(Case):
     def test_the_end_of_the_store_s_holder_ends_the_other_rank_and_the_run_goes_on(self):
         output = self.programs.work / "holder"
         ranks = self.start_both(output)
-        self.wait_for_steps(ranks, output, 3)
+        self.wait_for_steps(ranks, output, STEPS)
         os.kill(ranks[0].pid, signal.SIGKILL)
         self.assert_end([ranks[1].pid])
         self.assertEqual(self.wait(ranks), [-signal.SIGKILL, 1])
@@ -198,7 +200,7 @@ class TwoMachines(Case):
     def test_whatever_ends_one_rank_ends_both_and_the_run_goes_on_as_if_nothing_had_happened(self):
         output = self.programs.work / "two"
         launchers = self.start_both(output)
-        self.wait_for_steps(launchers, output, 3)
+        self.wait_for_steps(launchers, output, STEPS)
         for host, address in enumerate(network.ADDRESSES):
             pid = self.ranks([launchers[host]])[host]
             listed = harness.run(self.hosts.on(host, ["ss", "-Hltnp"]), 20).stdout.splitlines()
