@@ -13,8 +13,7 @@ nn::CausalLMSpec mistral_spec(const JsonView& json) {
   // The absent key means 4096 to transformers, null means none: too easily mistaken to guess.
   if (json.json().find("sliding_window") == nullptr)
     config.fail("sliding_window", "is missing; expected the size of the window, or null for none");
-  const std::int64_t window =
-      config.has("sliding_window") ? config.size("sliding_window", kMostPositions) : 0;
+  const std::int64_t window = config.size_or("sliding_window", kMostPositions, 0);
   nn::CausalLMSpec spec = decoder_spec(sizes, read_rope(config, sizes.head_dim), eps);
   config.finish();
   for (std::int64_t i = 0; i < sizes.layers; ++i) {

@@ -10,8 +10,7 @@ nn::CausalLMSpec phi3_spec(const JsonView& json) {
   const DecoderSizes sizes = read_sizes(config);
   const double eps = config.epsilon("rms_norm_eps");
   config.choice("hidden_act", "silu", {"silu"});
-  const std::int64_t window =
-      config.has("sliding_window") ? config.size("sliding_window", kMostPositions) : 0;
+  const std::int64_t window = config.size_or("sliding_window", kMostPositions, 0);
   const nn::RotarySpec rotary =
       read_rope(config, sizes.head_dim, {.partial_allowed = true, .longrope_allowed = true});
   nn::CausalLMSpec spec = decoder_spec(sizes, rotary, eps);

@@ -17,9 +17,9 @@ class CountedMemory {
  public:
   CountedMemory() : before_(c10::GetCPUAllocator()) {
     allocator().reset();
-    c10::SetCPUAllocator(&allocator(), ++priority());
+    c10::SetCPUAllocator(&allocator(), kPriority);
   }
-  ~CountedMemory() { c10::SetCPUAllocator(before_, ++priority()); }
+  ~CountedMemory() { c10::SetCPUAllocator(before_, kPriority); }
   CountedMemory(const CountedMemory&) = delete;
   CountedMemory& operator=(const CountedMemory&) = delete;
 
@@ -73,11 +73,8 @@ class CountedMemory {
     static auto* const one = new Allocator;  // outlives every tensor
     return *one;
   }
-  // c10 takes an allocator whose priority isn't below the last one's. PoisonedMemory begins at 100.
-  static std::uint8_t& priority() {
-    static std::uint8_t last = 150;
-    return last;
-  }
+  // That of ops::install_cpu_allocator: c10 takes an allocator whose priority isn't below the last one's.
+  static constexpr std::uint8_t kPriority = 100;
 
   c10::Allocator* before_;
 };

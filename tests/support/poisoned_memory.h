@@ -19,8 +19,8 @@ namespace lorikeet::test {
 /// gone, computes NaN. Memory that was given back is reused only after kHeldBack more bytes.
 class PoisonedMemory {
  public:
-  PoisonedMemory() { c10::SetCPUAllocator(&allocator(), ++priority()); }
-  ~PoisonedMemory() { c10::SetCPUAllocator(before_, ++priority()); }
+  PoisonedMemory() { c10::SetCPUAllocator(&allocator(), kPriority); }
+  ~PoisonedMemory() { c10::SetCPUAllocator(before_, kPriority); }
   PoisonedMemory(const PoisonedMemory&) = delete;
   PoisonedMemory& operator=(const PoisonedMemory&) = delete;
 
@@ -65,11 +65,8 @@ class PoisonedMemory {
     static auto* const one = new Allocator;  // outlives every tensor
     return *one;
   }
-  // c10 takes an allocator whose priority isn't below the last one's.
-  static std::uint8_t& priority() {
-    static std::uint8_t last = 100;
-    return last;
-  }
+  // That of ops::install_cpu_allocator: c10 takes an allocator whose priority isn't below the last one's.
+  static constexpr std::uint8_t kPriority = 100;
 
   c10::Allocator* before_ = c10::GetCPUAllocator();
 };
