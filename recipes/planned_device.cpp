@@ -108,7 +108,7 @@ PlannedDevice named_card(const DeviceRequest& request, const config::Settings& s
   PlannedDevice out{.policy = precision::resolve(settings.precision)};
   precision::require_supported(out.policy, first, {card});
   out.target = step_target(out.policy, at::kCUDA);
-  out.target.capability = 10 * card.capability_major + card.capability_minor;
+  out.target.capability = card.capability();
   out.machine.device = card.name;
   take_data_sheet_rate(out, card.name, request);
   out.machine.memory_bytes_per_second = sheet.memory_gb_per_second * kGB;

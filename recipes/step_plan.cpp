@@ -57,10 +57,8 @@ ops::DryTarget step_target(const precision::Policy& policy, at::DeviceType devic
 ops::DryTarget step_target(const precision::Policy& policy, const device::Device& device) {
   ops::DryTarget target = step_target(policy, torch_device(device).type());
   const auto& cards = device::cuda_devices();
-  if (device.is_cuda() && device.index < std::ssize(cards)) {
-    const device::CudaDevice& card = cards[static_cast<std::size_t>(device.index)];
-    target.capability = 10 * card.capability_major + card.capability_minor;
-  }
+  if (device.is_cuda() && device.index < std::ssize(cards))
+    target.capability = cards[static_cast<std::size_t>(device.index)].capability();
   return target;
 }
 

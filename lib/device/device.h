@@ -28,6 +28,9 @@ struct CudaDevice {
   int capability_major = 0, capability_minor = 0;  ///< "compute capability"
   std::string uuid;                                ///< "GPU-...", of a slice "MIG-..."; empty where not told
   std::optional<PciAddress> pci;
+
+  /// 10 * major + minor.
+  int capability() const { return 10 * capability_major + capability_minor; }
 };
 
 /// The CUDA devices that the driver offers; empty without a driver or device. The driver's library is loaded

@@ -38,10 +38,8 @@ AttentionTarget attention_target(const at::Tensor& tensor) {
   if (tensor.is_cuda()) {
     const auto& devices = device::cuda_devices();
     const int index = tensor.get_device();
-    if (index < std::ssize(devices)) {
-      const auto& device = devices[static_cast<std::size_t>(index)];
-      target.capability = 10 * device.capability_major + device.capability_minor;
-    }
+    if (index < std::ssize(devices))
+      target.capability = devices[static_cast<std::size_t>(index)].capability();
   }
   return target;
 }
