@@ -262,7 +262,7 @@ class Finetune {
     group_.phase("prepare");
     if (!resume || !restore()) {
       if (resume) log_info("no checkpoint of the run is there: it begins at its first step");
-      initialize_adapters(settings_.lora, adapters);
+      initialize_adapters(settings_.lora, adapters, session_.model->store());
     }
     confirm_micro_tokens();
     const std::uint64_t copies = static_cast<std::uint64_t>(settings_.checkpoint.keep_last.value_or(1)) + 2;
@@ -313,7 +313,7 @@ class Finetune {
     if (found.empty()) return false;
     const Json json = Json::parse(found, "the checkpoint's state");
     state_ = train::RunState::from_json(JsonView(json, "the checkpoint's state"));
-    group_.broadcast(adapters.store().values());
+    group_.broadcast(adapters.store().all_values());
     for (const at::Tensor& tensor : optimizer_->state()) group_.broadcast(tensor);
     adapters.store().refresh_compute();
     log_info("resuming after step " + std::to_string(state_.step));

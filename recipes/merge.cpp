@@ -46,7 +46,8 @@ double largest_difference(const at::Tensor& a, const at::Tensor& b) {
 }
 
 // Writes one shard with the updates added; returns how many tensors they changed.
-std::size_t write_shard(const io::SafetensorsFile& file, const std::map<std::string, at::Tensor>& updates,
+std::size_t write_shard(const io::SafetensorsFile& file,
+                        const std::map<std::string, peft::WeightUpdate>& updates,
                         const std::filesystem::path& target) {
   std::vector<io::TensorSpec> specs;
   for (const io::TensorView& t : file.tensors()) specs.push_back({t.name, t.dtype, t.shape});
@@ -61,7 +62,7 @@ std::size_t write_shard(const io::SafetensorsFile& file, const std::map<std::str
       std::string bytes(view.bytes);  // aligned, and ours to change
       const at::Tensor weight =
           at::from_blob(bytes.data(), spec.shape, at::TensorOptions().dtype(ops::to_torch(spec.dtype)));
-      weight.copy_(weight.to(update->second.scalar_type()) + update->second);
+      weight.copy_(update->second.applied_to(weight));
       if (!at::isfinite(weight).all().item<bool>()) {
         throw Error("[merge] " + spec.name + " would get values that are NaN or infinite as " +
                         std::string(dtype_name(spec.dtype)) +
@@ -105,8 +106,8 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
     }
     with_adapter = probe(session);
     const auto changes = peft::weight_updates(*session.adapters);
-    session.adapters->store().values().zero_();
-    session.adapters->store().refresh_compute();
+    // Fresh adapters change nothing.
+    session.adapters->initialize(peft::LoraInit::kKaiming, session.model->store());
     base = probe(session);
 
     const io::Checkpoint checkpoint = io::Checkpoint::open(model);

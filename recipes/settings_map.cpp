@@ -34,8 +34,14 @@ peft::LoraConfig lora_config(const config::LoraSettings& settings) {
   return {.rank = settings.rank,
           .alpha = settings.alpha,
           .dropout = settings.dropout,
+          .use_dora = settings.use_dora,
+          .freeze_a = settings.freeze_a,
           .use_rslora = settings.use_rslora,
-          .target_modules = settings.target_modules};
+          .target_modules = settings.target_modules,
+          .exclude_modules = settings.exclude_modules,
+          .layers_to_transform = settings.layers_to_transform,
+          .rank_pattern = settings.rank_pattern,
+          .alpha_pattern = settings.alpha_pattern};
 }
 
 data::DataOptions data_options(const config::Settings& settings) {
@@ -83,7 +89,8 @@ train::AdamWOptions adamw_options(const config::Settings& settings) {
           .beta2 = settings.optimizer.betas[1],
           .eps = settings.optimizer.eps,
           .weight_decay = settings.optimizer.weight_decay,
-          .clip_grad_norm = settings.training.clip_grad_norm.value_or(0)};
+          .clip_grad_norm = settings.training.clip_grad_norm.value_or(0),
+          .loraplus_lr_ratio = settings.optimizer.loraplus_lr_ratio};
 }
 
 }  // namespace lorikeet::recipes

@@ -45,13 +45,17 @@ std::optional<train::RunState> load_latest_checkpoint(const train::CheckpointSto
   return state;
 }
 
-void initialize_adapters(const config::LoraSettings& settings, peft::LoraAdapters& adapters) {
+void initialize_adapters(const config::LoraSettings& settings, peft::LoraAdapters& adapters,
+                         const nn::WeightStore& base) {
   if (!settings.starts_from_folder()) {
-    adapters.initialize(settings.init == "kaiming" ? peft::LoraInit::kKaiming : peft::LoraInit::kGaussian);
+    adapters.initialize(settings.init == "kaiming" ? peft::LoraInit::kKaiming : peft::LoraInit::kGaussian,
+                        base);
     return;
   }
   const std::filesystem::path from = settings.init;
-  peft::require_same_settings(adapters.config(), peft::load_adapter_config(from), from.string());
+  const peft::LoraConfig found = peft::load_adapter_config(from);
+  peft::require_same_settings(adapters.config(), found, from.string());
+  peft::require_same_scales(adapters, found, from.string());
   peft::load_adapter(from, adapters);
   log_info("adapter values from " + from.string());
 }

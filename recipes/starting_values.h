@@ -20,7 +20,8 @@ std::optional<train::RunState> load_latest_checkpoint(const train::CheckpointSto
                                                       peft::LoraAdapters& adapters, train::AdamW& optimizer);
 
 /// The values that a new run begins with: drawn, or those of the adapter folder that `settings.init` names.
-/// Throws Error when that one is of another shape or rule.
-void initialize_adapters(const config::LoraSettings& settings, peft::LoraAdapters& adapters);
+/// `base` has its weights. Throws Error when the folder's adapter is of another shape or rule.
+void initialize_adapters(const config::LoraSettings& settings, peft::LoraAdapters& adapters,
+                         const nn::WeightStore& base);
 
 }  // namespace lorikeet::recipes

@@ -67,8 +67,11 @@ class Validator {
 
   void check_start_adapter() {
     const std::string& folder = settings_.lora.init;
-    peft::require_same_settings(lora_config(settings_.lora), peft::load_adapter_config(folder), folder);
-    if (session_) peft::require_adapter_fits(folder, *session_->adapters);
+    const peft::LoraConfig found = peft::load_adapter_config(folder);
+    peft::require_same_settings(lora_config(settings_.lora), found, folder);
+    if (!session_) return;
+    peft::require_same_scales(*session_->adapters, found, folder);
+    peft::require_adapter_fits(folder, *session_->adapters);
   }
 
   void check_data() {

@@ -49,11 +49,22 @@ void check_validation(const ValidationSettings& validation, std::vector<std::str
         "data.validation.every_steps: needs data.validation.path or data.validation.fraction");
 }
 
+// Names of modules have none of these.
+constexpr const char* kRegexCharacters = "*+?()[]{}|^$\\";
+
 void check_lora(const LoraSettings& lora, std::vector<std::string>& problems) {
   if (lora.target_modules.size() > 1) {
     for (const std::string& target : lora.target_modules) {
       if (target == "all-linear")
         problems.emplace_back("lora.target_modules: 'all-linear' names all of them; leave out the others");
+    }
+  }
+  for (const auto& [setting, names] : {std::pair{"lora.target_modules", &lora.target_modules},
+                                       std::pair{"lora.exclude_modules", &lora.exclude_modules}}) {
+    for (const std::string& name : *names) {
+      if (names->size() > 1 && name.find_first_of(kRegexCharacters) != std::string::npos)
+        problems.push_back(std::string(setting) + ": '" + escape_control(name) +
+                           "' is a regular expression, which stands alone: join several as 'one|other'");
     }
   }
   // A folder in the working folder may be called anything, but what is nearly a keyword is a slip.

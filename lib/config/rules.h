@@ -211,10 +211,32 @@ struct TupleRule {
 
 /// A mapping of names to texts.
 struct TextMapRule {
+  static constexpr bool kIsMap = true;
   using Value = std::map<std::string, std::string>;
   Value read(const YamlNode& node) const;
   std::string write(const Value& value) const;
   std::string expected() const { return "a mapping of names to names"; }
+};
+
+/// A mapping of names, or patterns of names, to values of another rule; in the order written.
+template <typename Rule>
+struct MapRule {
+  static constexpr bool kIsMap = true;
+  using Value = std::vector<std::pair<std::string, typename Rule::Value>>;
+  Rule rule;
+
+  Value read(const YamlNode& node) const {
+    if (!node.is_mapping()) throw unexpected(expected(), node);
+    Value out;
+    for (const YamlNode& item : node.items) out.emplace_back(item.key, rule.read(item));
+    return out;
+  }
+  std::string write(const Value& value) const {
+    std::vector<std::string> parts;
+    for (const auto& [name, entry] : value) parts.push_back(quote_yaml(name) + ": " + rule.write(entry));
+    return "{" + join(parts, ", ") + "}";
+  }
+  std::string expected() const { return "a mapping of names to: " + rule.expected(); }
 };
 
 /// A field of which only one value is built yet.

@@ -26,12 +26,30 @@ void declare_lora(Schema& schema) {
              "The adapter's output is scaled by alpha / rank.")
       .field("dropout", &LoraSettings::dropout, NumberRule{.at_least = 0, .below = 1},
              "Probability with which an input feature of the adapter is dropped.")
-      .field(
-          "target_modules", &LoraSettings::target_modules,
-          ListRule<TextRule>{.rule = text("a module's name or all-linear"), .scalar_too = true, .least = 1},
-          "Modules that get an adapter; all-linear is every linear one but lm_head.")
+      .field("target_modules", &LoraSettings::target_modules,
+             ListRule<TextRule>{.rule = text("a module's name, a regular expression or all-linear"),
+                                .scalar_too = true,
+                                .least = 1},
+             "Modules that get an adapter; all-linear is every linear one but lm_head. A name is the "
+             "module's or "
+             "its end after a dot (`q_proj`, `layers.0.mlp.up_proj`); a regular expression stands alone and "
+             "matches whole names (`'.*\\.(q|v)_proj'`).")
+      .field("exclude_modules", &LoraSettings::exclude_modules,
+             ListRule<TextRule>{.rule = text("a module's name or a regular expression"), .scalar_too = true},
+             "Modules that get none though target_modules names them.")
+      .field("layers_to_transform", &LoraSettings::layers_to_transform,
+             ListRule<IntegerRule>{.rule = integer(0, 65535), .scalar_too = true},
+             "The layers whose modules get an adapter, counted from 0; [] for all.")
+      .field("rank_pattern", &LoraSettings::rank_pattern, MapRule<IntegerRule>{integer(1, 65536)},
+             "Other ranks by name or regular expression (`{down_proj: 32, 'layers\\.[01]\\..*': 4}`), which "
+             "a module's name or its end after a dot matches; the first that does counts.")
+      .field("alpha_pattern", &LoraSettings::alpha_pattern,
+             MapRule<NumberRule>{NumberRule{.above = 0, .at_most = 1e6}}, "Other alphas, likewise.")
       .field("use_rslora", &LoraSettings::use_rslora, flag(), "Scale by alpha / sqrt(rank) instead.")
-      .field("use_dora", &LoraSettings::use_dora, only(false, flag()), "Weight-decomposed adapters (DoRA).")
+      .field("use_dora", &LoraSettings::use_dora, flag(),
+             "Train the length of each row of a weight apart from its direction (DoRA).")
+      .field("freeze_a", &LoraSettings::freeze_a, flag(),
+             "Train lora_B alone, lora_A stays as it starts (LoRA-FA).")
       .field("init", &LoraSettings::init, path("kaiming, gaussian or an adapter's folder"),
              "How lora_A starts, or a PEFT adapter folder to go on from.");
 }
@@ -134,6 +152,9 @@ void declare_optimizer(Schema& schema) {
              TupleRule<NumberRule, 2>{NumberRule{.at_least = 0, .below = 1}}, "Decay of the two moments.")
       .field("eps", &OptimizerSettings::eps, NumberRule{.above = 0, .at_most = 1},
              "Added to the root of the second moment.")
+      .field("loraplus_lr_ratio", &OptimizerSettings::loraplus_lr_ratio,
+             NumberRule{.above = 0, .at_most = 1e6},
+             "The learning rate of lora_B is this times lr (LoRA+; its authors advise about 16).")
       .field("weight_decay", &OptimizerSettings::weight_decay, NumberRule{.at_least = 0, .at_most = 1000},
              "Decoupled weight decay.");
 

@@ -97,7 +97,7 @@ class SectionBuilder {
     field.name = prefix_ + name;
     field.help = std::move(help);
     field.expected = rule.expected();
-    field.is_map = std::is_same_v<Rule, TextMapRule>;
+    field.is_map = requires { Rule::kIsMap; };
     field.read = [reach, member, rule](Settings& s, const YamlNode& node) {
       reach(s).*member = rule.read(node);
     };

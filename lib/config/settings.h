@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/dtype.h"
@@ -21,10 +22,16 @@ struct LoraSettings {
   std::int64_t rank = 16;
   double alpha = 32;
   double dropout = 0;
-  /// Names of modules (their last parts), or the one word "all-linear".
+  /// Names of modules (their last parts), one regular expression, or the one word "all-linear".
   std::vector<std::string> target_modules{"all-linear"};
+  std::vector<std::string> exclude_modules;
+  std::vector<std::int64_t> layers_to_transform;
+  /// Regular expressions and their modules' ranks and alphas; the first that matches counts.
+  std::vector<std::pair<std::string, std::int64_t>> rank_pattern;
+  std::vector<std::pair<std::string, double>> alpha_pattern;
   bool use_rslora = false;
   bool use_dora = false;
+  bool freeze_a = false;
   /// "kaiming", "gaussian" or the folder of a PEFT adapter.
   std::string init = "kaiming";
 
@@ -93,6 +100,7 @@ struct OptimizerSettings {
   std::array<double, 2> betas{0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = 0.01;
+  double loraplus_lr_ratio = 1;
 };
 
 enum class SchedulerName { kCosine, kLinear, kConstant };

@@ -107,7 +107,7 @@ at::Tensor Attention::cached(const at::Tensor& qkv, const ForwardContext& contex
 
 at::Tensor Attention::forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                               AttentionKept* kept) const {
-  at::Tensor projected = qkv_->forward(x, weights, context, kept != nullptr ? &kept->qkv_low_rank : nullptr);
+  at::Tensor projected = qkv_->forward(x, weights, context, kept != nullptr ? &kept->qkv_linear : nullptr);
   const at::Tensor qkv = prepare(projected, context, kept);
   if (kept == nullptr) projected.reset();
   const at::Tensor out = context.cache != nullptr
@@ -118,7 +118,7 @@ at::Tensor Attention::forward(const at::Tensor& x, const UnitLoan& weights, cons
     kept->qkv = std::move(projected);
     kept->out = out;
   }
-  return out_->forward(out, weights, context, kept != nullptr ? &kept->out_low_rank : nullptr);
+  return out_->forward(out, weights, context, kept != nullptr ? &kept->out_linear : nullptr);
 }
 
 at::Tensor Attention::backward(const at::Tensor& dy, const InputAgain& input, const UnitLoan& weights,
@@ -126,7 +126,7 @@ at::Tensor Attention::backward(const at::Tensor& dy, const InputAgain& input, co
                                bool input_gradient) const {
   const bool through_attention = input_gradient || qkv_->learns();
   at::Tensor dout =
-      out_->backward(dy, [&] { return kept.out; }, weights, context, kept.out_low_rank, through_attention);
+      out_->backward(dy, [&] { return kept.out; }, weights, context, kept.out_linear, through_attention);
   if (!through_attention) return {};
   at::Tensor dqkv;
   {
@@ -144,7 +144,7 @@ at::Tensor Attention::backward(const at::Tensor& dy, const InputAgain& input, co
     ops::norm_backward_(dk, keys(kept.qkv), k_norm_->parameters(), k_norm_->options(), kept.k_norm);
   }
   kept.qkv.reset();
-  return qkv_->backward(dqkv, input, weights, context, kept.qkv_low_rank, input_gradient);
+  return qkv_->backward(dqkv, input, weights, context, kept.qkv_linear, input_gradient);
 }
 
 }  // namespace lorikeet::nn

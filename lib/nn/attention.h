@@ -44,7 +44,7 @@ struct AttentionKept {
   at::Tensor out;  ///< [T, heads * head_dim]
   ops::AttentionStatistics softmax;
   ops::NormStatistics q_norm, k_norm;
-  at::Tensor qkv_low_rank, out_low_rank;
+  LinearKept qkv_linear, out_linear;
 };
 
 /// Attention: projections to queries, keys and values, their norms and rotation, attention over each sequence

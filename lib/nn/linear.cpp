@@ -8,17 +8,16 @@ namespace {
 
 class FrozenGroup : public LinearGroup {
  public:
-  FrozenGroup(const GroupSpec& spec, WeightUnit& unit, const precision::Policy& policy)
-      : weights_(spec, unit, policy) {}
+  explicit FrozenGroup(const GroupWeights& weights) : weights_(weights) {}
 
   at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& /*context*/,
-                     at::Tensor* /*low_rank*/) const override {
+                     LinearKept* /*kept*/) const override {
     return ops::lora_linear(x, weights_.weight.of(weights), weights_.bias(), {}, std::nullopt);
   }
   at::Tensor backward(const at::Tensor& dy, const InputAgain& input, const UnitLoan& weights,
-                      const ForwardContext& /*context*/, const at::Tensor& low_rank,
+                      const ForwardContext& /*context*/, const LinearKept& /*kept*/,
                       bool input_gradient) const override {
-    return ops::lora_linear_backward(dy, input, low_rank, weights_.weight.of(weights), {}, std::nullopt,
+    return ops::lora_linear_backward(dy, input, {}, weights_.weight.of(weights), {}, std::nullopt,
                                      input_gradient);
   }
   bool learns() const override { return false; }
@@ -64,8 +63,12 @@ MatrixPlace declare_matrix(const std::string& name, std::int64_t rows, std::int6
   return {&unit, unit.declare({{name, {rows, cols}, policy.base_storage}}), rows, cols};
 }
 
+std::unique_ptr<LinearGroup> frozen_group(const GroupWeights& weights) {
+  return std::make_unique<FrozenGroup>(weights);
+}
+
 std::unique_ptr<LinearGroup> FrozenFactory::linear(const GroupSpec& spec, WeightUnit& unit) {
-  return std::make_unique<FrozenGroup>(spec, unit, policy_);
+  return frozen_group({spec, unit, policy_});
 }
 
 std::unique_ptr<Head> FrozenFactory::head(const HeadSpec& spec, const MatrixPlace& table) {

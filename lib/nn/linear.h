@@ -55,20 +55,25 @@ struct GroupSpec {
 /// Gives a tensor of forward again in backward, where it wasn't kept.
 using InputAgain = std::function<at::Tensor()>;
 
+/// What a group keeps for its backward beside its input; nothing where it is frozen.
+struct LinearKept {
+  at::Tensor low_rank;  ///< [T, sum of ranks]
+  at::Tensor product;   ///< [T, sum of out] before DoRA scales it; undefined without DoRA
+};
+
 /// A group of linear modules computed at once, over weights that are segments of one unit.
 class LinearGroup {
  public:
   virtual ~LinearGroup() = default;
   /// x [T, in] -> [T, sum of out], modules side by side as declared, each in group order (RowOrder).
-  /// `low_rank`, unless it is null, gets what backward needs beside the input: nothing where the group is
-  /// frozen.
+  /// `kept`, unless it is null, gets what backward needs beside the input.
   virtual at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
-                             at::Tensor* low_rank) const = 0;
+                             LinearKept* kept) const = 0;
   /// Adds the gradients of what is trainable in the group. `input` gives forward's x again; it is called at
   /// most once, and not where nothing of the group is trainable. Returns x's gradient [T, in], or nothing
   /// without `input_gradient`.
   virtual at::Tensor backward(const at::Tensor& dy, const InputAgain& input, const UnitLoan& weights,
-                              const ForwardContext& context, const at::Tensor& low_rank,
+                              const ForwardContext& context, const LinearKept& kept,
                               bool input_gradient) const = 0;
   /// Whether anything of the group is trainable.
   virtual bool learns() const = 0;
@@ -145,6 +150,9 @@ struct GroupWeights {
   std::size_t bias_segment_ = 0;
   bool has_bias_ = false;
 };
+
+/// A group without adapters over weights that are declared.
+std::unique_ptr<LinearGroup> frozen_group(const GroupWeights& weights);
 
 /// Frozen groups without adapters: inference, and the base of what others add.
 class FrozenFactory : public LinearFactory {

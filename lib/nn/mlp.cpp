@@ -34,11 +34,11 @@ at::Tensor Mlp::forward(const at::Tensor& x, const UnitLoan& weights, const Forw
                         MlpKept* kept) const {
   at::Tensor product;
   {
-    const at::Tensor up = up_->forward(x, weights, context, kept != nullptr ? &kept->up_low_rank : nullptr);
+    const at::Tensor up = up_->forward(x, weights, context, kept != nullptr ? &kept->up_linear : nullptr);
     product = activated(up);
     if (kept != nullptr) kept->up = up;
   }
-  return down_->forward(product, weights, context, kept != nullptr ? &kept->down_low_rank : nullptr);
+  return down_->forward(product, weights, context, kept != nullptr ? &kept->down_linear : nullptr);
 }
 
 at::Tensor Mlp::backward(const at::Tensor& dy, const InputAgain& input, const UnitLoan& weights,
@@ -47,7 +47,7 @@ at::Tensor Mlp::backward(const at::Tensor& dy, const InputAgain& input, const Un
   at::Tensor dup = std::move(kept.up);
   {
     const at::Tensor dproduct = down_->backward(
-        dy, [&] { return activated(dup); }, weights, context, kept.down_low_rank, through_activation);
+        dy, [&] { return activated(dup); }, weights, context, kept.down_linear, through_activation);
     if (!through_activation) return {};
     // The gradient takes the place of what was kept: nobody reads that any more.
     if (gated_) {
@@ -56,7 +56,7 @@ at::Tensor Mlp::backward(const at::Tensor& dy, const InputAgain& input, const Un
       ops::activation_backward_(dproduct, dup, activation_);
     }
   }
-  return up_->backward(dup, input, weights, context, kept.up_low_rank, input_gradient);
+  return up_->backward(dup, input, weights, context, kept.up_linear, input_gradient);
 }
 
 }  // namespace lorikeet::nn

@@ -32,7 +32,7 @@ struct MlpSpec {
 /// What an MLP keeps for its backward: the activated product is computed again.
 struct MlpKept {
   at::Tensor up;  ///< [T, gate | up], or [T, up]
-  at::Tensor up_low_rank, down_low_rank;
+  LinearKept up_linear, down_linear;
 };
 
 /// Feed-forward block: down(act(gate x) * up x), or down(act(up x)).

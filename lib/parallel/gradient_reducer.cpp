@@ -31,8 +31,9 @@ std::vector<std::int64_t> elements_from(const peft::LoraAdapters& adapters, cons
   for (const auto& module : adapters.modules()) {
     const auto found = layer_of.find(module.name + ".weight");
     const std::size_t layer = found == layer_of.end() ? head : found->second;
-    for (const std::size_t segment : {module.a, module.b}) {
+    for (const std::size_t segment : module.segments()) {
       const peft::AdapterSegment& s = adapters.store().segment(segment);
+      if (s.frozen) continue;
       counts[layer] += s.size();
       ends[layer] = std::max(ends[layer], s.offset + s.size());
     }

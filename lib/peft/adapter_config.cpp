@@ -5,11 +5,92 @@
 
 #include "base/error.h"
 #include "base/strings.h"
+#include "peft/target_rules.h"
 
 namespace lorikeet::peft {
 namespace {
 
-Json::Array strings(const std::set<std::string>& values) { return {values.begin(), values.end()}; }
+constexpr std::int64_t kMostRank = 65536;
+constexpr double kMostAlpha = 1e6;
+
+// Whole numbers without a point, as PEFT writes them.
+Json number(double value) {
+  const auto whole = static_cast<std::int64_t>(value);
+  return value == static_cast<double>(whole) ? Json(whole) : Json(value);
+}
+
+// What is of its own rank or alpha, by whole names too: PEFT sorts patterns when it writes them, so that
+// another one of two that match would count.
+template <typename F>
+Json exceptions(const std::vector<std::string>& modules, F value, double usual) {
+  Json::Object members;
+  for (const std::string& module : modules) {
+    if (value(module) != usual) members.emplace_back(module, number(value(module)));
+  }
+  return members;
+}
+
+// The names that an adapter's file has as its targets. Names that were given are kept, since
+// "layers.0.mlp.up_proj" must not become "up_proj", which matches more. What is chosen by anything but names
+// is written as whole names: PEFT 0.11 knows nothing of exclude_modules, and no pattern is read in two ways.
+Json::Array target_names(const LoraConfig& config, const std::vector<std::string>& modules) {
+  std::set<std::string> names;
+  if (is_pattern(config.target_modules) || !config.exclude_modules.empty() ||
+      !config.layers_to_transform.empty()) {
+    names.insert(modules.begin(), modules.end());
+  } else if (config.targets_all_linear()) {
+    for (const std::string& module : modules) names.insert(last_part(module));
+  } else {
+    names.insert(config.target_modules.begin(), config.target_modules.end());
+  }
+  return {names.begin(), names.end()};
+}
+
+// The names, or the one pattern, of `key`; none where it is absent, null or empty.
+std::vector<std::string> names_or_pattern(const JsonView& config, const char* key) {
+  const auto value = config.maybe(key);
+  if (!value) return {};
+  if (value->json().is_string()) return {value->as_string()};
+  std::vector<std::string> names;
+  for (const JsonView& name : value->items()) names.push_back(name.as_string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<std::int64_t> layers(const JsonView& config) {
+  const auto value = config.maybe("layers_to_transform");
+  if (!value) return {};
+  if (value->json().is_integer()) return {value->as_int()};
+  std::vector<std::int64_t> layers;
+  for (const JsonView& layer : value->items()) layers.push_back(layer.as_int());
+  return layers;
+}
+
+void require_range(bool in_range, const JsonView& value, const char* expected) {
+  if (!in_range) throw Error("[" + value.where() + "] expected " + expected + ", got " + value.json().dump());
+}
+
+std::int64_t read_rank(const JsonView& value) {
+  const std::int64_t rank = value.as_int();
+  require_range(rank >= 1 && rank <= kMostRank, value, "a rank from 1 to 65536");
+  return rank;
+}
+
+double read_alpha(const JsonView& value) {
+  const double alpha = value.as_number();
+  require_range(alpha > 0 && alpha <= kMostAlpha, value, "an alpha above 0 and at most 1e6");
+  return alpha;
+}
+
+template <typename T>
+LoraConfig::Pattern<T> read_pattern(const JsonView& config, const char* key, T (*read)(const JsonView&)) {
+  LoraConfig::Pattern<T> pattern;
+  const auto value = config.maybe(key);
+  if (!value) return pattern;
+  if (!value->json().is_object()) value->fail("an object");
+  for (const auto& [name, unused] : value->json().object()) pattern.emplace_back(name, read(value->at(name)));
+  return pattern;
+}
 
 // Refuses a key whose value asks for something else than plain LoRA.
 void require_empty(const JsonView& config, const char* key, const char* meaning) {
@@ -25,15 +106,10 @@ void require_empty(const JsonView& config, const char* key, const char* meaning)
 
 Json adapter_config_json(const LoraConfig& config, const std::string& base_model,
                          const std::vector<std::string>& modules) {
-  // Names that were given are kept: "layers.0.mlp.up_proj" must not become "up_proj", which matches more.
-  std::set<std::string> targets;
-  if (config.targets_all_linear()) {
-    for (const std::string& module : modules) targets.insert(last_part(module));
-  } else {
-    targets.insert(config.target_modules.begin(), config.target_modules.end());
-  }
+  const TargetRules rules(config);
   Json json;
-  json.set("alpha_pattern", Json(Json::Object{}));
+  json.set("alpha_pattern",
+           exceptions(modules, [&](const std::string& m) { return rules.alpha(m); }, config.alpha));
   json.set("auto_mapping", Json());
   json.set("base_model_name_or_path", base_model);
   json.set("bias", "none");
@@ -42,18 +118,19 @@ Json adapter_config_json(const LoraConfig& config, const std::string& base_model
   json.set("init_lora_weights", true);
   json.set("layers_pattern", Json());
   json.set("layers_to_transform", Json());
-  json.set("lora_alpha", config.alpha == static_cast<double>(static_cast<std::int64_t>(config.alpha))
-                             ? Json(static_cast<std::int64_t>(config.alpha))
-                             : Json(config.alpha));
+  json.set("lora_alpha", number(config.alpha));
   json.set("lora_dropout", config.dropout);
   json.set("modules_to_save", Json());
   json.set("peft_type", "LORA");
   json.set("r", config.rank);
-  json.set("rank_pattern", Json(Json::Object{}));
+  json.set("rank_pattern",
+           exceptions(
+               modules, [&](const std::string& m) { return static_cast<double>(rules.rank(m)); },
+               static_cast<double>(config.rank)));
   json.set("revision", Json());
-  json.set("target_modules", strings(targets));
+  json.set("target_modules", target_names(config, modules));
   json.set("task_type", "CAUSAL_LM");
-  json.set("use_dora", false);
+  json.set("use_dora", config.use_dora);
   json.set("use_rslora", config.use_rslora);
   return json;
 }
@@ -63,17 +140,12 @@ LoraConfig read_adapter_config(const JsonView& config) {
   if (type.as_string() != "LORA") {
     throw Error("[" + type.where() + "] expected LORA, got '" + escape_control(type.as_string()) + "'");
   }
-  require_empty(config, "use_dora", "DoRA");
   require_empty(config, "fan_in_fan_out", "a transposed base weight");
-  require_empty(config, "rank_pattern", "a rank of its own for some modules");
-  require_empty(config, "alpha_pattern", "an alpha of its own for some modules");
   require_empty(config, "modules_to_save", "training whole modules");
-  require_empty(config, "layers_to_transform", "adapting only some layers");
   require_empty(config, "lora_bias", "a bias in the adapter");
   require_empty(config, "trainable_token_indices", "training single tokens");
   require_empty(config, "target_parameters", "adapting parameters instead of modules");
   require_empty(config, "layer_replication", "a base with repeated layers");
-  require_empty(config, "exclude_modules", "leaving out modules by name");
   require_empty(config, "alora_invocation_tokens", "an adapter that starts at a token");
   require_empty(config, "use_qalora", "QA-LoRA");
   if (config.get_string("bias", "none") != "none")
@@ -89,29 +161,23 @@ LoraConfig read_adapter_config(const JsonView& config) {
   }
 
   LoraConfig lora;
-  lora.rank = config.at("r").as_int();
-  lora.alpha = config.at("lora_alpha").as_number();
+  lora.rank = read_rank(config.at("r"));
+  lora.alpha = read_alpha(config.at("lora_alpha"));
   lora.dropout = config.get_number("lora_dropout", 0);
+  lora.use_dora = config.get_bool("use_dora", false);
   lora.use_rslora = config.get_bool("use_rslora", false);
   if (!(lora.dropout >= 0 && lora.dropout < 1)) {
     throw Error("[" + config.where() + ": lora_dropout] expected a number in [0, 1)");
   }
-  if (lora.rank < 1 || lora.rank > 65536 || !(lora.alpha > 0 && lora.alpha <= 1e6)) {
-    throw Error("[" + config.where() + "] expected r from 1 to 65536 and lora_alpha above 0 and at most 1e6");
-  }
-  const JsonView targets = config.at("target_modules");
-  lora.target_modules.clear();
-  if (targets.json().is_string()) {
-    if (targets.as_string() != "all-linear") {
-      throw Error("[" + targets.where() +
-                  "] a pattern as target_modules is not supported; expected a list of names");
-    }
-    lora.target_modules = {"all-linear"};
-  } else {
-    for (const JsonView& target : targets.items()) lora.target_modules.push_back(target.as_string());
-    std::sort(lora.target_modules.begin(), lora.target_modules.end());
-    if (lora.target_modules.empty()) throw Error("[" + targets.where() + "] is empty");
-  }
+  config.at("target_modules");
+  lora.target_modules = names_or_pattern(config, "target_modules");
+  if (lora.target_modules.empty()) throw Error("[" + config.where() + ": target_modules] is empty");
+  lora.exclude_modules = names_or_pattern(config, "exclude_modules");
+  lora.layers_to_transform = layers(config);
+  lora.layers_pattern = names_or_pattern(config, "layers_pattern");
+  lora.rank_pattern = read_pattern<std::int64_t>(config, "rank_pattern", read_rank);
+  lora.alpha_pattern = read_pattern<double>(config, "alpha_pattern", read_alpha);
+  lora.from_file = true;
   return lora;
 }
 

@@ -9,12 +9,13 @@
 namespace lorikeet::peft {
 
 /// adapter_config.json as PEFT reads it (keys known since PEFT 0.11). `base_model` is the path of the base
-/// checkpoint; `modules` the adapted modules' full names, whose last parts stand for "all-linear".
+/// checkpoint; `modules` the adapted modules' full names: they, or their last parts for a plain "all-linear",
+/// are written where targets are chosen by other means than names.
 Json adapter_config_json(const LoraConfig& config, const std::string& base_model,
                          const std::vector<std::string>& modules);
 
 /// The LoRA settings of an adapter_config.json. Throws Error, naming the key, for what this project doesn't
-/// compute: other PEFT types, DoRA, biases, per-module ranks or alphas, extra trained modules.
+/// compute: other PEFT types, biases, extra trained modules.
 LoraConfig read_adapter_config(const JsonView& config);
 
 }  // namespace lorikeet::peft

@@ -93,7 +93,7 @@ void load_adapter(const std::filesystem::path& folder, LoraAdapters& adapters) {
   AdapterStore& store = adapters.store();
   const auto file = io::SafetensorsFile::open(folder / kTensors);
   require_fits(file, store);
-  const at::Tensor before = store.values().clone();
+  const at::Tensor before = store.all_values().clone();
   try {
     for (std::size_t i = 0; i < store.size(); ++i) {
       const io::TensorView* tensor = file.find(kPrefix + store.segment(i).name);
@@ -102,7 +102,7 @@ void load_adapter(const std::filesystem::path& folder, LoraAdapters& adapters) {
       require_finite(store.value(i), tensor->name, file.path());
     }
   } catch (...) {
-    store.values().copy_(before);
+    store.all_values().copy_(before);
     throw;
   }
   store.refresh_compute();
@@ -116,13 +116,34 @@ void require_same_settings(const LoraConfig& wanted, const LoraConfig& found, co
   const auto number = [](double value) { return Json(value).dump(); };
   if (wanted.rank != found.rank) fail("lora.rank", std::to_string(wanted.rank), std::to_string(found.rank));
   if (wanted.alpha != found.alpha) fail("lora.alpha", number(wanted.alpha), number(found.alpha));
-  if (wanted.use_rslora != found.use_rslora) {
-    fail("lora.use_rslora", wanted.use_rslora ? "true" : "false", found.use_rslora ? "true" : "false");
-  }
-  // "all-linear" is written out in adapter files; load_adapter compares the modules it stands for.
-  if (!wanted.targets_all_linear() && !found.targets_all_linear() &&
-      quoted(wanted.target_modules) != quoted(found.target_modules)) {
+  const auto same_flag = [&](const char* key, bool ours, bool theirs) {
+    if (ours != theirs) fail(key, ours ? "true" : "false", theirs ? "true" : "false");
+  };
+  same_flag("lora.use_rslora", wanted.use_rslora, found.use_rslora);
+  same_flag("lora.use_dora", wanted.use_dora, found.use_dora);
+  // What is chosen otherwise is written out as names in adapter files; load_adapter compares the modules it
+  // stands for.
+  const auto by_names = [](const LoraConfig& config) {
+    return !config.targets_all_linear() && !is_pattern(config.target_modules) &&
+           config.exclude_modules.empty() && config.layers_to_transform.empty();
+  };
+  if (by_names(wanted) && by_names(found) && quoted(wanted.target_modules) != quoted(found.target_modules)) {
     fail("lora.target_modules", quoted(wanted.target_modules), quoted(found.target_modules));
+  }
+}
+
+void require_same_scales(const LoraAdapters& adapters, const LoraConfig& found, const std::string& where) {
+  const TargetRules ours(adapters.config()), theirs(found);
+  for (const auto& module : adapters.modules()) {
+    if (ours.rank(module.name) == theirs.rank(module.name) &&
+        ours.alpha(module.name) == theirs.alpha(module.name))
+      continue;
+    const auto text = [&](const TargetRules& rules) {
+      return "rank " + std::to_string(rules.rank(module.name)) + " and alpha " +
+             Json(rules.alpha(module.name)).dump();
+    };
+    throw Error("[lora.init] '" + module.name + "' has " + text(ours) + " in the config and " + text(theirs) +
+                " in '" + where + "'; make lora.rank_pattern and lora.alpha_pattern agree with it");
   }
 }
 

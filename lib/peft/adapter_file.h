@@ -28,4 +28,7 @@ void load_adapter(const std::filesystem::path& folder, LoraAdapters& adapters);
 /// (rank, alpha, scaling rule, targets; `all-linear` agrees with what it stands for when tensors are loaded).
 void require_same_settings(const LoraConfig& wanted, const LoraConfig& found, const std::string& where);
 
+/// Throws Error, naming the first module whose rank or alpha by `found` is another than in `adapters`.
+void require_same_scales(const LoraAdapters& adapters, const LoraConfig& found, const std::string& where);
+
 }  // namespace lorikeet::peft

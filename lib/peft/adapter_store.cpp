@@ -14,11 +14,11 @@ std::int64_t AdapterSegment::size() const {
 }
 
 std::size_t AdapterStore::declare(std::vector<AdapterSegment> group) {
-  TORCH_CHECK(!values_.defined(), "adapters are allocated already");
+  TORCH_CHECK(!all_values_.defined(), "adapters are allocated already");
   const std::size_t first = segments_.size();
   group_begins_.push_back(first);
   for (AdapterSegment& segment : group) {
-    numel_ += segment.size();
+    (segment.frozen ? frozen_numel_ : numel_) += segment.size();
     segments_.push_back(std::move(segment));
   }
   return first;
@@ -26,20 +26,23 @@ std::size_t AdapterStore::declare(std::vector<AdapterSegment> group) {
 
 void AdapterStore::allocate(const at::Device& device) {
   std::size_t end = segments_.size();
-  std::int64_t offset = 0;
+  std::int64_t offset = 0, frozen_offset = numel_;
   for (auto begin = group_begins_.rbegin(); begin != group_begins_.rend(); ++begin) {
     for (std::size_t i = *begin; i < end; ++i) {
-      segments_[i].offset = offset;
-      offset += segments_[i].size();
+      std::int64_t& next = segments_[i].frozen ? frozen_offset : offset;
+      segments_[i].offset = next;
+      next += segments_[i].size();
     }
     end = *begin;
   }
   const auto options = at::TensorOptions().device(device);
-  values_ = at::zeros({numel_}, options.dtype(ops::to_torch(policy_.adapter)));
+  const std::int64_t all = numel_ + frozen_numel_;
+  all_values_ = at::zeros({all}, options.dtype(ops::to_torch(policy_.adapter)));
+  values_ = all_values_.narrow(0, 0, numel_);
   gradients_ = at::zeros({numel_}, options.dtype(ops::to_torch(policy_.gradient)));
   compute_ = policy_.compute == policy_.adapter
-                 ? values_
-                 : at::zeros({numel_}, options.dtype(ops::to_torch(policy_.compute)));
+                 ? all_values_
+                 : at::zeros({all}, options.dtype(ops::to_torch(policy_.compute)));
 }
 
 at::Tensor AdapterStore::view(const at::Tensor& flat, std::size_t i) const {
@@ -47,13 +50,16 @@ at::Tensor AdapterStore::view(const at::Tensor& flat, std::size_t i) const {
   return flat.narrow(0, s.offset, s.size()).view(s.shape);
 }
 
-at::Tensor AdapterStore::value(std::size_t i) const { return view(values_, i); }
-at::Tensor AdapterStore::gradient(std::size_t i) const { return view(gradients_, i); }
+at::Tensor AdapterStore::value(std::size_t i) const { return view(all_values_, i); }
+at::Tensor AdapterStore::gradient(std::size_t i) const {
+  return segments_.at(i).frozen ? at::Tensor() : view(gradients_, i);
+}
 at::Tensor AdapterStore::compute(std::size_t i) const { return view(compute_, i); }
 
 void AdapterStore::refresh_compute() {
   const at::NoGradGuard no_grad;
-  if (!compute_.is_same(values_)) compute_.copy_(values_);
+  if (!compute_.is_same(all_values_)) compute_.copy_(all_values_);
+  ++version_;
 }
 
 }  // namespace lorikeet::peft

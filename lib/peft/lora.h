@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "nn/linear.h"
 #include "peft/adapter_store.h"
 #include "peft/lora_config.h"
+#include "peft/target_rules.h"
 
 namespace lorikeet::peft {
 
@@ -18,7 +20,7 @@ enum class LoraInit { kKaiming, kGaussian };
 class LoraAdapters {
  public:
   LoraAdapters(LoraConfig config, const precision::Policy& policy, std::uint64_t seed)
-      : config_(std::move(config)), seed_(seed), store_(policy) {}
+      : config_(std::move(config)), rules_(config_), seed_(seed), store_(policy) {}
 
   const LoraConfig& config() const { return config_; }
   std::uint64_t seed() const { return seed_; }
@@ -29,30 +31,44 @@ class LoraAdapters {
   struct Module {
     std::string name;
     std::size_t a, b;
+    std::optional<std::size_t> magnitude;  ///< DoRA's [out]
+    double scale;                          ///< of its B A
+    nn::MatrixPlace weight;                ///< W, rows in group order
+    /// All of its segments.
+    std::vector<std::size_t> segments() const;
     /// Whether a backward pass has added to their gradients, be it zeros: operators set it.
     std::shared_ptr<bool> reached = std::make_shared<bool>(false);
   };
   const std::vector<Module>& modules() const { return modules_; }
 
-  /// Declares the adapters of one group's modules that match; returns the modules it added.
-  std::vector<Module> declare(const std::vector<nn::Module>& modules, std::int64_t in_features, bool is_head);
+  /// Declares the adapters of one group's modules that match; returns the modules it added. `weight` is the
+  /// group's matrix, a segment a module.
+  std::vector<Module> declare(const std::vector<nn::Module>& modules, const nn::MatrixPlace& weight,
+                              bool is_head);
 
   /// The number of groups with an adapter so far: the next group's index (a part of its dropout key).
   std::uint32_t groups() const { return groups_; }
 
   /// Fresh values, made on the CPU by a counter-based generator keyed by (seed, parameter name): the same for
-  /// every device, number of devices and library version. To be called after `store().allocate`.
-  void initialize(LoraInit init);
+  /// every device, number of devices and library version; DoRA's magnitudes are the norms of `base`'s rows.
+  /// To be called after `store().allocate` and, for DoRA, after the base's weights were loaded.
+  void initialize(LoraInit init, const nn::WeightStore& base);
+
+  /// Euclidean norms of the rows of a module's W + scale * B A, fp32 [out], in group order.
+  at::Tensor norms(const Module& module, const nn::UnitLoan& weights) const;
 
   /// Names of the adapted modules whose weight has fewer rows or columns than the rank: a product of A and B
   /// can't have a higher rank than these.
   std::vector<std::string> narrower_than_rank() const;
 
-  /// Throws Error when no module matched, naming the targets and the modules there are.
+  /// Throws Error when no module matched, or a setting matches none: TargetRules::require_used.
   void require_matches() const;
 
  private:
+  void initialize_magnitudes(const nn::WeightStore& base);
+
   LoraConfig config_;
+  TargetRules rules_;
   std::uint64_t seed_;
   AdapterStore store_;
   std::vector<Module> modules_;

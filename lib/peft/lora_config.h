@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lorikeet::peft {
@@ -10,20 +11,39 @@ namespace lorikeet::peft {
 /// What people name as a target: "model.layers.3.mlp.up_proj" -> "up_proj".
 std::string last_part(std::string_view module);
 
-/// LoRA (Hu et al. 2021): y = W x + scale * B A dropout(x), with A and B trained and W frozen.
+/// LoRA (Hu et al. 2021): y = W x + scale * B A dropout(x), with A and B trained and W frozen. The settings
+/// of which modules get what are PEFT's; TargetRules applies them.
 struct LoraConfig {
+  template <typename T>
+  using Pattern = std::vector<std::pair<std::string, T>>;
+
   std::int64_t rank = 16;
   double alpha = 32;
   double dropout = 0;
+  /// Each row of W + scale * B A brought to a trained length (DoRA, Liu et al. 2024).
+  bool use_dora = false;
+  bool freeze_a = false;    ///< A stays as it began (LoRA-FA, Zhang et al. 2023)
   bool use_rslora = false;  ///< scale alpha / sqrt(rank) (Kalajdzievski 2023) instead of alpha / rank
-  /// Names as PEFT matches them (a module's name, or its end after a dot), or the one entry "all-linear":
-  /// every projection but the head.
+  /// Names of modules, each whole or its end after a dot; or one regular expression (is_pattern) that whole
+  /// names match; or the one entry "all-linear": every projection but the head.
   std::vector<std::string> target_modules = {"all-linear"};
+  /// Of those, the ones that get none: names or one regular expression.
+  std::vector<std::string> exclude_modules = {};
+  /// Of those, only the ones in these layers; empty: in all. A module's layer is the number in its name
+  /// behind one of `layers_pattern`, regular expressions, or, without any, the first number.
+  std::vector<std::int64_t> layers_to_transform = {};
+  std::vector<std::string> layers_pattern = {};
+  /// Other ranks and alphas for modules whose name, or its end after a dot, matches a regular expression; the
+  /// first that matches counts.
+  Pattern<std::int64_t> rank_pattern = {};
+  Pattern<double> alpha_pattern = {};
+  /// Whether these settings are an adapter file's: what matches nothing there is no slip of this user's.
+  bool from_file = false;
 
-  double scale() const;
   bool targets_all_linear() const { return target_modules.size() == 1 && target_modules[0] == "all-linear"; }
-  /// True if a projection with this checkpoint name gets an adapter. `is_head` marks lm_head.
-  bool matches(const std::string& name, bool is_head) const;
 };
+
+/// True for what only a regular expression can be: names of modules have letters, digits, '_', '-' and dots.
+bool is_pattern(const std::vector<std::string>& names);
 
 }  // namespace lorikeet::peft

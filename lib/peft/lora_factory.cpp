@@ -1,8 +1,12 @@
 #include <ATen/ATen.h>
 
+#include <tuple>
+#include <utility>
+
 #include "base/error.h"
 #include "nn/batch.h"
 #include "nn/frozen_head.h"
+#include "ops/lora/dora.h"
 #include "ops/lora/lora_linear.h"
 #include "peft/lora.h"
 
@@ -19,15 +23,23 @@ ops::LoraProjection projection(const LoraAdapters& adapters, const LoraAdapters:
           store.compute(module.b),
           store.gradient(module.a),
           store.gradient(module.b),
-          adapters.config().scale(),
+          module.scale,
           module.reached.get()};
+}
+
+std::optional<ops::LoraDropout> dropout(const LoraAdapters& adapters, const nn::ForwardContext& context,
+                                        std::uint32_t group) {
+  const double p = adapters.config().dropout;
+  if (!context.training || p == 0) return std::nullopt;
+  return ops::LoraDropout{p,     adapters.seed(),          context.step,
+                          group, context.batch.sample_ids, context.batch.position_ids};
 }
 
 class LoraGroup : public nn::LinearGroup {
  public:
-  LoraGroup(const nn::GroupSpec& spec, nn::WeightUnit& unit, const LoraAdapters& adapters,
+  LoraGroup(const nn::GroupSpec& spec, const nn::GroupWeights& weights, const LoraAdapters& adapters,
             std::uint32_t group, const std::vector<LoraAdapters::Module>& modules)
-      : weights_(spec, unit, adapters.store().policy()), adapters_(adapters), group_(group) {
+      : weights_(weights), adapters_(adapters), group_(group) {
     std::int64_t begin = 0;
     for (const nn::Module& m : spec.modules) {
       for (const LoraAdapters::Module& module : modules) {
@@ -38,21 +50,34 @@ class LoraGroup : public nn::LinearGroup {
   }
 
   at::Tensor forward(const at::Tensor& x, const nn::UnitLoan& weights, const nn::ForwardContext& context,
-                     at::Tensor* low_rank) const override {
-    return ops::lora_linear(x, weights_.weight.of(weights), weights_.bias(), projections(), dropout(context),
-                            low_rank);
+                     nn::LinearKept* kept) const override {
+    const bool dora = adapters_.config().use_dora;
+    at::Tensor product =
+        ops::lora_linear(x, weights_.weight.of(weights), dora ? at::Tensor() : weights_.bias(), projections(),
+                         dropout(adapters_, context, group_), kept != nullptr ? &kept->low_rank : nullptr);
+    if (!dora) return product;
+    at::Tensor y = ops::scale_columns(product, factors(weights), weights_.bias());
+    if (kept != nullptr) kept->product = std::move(product);
+    return y;
   }
 
   at::Tensor backward(const at::Tensor& dy, const nn::InputAgain& input, const nn::UnitLoan& weights,
-                      const nn::ForwardContext& context, const at::Tensor& low_rank,
+                      const nn::ForwardContext& context, const nn::LinearKept& kept,
                       bool input_gradient) const override {
-    return ops::lora_linear_backward(dy, input, low_rank, weights_.weight.of(weights), projections(),
-                                     dropout(context), input_gradient);
+    const bool dora = adapters_.config().use_dora;
+    return ops::lora_linear_backward(dora ? through_factors(dy, kept.product, weights) : dy, input,
+                                     kept.low_rank, weights_.weight.of(weights), projections(),
+                                     dropout(adapters_, context, group_), input_gradient);
   }
 
   bool learns() const override { return true; }
 
  private:
+  struct Part {
+    LoraAdapters::Module module;
+    std::int64_t begin, end;  // its rows of the group's output
+  };
+
   std::vector<ops::LoraProjection> projections() const {
     std::vector<ops::LoraProjection> projections;
     projections.reserve(parts_.size());
@@ -61,20 +86,46 @@ class LoraGroup : public nn::LinearGroup {
     return projections;
   }
 
-  std::optional<ops::LoraDropout> dropout(const nn::ForwardContext& context) const {
-    if (!context.training || adapters_.config().dropout == 0) return std::nullopt;
-    return ops::LoraDropout{adapters_.config().dropout, adapters_.seed(),          context.step, group_,
-                            context.batch.sample_ids,   context.batch.position_ids};
+  // The norms of each part, computed once for all micro-batches and tokens that see the same values.
+  const std::vector<at::Tensor>& norms(const nn::UnitLoan& weights) const {
+    const std::uint64_t version = adapters_.store().version();
+    if (norms_.empty() || norms_of_ != version) {
+      norms_.clear();
+      for (const Part& part : parts_) norms_.push_back(adapters_.norms(part.module, weights));
+      norms_of_ = version;
+    }
+    return norms_;
   }
 
-  struct Part {
-    LoraAdapters::Module module;
-    std::int64_t begin, end;  // its rows of the group's output
-  };
+  // What each column of the product is multiplied by: 1 where its module has no adapter.
+  at::Tensor factors(const nn::UnitLoan& weights) const {
+    const std::vector<at::Tensor>& norms = this->norms(weights);
+    at::Tensor factors = at::ones({weights_.weight.rows}, norms[0].options());
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      at::Tensor own = factors.slice(0, parts_[i].begin, parts_[i].end);
+      at::div_out(own, adapters_.store().value(*parts_[i].module.magnitude), norms[i]);
+    }
+    return factors;
+  }
+
+  // The gradient of the product; adds those of the magnitudes. The norms are constants to it.
+  at::Tensor through_factors(const at::Tensor& dy, const at::Tensor& product,
+                             const nn::UnitLoan& weights) const {
+    const auto back = ops::scale_columns_backward(dy, product, factors(weights));
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      adapters_.store()
+          .gradient(*parts_[i].module.magnitude)
+          .add_(back.factors.slice(0, parts_[i].begin, parts_[i].end) / norms_[i]);
+    }
+    return back.dx;
+  }
+
   nn::GroupWeights weights_;
   const LoraAdapters& adapters_;
   std::uint32_t group_;
   std::vector<Part> parts_;
+  mutable std::vector<at::Tensor> norms_;  // by part, of the store's version norms_of_
+  mutable std::uint64_t norms_of_ = 0;
 };
 
 class LoraHead : public nn::FrozenHead {
@@ -101,17 +152,21 @@ class LoraHead : public nn::FrozenHead {
 
 std::unique_ptr<nn::LinearGroup> LoraFactory::linear(const nn::GroupSpec& spec, nn::WeightUnit& unit) {
   const std::uint32_t group = adapters_.groups();
-  const auto modules = adapters_.declare(spec.modules, spec.in_features, false);
-  if (modules.empty()) return frozen_.linear(spec, unit);
-  return std::make_unique<LoraGroup>(spec, unit, adapters_, group, modules);
+  nn::GroupWeights weights(spec, unit, policy_);
+  const auto modules = adapters_.declare(spec.modules, weights.weight, false);
+  if (modules.empty()) return nn::frozen_group(weights);
+  return std::make_unique<LoraGroup>(spec, weights, adapters_, group, modules);
 }
 
 std::unique_ptr<nn::Head> LoraFactory::head(const nn::HeadSpec& spec, const nn::MatrixPlace& table) {
-  const auto modules = adapters_.declare({{spec.name, spec.vocab_size}}, spec.hidden_size, true);
+  const auto modules = adapters_.declare({{spec.name, spec.vocab_size}}, table, true);
   if (modules.empty()) return frozen_.head(spec, table);
-  if (adapters_.config().dropout > 0) {
-    throw Error("[lora.dropout] dropout is not built for an adapter on '" + spec.name +
-                "'; set lora.dropout=0 or leave '" + spec.name + "' out of lora.target_modules");
+  for (const auto& [used, setting, what] :
+       {std::tuple{adapters_.config().dropout > 0, "lora.dropout=0", "[lora.dropout] dropout"},
+        std::tuple{adapters_.config().use_dora, "lora.use_dora=false", "[lora.use_dora] DoRA"}}) {
+    if (used)
+      throw Error(std::string(what) + " is not built for an adapter on '" + spec.name + "'; set " + setting +
+                  " or leave '" + spec.name + "' out of lora.target_modules");
   }
   return std::make_unique<LoraHead>(spec, table, adapters_, modules.front());
 }

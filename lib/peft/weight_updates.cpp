@@ -2,17 +2,30 @@
 
 #include <ATen/ATen.h>
 
+#include <limits>
+
 #include "nn/reorder_rows.h"
 
 namespace lorikeet::peft {
 
-std::map<std::string, at::Tensor> weight_updates(const LoraAdapters& adapters) {
+at::Tensor WeightUpdate::applied_to(const at::Tensor& weight) const {
+  at::Tensor sum = weight.to(delta.scalar_type()) + delta;
+  if (!magnitude.defined()) return sum;
+  const at::Tensor norms = at::norm(sum, 2, {1}).clamp_min_(std::numeric_limits<float>::min());
+  return sum.mul_((magnitude / norms).unsqueeze(1));
+}
+
+std::map<std::string, WeightUpdate> weight_updates(const LoraAdapters& adapters) {
   const AdapterStore& store = adapters.store();
-  std::map<std::string, at::Tensor> updates;
+  const auto in_module_order = [&](std::size_t segment) {
+    return nn::to_module_order(store.value(segment).cpu(), store.segment(segment).order);
+  };
+  std::map<std::string, WeightUpdate> updates;
   for (const auto& module : adapters.modules()) {
-    const at::Tensor a = store.value(module.a).cpu();
-    const at::Tensor b = nn::to_module_order(store.value(module.b).cpu(), store.segment(module.b).order);
-    updates[module.name + ".weight"] = at::mm(b, a) * adapters.config().scale();
+    WeightUpdate& update = updates[module.name + ".weight"];
+    update.delta = at::mm(in_module_order(module.b), store.value(module.a).cpu()) * module.scale;
+    if (module.magnitude)
+      update.magnitude = in_module_order(*module.magnitude).clone();  // the store goes on changing
   }
   return updates;
 }

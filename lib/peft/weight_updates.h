@@ -9,8 +9,16 @@
 
 namespace lorikeet::peft {
 
-/// What merging adds to the checkpoint: scale * B A of each adapted weight, by the weight's name there, on
-/// the CPU in the adapter's dtype, rows in module order.
-std::map<std::string, at::Tensor> weight_updates(const LoraAdapters& adapters);
+/// What an adapter makes of a weight, on the CPU in the adapter's dtype, rows in module order.
+struct WeightUpdate {
+  at::Tensor delta;      ///< scale * B A, [out, in]
+  at::Tensor magnitude;  ///< DoRA: the length that each row of the sum gets, [out]; else undefined
+
+  /// weight + delta, each row brought to its magnitude, in delta's dtype. `weight`: [out, in].
+  at::Tensor applied_to(const at::Tensor& weight) const;
+};
+
+/// What merging does to the checkpoint: of each adapted weight, by the weight's name there.
+std::map<std::string, WeightUpdate> weight_updates(const LoraAdapters& adapters);
 
 }  // namespace lorikeet::peft

@@ -12,6 +12,25 @@ AdamW::AdamW(peft::AdapterStore& store, const AdamWOptions& options) : store_(st
   exp_avg_ = at::zeros({store.numel()}, state);
   exp_avg_sq_ = at::zeros({store.numel()}, state);
   updates_ = at::zeros({}, state.dtype(ops::to_torch(precision::Policy::kCount)));
+  if (options_.loraplus_lr_ratio == 1) {
+    parts_.push_back({1, {store.values()}, {store.gradients()}, {exp_avg_}, {exp_avg_sq_}, {updates_}});
+    return;
+  }
+  parts_ = {{.lr_ratio = 1}, {.lr_ratio = options_.loraplus_lr_ratio}};
+  for (std::size_t i = 0; i < store.size(); ++i) {
+    const peft::AdapterSegment& segment = store.segment(i);
+    if (segment.frozen) continue;
+    Part& part = parts_[segment.name.ends_with(".lora_B.weight") ? 1 : 0];
+    const auto add = [&](std::vector<at::Tensor>& views, const at::Tensor& flat) {
+      views.push_back(flat.narrow(0, segment.offset, segment.size()));
+    };
+    add(part.values, store.values());
+    add(part.gradients, store.gradients());
+    add(part.exp_avg, exp_avg_);
+    add(part.exp_avg_sq, exp_avg_sq_);
+    part.updates.push_back(updates_);
+  }
+  std::erase_if(parts_, [](const Part& part) { return part.values.empty(); });
 }
 
 at::Tensor AdamW::step(double lr, double gradient_scale) {
@@ -25,10 +44,12 @@ at::Tensor AdamW::step(double lr, double gradient_scale) {
     gradients.mul_((options_.clip_grad_norm / (norm + 1e-6)).clamp_max(1.0));
   }
   updates_.add_(1 - found_inf);
-  at::_fused_adamw_({store_.values()}, {gradients}, {exp_avg_}, {exp_avg_sq_}, {}, {updates_}, lr,
-                    options_.beta1, options_.beta2, options_.weight_decay, options_.eps, /*amsgrad=*/false,
-                    /*maximize=*/false,
-                    /*grad_scale=*/{}, found_inf);
+  for (const Part& part : parts_) {
+    at::_fused_adamw_(part.values, part.gradients, part.exp_avg, part.exp_avg_sq, {}, part.updates,
+                      lr * part.lr_ratio, options_.beta1, options_.beta2, options_.weight_decay, options_.eps,
+                      /*amsgrad=*/false, /*maximize=*/false,
+                      /*grad_scale=*/{}, found_inf);
+  }
   store_.refresh_compute();
   gradients.zero_();
   return norm;

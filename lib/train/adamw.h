@@ -13,7 +13,8 @@ struct AdamWOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0.01;
-  double clip_grad_norm = 0;  ///< 0: no clipping
+  double clip_grad_norm = 0;     ///< 0: no clipping
+  double loraplus_lr_ratio = 1;  ///< B's learning rate over that of all else (LoRA+, Hayou et al. 2024)
 };
 
 /// AdamW (Loshchilov & Hutter 2019) as PyTorch computes it, over the flat buffers of an adapter store.
@@ -37,6 +38,11 @@ class AdamW {
  private:
   peft::AdapterStore& store_;
   AdamWOptions options_;
+  struct Part {
+    double lr_ratio;
+    std::vector<at::Tensor> values, gradients, exp_avg, exp_avg_sq, updates;
+  };
+  std::vector<Part> parts_;  // views of the flat buffers: of all, or of B and of all else
   at::Tensor exp_avg_, exp_avg_sq_, updates_;
 };
 

@@ -59,6 +59,7 @@ void CheckpointStore::save(const RunState& state, const peft::LoraAdapters& adap
   peft::TensorBytes moments;
   for (std::size_t i = 0; i < store.size(); ++i) {
     const peft::AdapterSegment& segment = store.segment(i);
+    if (segment.frozen) continue;
     moments.add("exp_avg." + segment.name, view(optimizer.exp_avg(), segment), segment.order);
     moments.add("exp_avg_sq." + segment.name, view(optimizer.exp_avg_sq(), segment), segment.order);
   }
@@ -118,6 +119,7 @@ RunState CheckpointStore::load(std::int64_t step, peft::LoraAdapters& adapters, 
   const peft::AdapterStore& store = adapters.store();
   for (std::size_t i = 0; i < store.size(); ++i) {
     const peft::AdapterSegment& segment = store.segment(i);
+    if (segment.frozen) continue;
     read("exp_avg." + segment.name, view(optimizer.exp_avg(), segment), segment.order);
     read("exp_avg_sq." + segment.name, view(optimizer.exp_avg_sq(), segment), segment.order);
   }

@@ -82,7 +82,8 @@ void StepRunner::report_zero_gradients(std::uint64_t step) {
     const bool b_is_zero = all_zero(store.value(module.b));
     b_all_changed = b_all_changed && !b_is_zero;
     if (!b_checked_ && all_zero(store.gradient(module.b))) zero.push_back(store.segment(module.b).name);
-    if (!b_is_zero && all_zero(store.gradient(module.a))) zero.push_back(store.segment(module.a).name);
+    if (!b_is_zero && !store.segment(module.a).frozen && all_zero(store.gradient(module.a)))
+      zero.push_back(store.segment(module.a).name);
   }
   if (!zero.empty()) {
     log_warning(

@@ -41,6 +41,11 @@ class Training(CardPrograms):
         self.assert_losses_near("dropout", SECOND, FP32_RELATIVE)
         self.assertGreater(report["kernels"]["dropout_mask.cu"], 0)
 
+    def test_dora_with_a_frozen(self):
+        self.train_beside("dora", (CPU, SECOND), "precision.preset=fp32", "lora.use_dora=true", "lora.freeze_a=true",
+                          "optimizer.loraplus_lr_ratio=4")
+        self.assert_losses_near("dora", SECOND, FP32_RELATIVE)
+
     def test_dropout_in_bf16(self):
         report = self.train_beside("dropout16", (CPU, SECOND), "lora.dropout=0.1", "training.max_steps=4")[1]
         self.assert_losses_near("dropout16", SECOND, BF16_RELATIVE)

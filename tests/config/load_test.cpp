@@ -143,9 +143,8 @@ TEST_CASE("values of the wrong type or out of range are refused") {
 }
 
 TEST_CASE("values that are known but not built yet say so") {
-  const std::string text =
-      GENERATE(as<std::string>{}, "lora: {use_dora: true}", "precision: {base_storage: fp8}",
-               "precision: {base_storage: nf4}", "metrics: {tensorboard: true}");
+  const std::string text = GENERATE(as<std::string>{}, "precision: {base_storage: fp8}",
+                                    "precision: {base_storage: nf4}", "metrics: {tensorboard: true}");
   INFO(text);
   CHECK_THAT(error_of(text), Contains("not built yet") && Contains("run.yaml:2"));
 }

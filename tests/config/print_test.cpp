@@ -15,6 +15,8 @@ namespace {
 std::string other_value(const Field& field, const std::string& current) {
   static const std::map<std::string, std::string> kByName{
       {"lora.target_modules", "[q_proj, k_proj]"},
+      {"lora.rank_pattern", "{down_proj: 8, 'layers\\.[01].*': 2}"},
+      {"lora.alpha_pattern", "{down_proj: 0.5}"},
       {"lora.init", "./adapter"},
       {"data.train.format", "chat"},
       {"data.train.columns", "{prompt: \"a b\"}"},

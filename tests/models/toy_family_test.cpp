@@ -70,7 +70,7 @@ TEST_CASE("every tensor of the toy families takes part in their logits") {
 
 TEST_CASE("adapters without values leave the model as it was") {
   ToyLora toy;
-  toy.adapters.initialize(peft::LoraInit::kKaiming);
+  toy.adapters.initialize(peft::LoraInit::kKaiming, toy.model.store());
   const nn::Batch batch = nn::pack_sequences(toy_prompts(), {}, at::kCPU);
   nn::FrozenFactory factory(fp32_policy());
   nn::CausalLM plain(toy_spec(), factory);

@@ -120,10 +120,10 @@ TEST_CASE("a frozen group is one product over its concatenated weights and biase
 
   const at::Tensor x = at::randn({5, 3});
   const Batch batch;
-  at::Tensor low_rank;
-  const at::Tensor y = group->forward(x, {&unit, unit.part()}, {.batch = batch}, &low_rank);
+  nn::LinearKept kept;
+  const at::Tensor y = group->forward(x, {&unit, unit.part()}, {.batch = batch}, &kept);
   CHECK_FALSE(group->learns());
-  CHECK_FALSE(low_rank.defined());
+  CHECK_FALSE(kept.low_rank.defined());
   const at::Tensor expected = at::cat(
       {at::linear(x, unit.tensor(0), unit.tensor(2)), at::linear(x, unit.tensor(1), unit.tensor(3))}, 1);
   CHECK(at::allclose(y, expected, 1e-5, 1e-6));

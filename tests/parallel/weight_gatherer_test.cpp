@@ -41,7 +41,7 @@ struct Tied {
         model(tied_spec(), factory) {
     fill(model, toy_state(model, 9), shard);
     adapters.store().allocate(at::kCPU);
-    adapters.initialize(peft::LoraInit::kGaussian);
+    adapters.initialize(peft::LoraInit::kGaussian, model.store());
   }
 
   std::pair<at::Tensor, at::Tensor> gradients() {

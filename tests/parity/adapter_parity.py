@@ -1,5 +1,7 @@
 """Adapters go both ways between Lorikeet and PEFT, and merged checkpoints load in transformers, with the same result."""
 
+import shutil
+
 import live_test  # first: it skips where torch or PEFT is missing
 import reference
 import tiny_llama
@@ -9,6 +11,8 @@ LIMIT = 1e-5
 NO_OP = 1e-2  # an adapter that moves likelihoods less than this proves nothing
 # One rounding of a weight to bf16 is up to 2^-9 of it; over the whole model that stays far below this.
 BF16_LIMIT = 2e-2
+PATTERNS = {"rank_pattern": {"q_proj": 2, r"layers\.1\.mlp\..*": 7},
+            "alpha_pattern": {"o_proj": 40, "model.layers.0.mlp.up_proj": 1}}
 
 
 class AdapterParity(live_test.LiveTest):
@@ -40,9 +44,36 @@ class AdapterParity(live_test.LiveTest):
         self.assertEqual(names, {"q_proj", "v_proj"})
         self.check_same(adapter, "saved rsLoRA adapter of q_proj and v_proj")
 
+    def test_saved_adapters_of_chosen_modules_give_the_same_in_peft(self):
+        for index, (options, count) in enumerate((
+                (["lora.target_modules='.*(q_proj|layers\\.1\\.mlp.*)'"], 5),
+                (["lora.exclude_modules=[k_proj, layers.0.mlp.up_proj]", "lora.layers_to_transform=[0]"], 5),
+                (["lora.exclude_modules='.*mlp.*'", "lora.rank_pattern={q_proj: 2, 'layers\\.1\\..*': 7}",
+                  "lora.alpha_pattern.o_proj=40"], 8))):
+            with self.subTest(options=options):
+                shutil.rmtree(self.root / "run", ignore_errors=True)
+                adapter = self.train(*options)
+                tensors = reference.adapter_tensors(adapter)
+                self.assertEqual(sum("lora_A" in name for name in tensors), count)
+                if index == 2:
+                    ranks = {tuple(name.split(".")[4:7:2]): len(t) for name, t in tensors.items() if "lora_A" in name}
+                    self.assertEqual((ranks["0", "q_proj"], ranks["0", "o_proj"], ranks["1", "o_proj"]), (2, 4, 7))
+                self.check_same(adapter, f"saved adapter of {options}")
+
+    def test_a_saved_dora_adapter_gives_the_same_in_peft(self):
+        adapter = self.train("lora.use_dora=true", "lora.exclude_modules=[k_proj]")
+        magnitudes = {name for name in reference.adapter_tensors(adapter) if name.endswith("lora_magnitude_vector")}
+        self.assertEqual(len(magnitudes), 12)
+        self.check_same(adapter, "saved DoRA adapter")
+
     def test_adapters_of_peft_give_the_same_here(self):
         for what, options in (("PEFT's adapter", {}), ("PEFT's rsLoRA adapter", {"use_rslora": True}),
-                              ("PEFT's adapter of q_proj and v_proj", {"targets": ["q_proj", "v_proj"]})):
+                              ("PEFT's DoRA adapter", {"use_dora": True}),
+                              ("PEFT's adapter of q_proj and v_proj", {"targets": ["q_proj", "v_proj"]}),
+                              ("PEFT's adapter of a pattern", {"targets": r".*\.(q_proj|(?<!0\.mlp\.)up_proj)"}),
+                              ("PEFT's adapter of one layer", {"layers_to_transform": [1], "layers_pattern": "layers"}),
+                              ("PEFT's adapter without two modules", {"exclude_modules": ["k_proj", "layers.0.mlp.up_proj"]}),
+                              ("PEFT's adapter with patterns", PATTERNS)):
             with self.subTest(what):
                 self.check_same(reference.make_adapter(self.base, self.root / what, **options), what)
 
@@ -54,7 +85,8 @@ class AdapterParity(live_test.LiveTest):
         self.check_same(self.root / "trained", "adapter trained by PEFT")
 
     def test_a_merged_checkpoint_gives_the_same_in_transformers(self):
-        for what, options in (("merged", {}), ("merged rsLoRA", {"use_rslora": True})):
+        for what, options in (("merged", {}), ("merged rsLoRA", {"use_rslora": True}),
+                              ("merged DoRA", {"use_dora": True, **PATTERNS})):
             with self.subTest(what):
                 adapter = reference.make_adapter(self.base, self.root / f"{what} adapter", **options)
                 with_adapter = self.check_same(adapter, f"{what}, before")

@@ -6,6 +6,7 @@ this side.
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from peft.optimizers import create_loraplus_optimizer
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, get_cosine_schedule_with_warmup
 
@@ -44,16 +45,18 @@ def deviation(ours, theirs):
     return ((a - b).abs().max() / b.abs().mean()).item()
 
 
-def make_adapter(base, folder, targets=LINEARS, rank=4, alpha=8, use_rslora=False, seed=3):
-    """Saves a PEFT adapter whose B is random too, so that it acts from the first step on."""
+def make_adapter(base, folder, targets=LINEARS, rank=4, alpha=8, seed=3, **more):
+    """Saves a PEFT adapter whose B is random too, so that it acts from the first step on; `more` goes to LoraConfig."""
     torch.manual_seed(seed)
-    config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=list(targets), use_rslora=use_rslora,
-                        task_type="CAUSAL_LM")
+    targets = targets if isinstance(targets, str) else list(targets)
+    config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=targets, task_type="CAUSAL_LM", **more)
     model = get_peft_model(load(base), config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "lora_B" in name:
                 parameter.normal_(0.0, 0.05)
+            if "lora_magnitude" in name:  # away from the norms of the weights too
+                parameter.mul_(1 + 0.1 * torch.randn_like(parameter))
     model.save_pretrained(folder)
     return folder
 
@@ -62,13 +65,22 @@ def with_adapter(base, folder, trainable=False, dtype=torch.float32, rope=None):
     return PeftModel.from_pretrained(load(base, dtype, rope), folder, is_trainable=trainable)
 
 
-def train(model, rows, output, bf16=False, lr=1e-3, batch=4, warmup_steps=2, causal=True):
+def train(model, rows, output, bf16=False, lr=1e-3, batch=4, warmup_steps=2, causal=True, loraplus_lr_ratio=None,
+          freeze_a=False):
     """A plain PEFT loop over `rows` in order; returns (loss, gradient norm before clipping) of each step.
 
     bf16 runs the forward under CPU autocast. A step's loss is the sum over its label tokens by their count.
     """
+    for name, parameter in model.named_parameters():
+        if freeze_a and "lora_A" in name:
+            parameter.requires_grad_(False)
     parameters = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
+    options = dict(lr=lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
+    if loraplus_lr_ratio is None:
+        optimizer = torch.optim.AdamW(parameters, **options)
+    else:
+        optimizer = create_loraplus_optimizer(model, torch.optim.AdamW, loraplus_lr_ratio=loraplus_lr_ratio,
+                                              loraplus_weight_decay=0.01, **options)
     steps = len(rows) // batch
     schedule = get_cosine_schedule_with_warmup(optimizer, warmup_steps, steps)
     history = []

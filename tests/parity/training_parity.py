@@ -40,10 +40,10 @@ class TrainingParity(live_test.LiveTest):
         self.below(reference.update_deviation(initial, self.root / "ours", self.root / "theirs"), UPDATE_LIMIT,
                    f"{what}, update")
 
-    def check(self, what, variant="plain", overrides=(), **adapter):
+    def check(self, what, variant="plain", overrides=(), training=None, **adapter):
         base = tiny_llama.make_checkpoint(self.root / "base", variant)
         init = reference.make_adapter(base, self.root / "init", **adapter)
-        self.assert_same_run(self.ours(base, init, *overrides), self.theirs(base, init), init, what)
+        self.assert_same_run(self.ours(base, init, *overrides), self.theirs(base, init, **(training or {})), init, what)
 
     def test_ten_steps_equal_peft(self):
         self.check("ten steps")
@@ -59,6 +59,29 @@ class TrainingParity(live_test.LiveTest):
 
     def test_ten_rslora_steps_equal_peft(self):
         self.check("rsLoRA", overrides=["lora.use_rslora=true"], use_rslora=True)
+
+    def test_ten_steps_with_ranks_and_alphas_by_pattern_equal_peft(self):
+        self.check("patterns", targets=r".*(_proj)(?<!gate_proj)", rank_pattern={"q_proj": 2, r"layers\.1\.mlp\..*": 7},
+                   alpha_pattern={"o_proj": 40, "up_proj": 2},
+                   overrides=[r"lora.target_modules='.*(_proj)(?<!gate_proj)'",
+                              r"lora.rank_pattern={q_proj: 2, 'layers\.1\.mlp\..*': 7}",
+                              "lora.alpha_pattern={o_proj: 40, up_proj: 2}"])
+
+    def test_ten_dora_steps_equal_peft(self):
+        self.check("DoRA", overrides=["lora.use_dora=true"], use_dora=True)
+
+    def test_ten_dora_steps_on_some_of_a_models_biased_modules_equal_peft(self):
+        self.check("DoRA with biases", "biases", targets=["q_proj", "v_proj", "down_proj"], use_dora=True,
+                   overrides=["lora.use_dora=true", "lora.target_modules=[q_proj, v_proj, down_proj]"])
+
+    def test_ten_steps_of_loraplus_equal_peft(self):
+        self.check("LoRA+", overrides=["optimizer.loraplus_lr_ratio=8"], training={"loraplus_lr_ratio": 8})
+
+    def test_ten_steps_with_a_frozen_equal_peft(self):
+        self.check("frozen A", overrides=["lora.freeze_a=true"], training={"freeze_a": True})
+        init, ours = (reference.adapter_tensors(self.root / name) for name in ("init", "ours"))
+        for name, tensor in ours.items():
+            self.assertEqual(torch.equal(tensor, init[name]), "lora_A" in name, name)
 
     def test_ten_steps_on_named_targets_equal_peft(self):
         self.check("q_proj and v_proj", overrides=["lora.target_modules=[q_proj, v_proj]"],

@@ -1,5 +1,7 @@
 #include "peft/adapter_config.h"
 
+#include <algorithm>
+
 #include "support/catch.h"
 #include "support/error_text.h"
 
@@ -30,13 +32,18 @@ std::string error_with(const std::string& key, const std::string& value) {
 }  // namespace
 
 TEST_CASE("settings written for PEFT read back equal") {
-  const LoraConfig config{
-      .rank = 8, .alpha = 20.5, .dropout = 0.05, .use_rslora = true, .target_modules = {"q_proj", "up_proj"}};
+  const LoraConfig config{.rank = 8,
+                          .alpha = 20.5,
+                          .dropout = 0.05,
+                          .use_dora = true,
+                          .use_rslora = true,
+                          .target_modules = {"q_proj", "up_proj"}};
   const LoraConfig found = round_trip(config);
   CHECK(found.rank == 8);
   CHECK(found.alpha == 20.5);
   CHECK(found.dropout == 0.05);
   CHECK(found.use_rslora);
+  CHECK(found.use_dora);
   CHECK(found.target_modules == config.target_modules);
 }
 
@@ -47,6 +54,55 @@ TEST_CASE("all-linear is written out as the names it stands for") {
 TEST_CASE("targets that name single modules stay what they are") {
   CHECK(round_trip({.target_modules = {"layers.0.mlp.up_proj"}}).target_modules ==
         Names{"layers.0.mlp.up_proj"});
+}
+
+TEST_CASE("ranks and alphas by pattern are written by whole names, read in their order") {
+  const LoraConfig found = round_trip(
+      {.rank_pattern = {{"up_proj", 2}, {".*layers.0.*", 4}}, .alpha_pattern = {{"layers.1.*", 0.5}}});
+  CHECK(found.rank_pattern ==
+        LoraConfig::Pattern<std::int64_t>{{kModules[0], 4}, {kModules[1], 2}, {kModules[3], 2}});
+  CHECK(found.alpha_pattern == LoraConfig::Pattern<double>{{kModules[2], 0.5}, {kModules[3], 0.5}});
+  Json json = adapter_config_json({}, "base", kModules);
+  json.set("rank_pattern", Json::Object{{"up_proj", 2}, {".*", 4}});
+  CHECK(read_adapter_config(JsonView(json, "adapter_config.json")).rank_pattern ==
+        LoraConfig::Pattern<std::int64_t>{{"up_proj", 2}, {".*", 4}});
+  CHECK_THAT(error_with("rank_pattern", "{\"q_proj\": 0}"),
+             Contains("rank_pattern: q_proj] expected a rank from 1 to 65536, got 0"));
+  CHECK_THAT(error_with("alpha_pattern", "{\"q_proj\": -1}"),
+             Contains("alpha_pattern: q_proj] expected an alpha"));
+}
+
+TEST_CASE("targets that are chosen by more than names are written as whole names") {
+  const std::vector<LoraConfig> configs{{.target_modules = {".*proj"}},
+                                        {.exclude_modules = {"down_proj"}},
+                                        {.target_modules = {"q_proj"}, .layers_to_transform = {0, 1}}};
+  for (const LoraConfig& config : configs) {
+    const LoraConfig found = round_trip(config);
+    Names sorted = kModules;
+    std::sort(sorted.begin(), sorted.end());
+    CHECK(found.target_modules == sorted);
+    CHECK(found.exclude_modules.empty());
+    CHECK(found.layers_to_transform.empty());
+  }
+}
+
+TEST_CASE("PEFT's other ways to choose modules are read") {
+  Json json = adapter_config_json({}, "base", kModules);
+  json.set("target_modules", ".*q_proj");
+  json.set("exclude_modules", Json::Array{"b", "a"});
+  json.set("layers_pattern", "layers");
+  json.set("layers_to_transform", 3);
+  const JsonView view(json, "adapter_config.json");
+  const LoraConfig one = read_adapter_config(view);
+  CHECK(one.target_modules == Names{".*q_proj"});
+  CHECK(one.exclude_modules == Names{"a", "b"});
+  CHECK(one.layers_pattern == Names{"layers"});
+  CHECK(one.layers_to_transform == std::vector<std::int64_t>{3});
+  CHECK(one.from_file);
+  json.set("layers_to_transform", Json::Array{0, 2});
+  json.set("exclude_modules", "x.*");
+  CHECK(read_adapter_config(view).layers_to_transform == std::vector<std::int64_t>{0, 2});
+  CHECK(read_adapter_config(view).exclude_modules == Names{"x.*"});
 }
 
 TEST_CASE("what PEFT reads has its types: whole numbers without a point, the base by name") {
@@ -61,22 +117,19 @@ TEST_CASE("what PEFT reads has its types: whole numbers without a point, the bas
 
 TEST_CASE("every setting that would compute something else is refused by name") {
   const std::vector<std::pair<std::string, std::string>> refused{{"peft_type", "\"IA3\""},
-                                                                 {"use_dora", "true"},
                                                                  {"fan_in_fan_out", "true"},
-                                                                 {"rank_pattern", "{\"q_proj\": 4}"},
-                                                                 {"alpha_pattern", "{\"q_proj\": 4}"},
+                                                                 {"rank_pattern", "[4]"},
+                                                                 {"alpha_pattern", "8"},
                                                                  {"modules_to_save", "[\"lm_head\"]"},
-                                                                 {"layers_to_transform", "[0]"},
-                                                                 {"layers_to_transform", "0"},
+                                                                 {"layers_to_transform", "\"0\""},
                                                                  {"lora_bias", "true"},
                                                                  {"trainable_token_indices", "[1]"},
                                                                  {"target_parameters", "[\"w\"]"},
                                                                  {"layer_replication", "[[0, 1]]"},
-                                                                 {"exclude_modules", "[\"up_proj\"]"},
+                                                                 {"exclude_modules", "3"},
                                                                  {"alora_invocation_tokens", "[5]"},
                                                                  {"use_qalora", "true"},
                                                                  {"bias", "\"all\""},
-                                                                 {"target_modules", "\".*q_proj\""},
                                                                  {"target_modules", "[]"}};
   for (const auto& [key, value] : refused) {
     CAPTURE(key, value);
@@ -92,10 +145,11 @@ TEST_CASE("a setting that asks for nothing is no obstacle") {
 }
 
 TEST_CASE("numbers out of range and missing keys are errors") {
-  CHECK_THAT(error_with("r", "0"), Contains("r from 1 to 65536"));
-  CHECK_THAT(error_with("r", "70000"), Contains("r from 1 to 65536"));
-  CHECK_THAT(error_with("lora_alpha", "0"), Contains("lora_alpha above 0"));
-  CHECK_THAT(error_with("lora_alpha", "1e300"), Contains("lora_alpha above 0 and at most 1e6"));
+  CHECK_THAT(error_with("r", "0"), Contains("r] expected a rank from 1 to 65536, got "));
+  CHECK_THAT(error_with("r", "70000"), Contains("r] expected a rank from 1 to 65536, got "));
+  CHECK_THAT(error_with("lora_alpha", "0"), Contains("lora_alpha] expected an alpha above 0"));
+  CHECK_THAT(error_with("lora_alpha", "1e300"),
+             Contains("lora_alpha] expected an alpha above 0 and at most 1e6, got 1e+300"));
   CHECK_THAT(error_with("r", "\"8\""), Contains("r] expected an integer"));
   for (const char* key : {"peft_type", "r", "lora_alpha", "target_modules"}) {
     Json json = adapter_config_json({}, "base", kModules);

@@ -21,6 +21,36 @@ TEST_CASE("groups lie in the reverse order of forward, each in its own order") {
   CHECK(store.segment(1).offset == 18);
 }
 
+TEST_CASE("frozen segments lie behind all others and have no gradient") {
+  AdapterStore store(precision::Policy{});
+  store.declare({{.name = "first.a", .shape = {2, 3}, .frozen = true}, {.name = "first.b", .shape = {4}}});
+  store.declare({{.name = "second.a", .shape = {5}, .frozen = true}, {.name = "second.b", .shape = {2, 2}}});
+  store.allocate(at::kCPU);
+  CHECK(store.numel() == 8);
+  CHECK(store.values().numel() == 8);
+  CHECK(store.gradients().numel() == 8);
+  CHECK(store.all_values().numel() == 8 + 11);
+  CHECK(store.segment(3).offset == 0);
+  CHECK(store.segment(1).offset == 4);
+  CHECK(store.segment(2).offset == 8);
+  CHECK(store.segment(0).offset == 13);
+  CHECK_FALSE(store.gradient(0).defined());
+  CHECK(store.gradient(1).sizes() == at::IntArrayRef({4}));
+  store.value(0).fill_(1.001);
+  CHECK(store.values().count_nonzero().item<std::int64_t>() == 0);
+  store.refresh_compute();
+  CHECK(at::equal(store.compute(0), store.value(0).to(at::kBFloat16)));
+}
+
+TEST_CASE("each refresh of the compute copy has a number of its own") {
+  AdapterStore store(precision::Policy{});
+  store.declare({{"a", {2}}});
+  store.allocate(at::kCPU);
+  const std::uint64_t before = store.version();
+  store.refresh_compute();
+  CHECK(store.version() != before);
+}
+
 TEST_CASE("segments are views of the flat buffers") {
   AdapterStore store(precision::Policy{});
   store.declare({{"a", {2, 3}}, {"b", {4}}});

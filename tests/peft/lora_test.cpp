@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "models/toy_fused.h"
 #include "support/catch.h"
 #include "support/error_text.h"
 #include "support/toy_lora.h"
@@ -36,9 +37,9 @@ const std::vector<nn::Module> kMlp{{"h.0.up", 32}};
 test::State fresh(const std::vector<std::vector<nn::Module>>& groups, std::uint64_t seed,
                   LoraInit init = LoraInit::kKaiming) {
   LoraAdapters adapters({.rank = 4, .alpha = 4}, test::fp32_policy(), seed);
-  for (const auto& group : groups) adapters.declare(group, 64, false);
+  for (const auto& group : groups) adapters.declare(group, {.cols = 64}, false);
   adapters.store().allocate(at::kCPU);
-  adapters.initialize(init);
+  adapters.initialize(init, nn::WeightStore());
   test::State values;
   for (std::size_t i = 0; i < adapters.store().size(); ++i) {
     values[adapters.store().segment(i).name] = adapters.store().value(i).clone();
@@ -58,8 +59,8 @@ TEST_CASE("only matching projections of a group get an adapter, and the head whe
 
 TEST_CASE("modules with fewer rows or columns than the rank are known by name") {
   LoraAdapters adapters({.rank = 6, .alpha = 6}, test::fp32_policy(), 1);
-  adapters.declare(kQkv, 64, false);
-  adapters.declare(kMlp, 5, false);
+  adapters.declare(kQkv, {.cols = 64}, false);
+  adapters.declare(kMlp, {.cols = 5}, false);
   CHECK(adapters.narrower_than_rank() == Names{"h.0.k", "h.0.v", "h.0.up"});
 }
 
@@ -75,15 +76,47 @@ TEST_CASE("a target that matches nothing is an error with the modules there are"
   CHECK_THAT(match_error({}), Contains("no module of this model matches"));
 }
 
+TEST_CASE("DoRA on the head is refused") {
+  CHECK_THAT(error_text([] { test::ToyLora({.rank = 2, .use_dora = true, .target_modules = {"output"}}); }),
+             Contains("[lora.use_dora]") && Contains("'output'"));
+}
+
 TEST_CASE("dropout on the head's adapter is refused") {
   CHECK_THAT(error_text([] { test::ToyLora({.rank = 2, .dropout = 0.1, .target_modules = {"output"}}); }),
              Contains("[lora.dropout]") && Contains("'output'"));
 }
 
+TEST_CASE("a fresh DoRA adapter changes nothing") {
+  for (const auto& spec : {test::toy_spec(), test::toy_forms_spec(), test::fused_toy_spec()}) {
+    test::ToyLora toy({.rank = 2, .alpha = 4, .use_dora = true}, test::fp32_policy(), {}, spec);
+    toy.adapters.initialize(LoraInit::kKaiming, toy.model.store());
+    nn::FrozenFactory factory(test::fp32_policy());
+    nn::CausalLM bare(spec, factory);
+    test::fill(bare, toy.state);
+    const nn::Batch batch = nn::pack_sequences(test::toy_prompts(), {}, at::kCPU);
+    CHECK(test::relative_error(toy.model.logits({.batch = batch}), bare.logits({.batch = batch})) < 2e-6);
+    const auto& module = toy.adapters.modules().at(0);
+    toy.adapters.store().value(*module.magnitude).mul_(2);
+    CHECK(test::relative_error(toy.model.logits({.batch = batch}), bare.logits({.batch = batch})) > 1e-3);
+  }
+}
+
+TEST_CASE("cached norms follow the values") {
+  test::ToyLora toy({.rank = 2, .alpha = 4, .use_dora = true});
+  const nn::Batch batch = nn::pack_sequences(test::toy_prompts(), {}, at::kCPU);
+  const at::Tensor before = toy.model.logits({.batch = batch});
+  toy.randomize(6);
+  const at::Tensor after = toy.model.logits({.batch = batch});
+  CHECK_FALSE(at::equal(before, after));
+  test::ToyLora fresh({.rank = 2, .alpha = 4, .use_dora = true});
+  fresh.randomize(6);
+  CHECK(at::equal(fresh.model.logits({.batch = batch}), after));
+}
+
 TEST_CASE("a group's A lie next to each other, so that they are one matrix") {
   LoraAdapters adapters({.rank = 4, .alpha = 4, .target_modules = {"q", "v"}}, test::fp32_policy(), 1);
-  const auto added = adapters.declare(kQkv, 64, false);
-  CHECK(adapters.declare(kMlp, 64, false).empty());
+  const auto added = adapters.declare(kQkv, {.cols = 64}, false);
+  CHECK(adapters.declare(kMlp, {.cols = 64}, false).empty());
   CHECK(adapters.groups() == 1);
   adapters.store().allocate(at::kCPU);
   REQUIRE(added.size() == 2);
@@ -122,10 +155,10 @@ TEST_CASE("B begins at zero and A as PEFT draws it") {
   const std::vector<nn::Module> wide{{"w", 8}};
   for (const LoraInit init : {LoraInit::kKaiming, LoraInit::kGaussian}) {
     LoraAdapters adapters({.rank = 64, .alpha = 4}, test::fp32_policy(), 9);
-    const auto module = adapters.declare(wide, 400, false).at(0);
+    const auto module = adapters.declare(wide, {.cols = 400}, false).at(0);
     adapters.store().allocate(at::kCPU);
     adapters.store().values().fill_(7);
-    adapters.initialize(init);
+    adapters.initialize(init, nn::WeightStore());
     CHECK(adapters.store().value(module.b).count_nonzero().item<std::int64_t>() == 0);
     const at::Tensor a = adapters.store().value(module.a);  // 25600 values
     const double bound = 1 / std::sqrt(400.0);

@@ -177,7 +177,7 @@ class BadInput(unittest.TestCase):
         adapter.mkdir()
         plain = {"peft_type": "LORA", "r": 8, "lora_alpha": 16, "target_modules": ["q_proj"]}
         weights = adapter / "adapter_model.safetensors"
-        for config, content, says in (({**plain, "use_dora": True}, b"", "DoRA"), (plain, b"\x10", "cut"),
+        for config, content, says in (({**plain, "lora_bias": True}, b"", "a bias"), (plain, b"\x10", "cut"),
                                       (plain, (2).to_bytes(8, "little") + b"{}", "missing"),
                                       ({**plain, "lora_alpha": 1e300}, b"", "lora_alpha"),
                                       ({**plain, "target_modules": ["zzz"]}, b"", "zzz")):

@@ -34,7 +34,7 @@ struct ToyLora {
   void randomize(std::uint64_t seed) {
     auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
     const at::NoGradGuard no_grad;
-    at::Tensor values = adapters.store().values();
+    const at::Tensor& values = adapters.store().all_values();
     values.copy_(at::randn({values.numel()}, generator, at::TensorOptions(at::kFloat)) * 0.3);
     adapters.store().refresh_compute();
   }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "support/catch.h"
 
@@ -26,6 +27,20 @@ struct Fixture {
 
   static at::Tensor wave(double frequency) {
     return at::sin(at::arange(kSize, at::TensorOptions(at::kFloat)) * frequency);
+  }
+};
+
+// The same values as an adapter's module, in which B comes first in neither order.
+struct LoraFixture {
+  peft::AdapterStore store{precision::Policy{}};
+  LoraFixture() {
+    store.declare({{"m.lora_A.weight", {4}},
+                   {"n.lora_A.weight", {4}},
+                   {"m.lora_B.weight", {6}},
+                   {"n.lora_B.weight", {2}}});
+    store.declare({{"o.lora_A.weight", {2}}, {"o.lora_B.weight", {4}}, {"o.lora_magnitude_vector", {2}}});
+    store.allocate(at::kCPU);
+    store.values().copy_(Fixture::wave(1.0));
   }
 };
 
@@ -135,5 +150,46 @@ TEST_CASE("a gradient that is not finite makes the step a no-op and is cleared")
       CHECK(optimizer.updates().item<double>() == 2);
       CHECK(f.store.values().isfinite().all().item<bool>());
     }
+  }
+}
+
+TEST_CASE("LoRA+ multiplies the learning rate of B, and of B alone") {
+  const auto run = [](const AdamWOptions& options, double lr) {
+    LoraFixture f;
+    AdamW optimizer(f.store, options);
+    for (int step = 0; step < 3; ++step) {
+      f.store.gradients().copy_(Fixture::wave(0.3 + step));
+      optimizer.step(lr);
+    }
+    CHECK(optimizer.updates().item<double>() == 3);
+    std::map<std::string, at::Tensor> values;
+    for (std::size_t i = 0; i < f.store.size(); ++i)
+      values[f.store.segment(i).name] = f.store.value(i).clone();
+    return values;
+  };
+  AdamWOptions options{.weight_decay = 0.1, .clip_grad_norm = 1};
+  const auto slow = run(options, 0.01), fast = run(options, 0.16);
+  options.loraplus_lr_ratio = 16;
+  for (const auto& [name, value] : run(options, 0.01)) {
+    CAPTURE(name);
+    const bool is_b = name.find("lora_B") != std::string::npos;
+    CHECK(at::allclose(value, (is_b ? fast : slow).at(name), 1e-6, 1e-7));
+    CHECK_FALSE(at::allclose(value, (is_b ? slow : fast).at(name), 1e-3, 1e-3));
+  }
+}
+
+TEST_CASE("a frozen tensor is not decayed, and has no moments") {
+  peft::AdapterStore store(precision::Policy{});
+  store.declare(
+      {{.name = "m.lora_A.weight", .shape = {4}, .frozen = true}, {.name = "m.lora_B.weight", .shape = {6}}});
+  store.allocate(at::kCPU);
+  store.all_values().fill_(1);
+  for (const double ratio : {1.0, 4.0}) {
+    AdamW optimizer(store, {.weight_decay = 0.5, .loraplus_lr_ratio = ratio});
+    CHECK(optimizer.exp_avg().numel() == 6);
+    store.gradients().fill_(1);
+    optimizer.step(0.1);
+    CHECK((store.value(0) == 1).all().item<bool>());
+    CHECK((store.value(1) < 1).all().item<bool>());
   }
 }

@@ -35,7 +35,7 @@ data::TokenDataset training_set() {
 
 struct Rig {
   explicit Rig(const precision::Policy& policy = fp32_policy()) : toy({.rank = 3, .alpha = 6}, policy) {
-    toy.adapters.initialize(peft::LoraInit::kKaiming);
+    toy.adapters.initialize(peft::LoraInit::kKaiming, toy.model.store());
   }
 
   TemporaryFolder folder;

@@ -33,8 +33,13 @@ Expected composition(const Family& family, const ToyLora& toy, double loss_scale
     const at::Tensor a = store.value(module.a).to(at::kDouble).requires_grad_();
     const at::Tensor b = store.value(module.b).to(at::kDouble).requires_grad_();
     at::Tensor& weight = weights.at(module.name + ".weight");
-    weight = weight + toy.adapters.config().scale() * at::matmul(b, a);
-    leaves[store.segment(module.a).name] = a;
+    weight = weight + module.scale * at::matmul(b, a);
+    if (module.magnitude) {
+      const at::Tensor magnitude = store.value(*module.magnitude).to(at::kDouble).requires_grad_();
+      weight = weight * (magnitude / weight.detach().norm(2, 1)).unsqueeze(1);
+      leaves[store.segment(*module.magnitude).name] = magnitude;
+    }
+    if (!toy.adapters.config().freeze_a) leaves[store.segment(module.a).name] = a;
     leaves[store.segment(module.b).name] = b;
   }
   at::Tensor sum = at::zeros({}, at::TensorOptions(at::kDouble));
@@ -59,11 +64,15 @@ void check_gradients(const Family& family, const peft::LoraConfig& config, std::
   const auto [loss, flat] = toy.gradients({labelled(kSequences)}, loss_scale);
   CHECK(loss.item<double>() == Approx(expected.loss_sum).epsilon(2e-6));
   const peft::AdapterStore& store = toy.adapters.store();
-  REQUIRE(store.size() == expected.gradients.size());
+  std::size_t trained = 0;
   for (std::size_t i = 0; i < store.size(); ++i) {
     CAPTURE(store.segment(i).name);
+    REQUIRE(store.segment(i).frozen == !expected.gradients.contains(store.segment(i).name));
+    if (store.segment(i).frozen) continue;
+    ++trained;
     CHECK(relative_error(store.gradient(i), expected.gradients.at(store.segment(i).name)) < 2e-5);
   }
+  CHECK(trained == expected.gradients.size());
 }
 
 }  // namespace
@@ -88,6 +97,27 @@ TEST_CASE("gradients are right through every form of a layer, whatever of it is 
       check_gradients(kForms, {.rank = 2, .alpha = 8, .target_modules = {std::string(layer) + module}}, 1);
     }
   }
+}
+
+TEST_CASE("gradients are right with DoRA, its norms taken as constants, biases left as they are") {
+  for (const Family& family : {kToy, kForms}) {
+    const std::size_t all = family.spec == kToy.spec ? 21 : 27;
+    check_gradients(family, {.rank = 3, .alpha = 6, .use_dora = true}, all);
+    check_gradients(family, {.rank = 3, .alpha = 6, .use_dora = true, .freeze_a = true}, all);
+  }
+  check_gradients(kToy, {.rank = 2, .alpha = 3, .use_dora = true, .target_modules = {"query", "value"}}, 6);
+  check_gradients(kForms, {.rank = 2, .alpha = 3, .use_dora = true, .target_modules = {"key", "w2"}}, 8);
+}
+
+TEST_CASE("with A frozen the gradients of B are the same, and A has none") {
+  check_gradients(kToy, {.rank = 3, .alpha = 6, .freeze_a = true}, 21);
+  check_gradients(kForms, {.rank = 3, .alpha = 6, .freeze_a = true, .target_modules = {"key", "w2"}}, 8);
+}
+
+TEST_CASE("ranks and scales by pattern reach the operators") {
+  check_gradients(
+      kToy, {.rank = 3, .alpha = 6, .rank_pattern = {{"key", 1}, {"h.1.*", 5}}, .alpha_pattern = {{"w2", 1}}},
+      21);
 }
 
 TEST_CASE("gradients add up over micro-batches, however the examples are grouped") {

@@ -27,6 +27,7 @@ struct Case {
   bool checkpointing = false;
   precision::Policy policy = fp32_policy();
   int degree = 1;  // ranks that share one copy of the weights
+  bool dora = false;
 };
 
 struct Outcome {
@@ -53,10 +54,10 @@ Outcome run_rank(const Case& c, comm::Communicator* group, comm::Communicator* s
   const TemporaryFolder folder;
   const nn::WeightShard shard =
       sharers != nullptr ? nn::WeightShard{sharers->rank(), sharers->size()} : nn::WeightShard{};
-  ToyLora toy({.rank = 3, .alpha = 6, .dropout = c.dropout}, c.policy, shard);
+  ToyLora toy({.rank = 3, .alpha = 6, .dropout = c.dropout, .use_dora = c.dora}, c.policy, shard);
   std::optional<parallel::WeightGatherer> gatherer;
   if (sharers != nullptr) gatherer.emplace(*sharers, toy.model);
-  toy.adapters.initialize(peft::LoraInit::kKaiming);
+  toy.adapters.initialize(peft::LoraInit::kKaiming, toy.model.store());
   Outcome out;
   out.start = toy.adapters.store().values().clone();
   AdamW optimizer(toy.adapters.store(), {});
@@ -176,11 +177,13 @@ TEST_CASE("two to four ranks give the losses of one, with all that a step may us
 }
 
 TEST_CASE("how weights are held changes no bit of what the same ranks compute") {
-  const auto replicated = run_ranks({.dropout = 0.1}, 4);
-  for (const int degree : {2, 4}) {
-    const auto split = run_ranks({.dropout = 0.1, .degree = degree}, 4);
-    CHECK(split[0].losses == replicated[0].losses);
-    CHECK(at::equal(split[3].adapter, replicated[0].adapter));
+  for (const bool dora : {false, true}) {
+    const auto replicated = run_ranks({.dropout = 0.1, .dora = dora}, 4);
+    for (const int degree : {2, 4}) {
+      const auto split = run_ranks({.dropout = 0.1, .degree = degree, .dora = dora}, 4);
+      CHECK(split[0].losses == replicated[0].losses);
+      CHECK(at::equal(split[3].adapter, replicated[0].adapter));
+    }
   }
 }
 

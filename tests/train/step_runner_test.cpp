@@ -23,7 +23,7 @@ struct Run {
   StepRunner runner{toy.model, toy.adapters, optimizer};
 
   explicit Run(const peft::LoraConfig& config = {.rank = 3, .alpha = 6}) : toy(config) {
-    toy.adapters.initialize(peft::LoraInit::kKaiming);
+    toy.adapters.initialize(peft::LoraInit::kKaiming, toy.model.store());
   }
 
   // Of the frozen weights.
@@ -41,13 +41,13 @@ class CutGroup : public nn::LinearGroup {
  public:
   explicit CutGroup(std::unique_ptr<nn::LinearGroup> group) : group_(std::move(group)) {}
   at::Tensor forward(const at::Tensor& x, const nn::UnitLoan& weights, const nn::ForwardContext& context,
-                     at::Tensor* low_rank) const override {
-    return group_->forward(x, weights, context, low_rank);
+                     nn::LinearKept* kept) const override {
+    return group_->forward(x, weights, context, kept);
   }
   at::Tensor backward(const at::Tensor& dy, const nn::InputAgain& input, const nn::UnitLoan& weights,
-                      const nn::ForwardContext& context, const at::Tensor& low_rank,
+                      const nn::ForwardContext& context, const nn::LinearKept& kept,
                       bool input_gradient) const override {
-    return group_->backward(dy, input, weights, context, low_rank, input_gradient);
+    return group_->backward(dy, input, weights, context, kept, input_gradient);
   }
   bool learns() const override { return false; }
 
@@ -80,7 +80,7 @@ struct CutRun {
   AdamW& allocated() {
     fill(model, toy_state(model, 7));
     adapters.store().allocate(at::kCPU);
-    adapters.initialize(peft::LoraInit::kKaiming);
+    adapters.initialize(peft::LoraInit::kKaiming, model.store());
     return optimizer.emplace(adapters.store(), AdamWOptions{});
   }
 };

@@ -89,11 +89,6 @@ void check_projections(const char* op, const std::vector<LoraProjection>& projec
   }
 }
 
-bool wants_gradients(const std::vector<LoraProjection>& projections) {
-  return std::any_of(projections.begin(), projections.end(),
-                     [](const auto& p) { return p.grad_a.defined() || p.grad_b.defined(); });
-}
-
 at::Tensor lora_linear(const at::Tensor& x, const FrozenMatrix& weight, const at::Tensor& bias,
                        const std::vector<LoraProjection>& projections,
                        const std::optional<LoraDropout>& dropout, at::Tensor* low_rank) {
@@ -134,7 +129,8 @@ at::Tensor lora_linear_backward(const at::Tensor& dy, const std::function<at::Te
   }
   const auto operand = matmul_operand(dy.contiguous());
   const auto gradient = low_rank_gradients(operand, low_rank, projections);
-  if (wants_gradients(projections)) add_a_gradients(gradient, input(), projections, dropout);
+  if (std::any_of(projections.begin(), projections.end(), [](const auto& p) { return p.grad_a.defined(); }))
+    add_a_gradients(gradient, input(), projections, dropout);
   for (const auto& p : projections) {
     if (p.reached != nullptr) *p.reached = true;
   }

@@ -35,12 +35,9 @@ at::Tensor lora_linear(const at::Tensor& x, const FrozenMatrix& weight, const at
                        const std::vector<LoraProjection>& projections,
                        const std::optional<LoraDropout>& dropout, at::Tensor* low_rank = nullptr);
 
-/// Whether any projection wants its gradients added: then backward needs the input again.
-bool wants_gradients(const std::vector<LoraProjection>& projections);
-
 /// Backward of the same, from dy [T, out] and forward's low_rank. Adds the projections' gradients to their
 /// grad_a and grad_b and marks them as reached. `input` gives forward's x again, and is called once, after
-/// the largest scratch is gone, where projections want gradients. Returns dx [T, in], or, without
+/// the largest scratch is gone, where a projection wants the gradient of a. Returns dx [T, in], or, without
 /// `input_gradient`, nothing.
 at::Tensor lora_linear_backward(const at::Tensor& dy, const std::function<at::Tensor()>& input,
                                 const at::Tensor& low_rank, const FrozenMatrix& weight,

@@ -1,0 +1,100 @@
+#include "ops/lora/dora.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "ops/check.h"
+#include "ops/lora/dora_cpu.h"
+#include "ops/vector.h"
+#include "ops/wide.h"
+
+namespace lorikeet::ops {
+namespace {
+
+constexpr const char* kOp = "dora";
+constexpr std::int64_t kChunkElements = std::int64_t{1} << 20;  // of scratch in the wide type
+
+void check_factors(const at::Tensor& x, const at::Tensor& factors) {
+  check_tensor(x.defined() && x.dim() == 2 && x.is_floating_point(), kOp, "a floating matrix [tokens, out]",
+               x);
+  check_tensor(factors.defined() && factors.dim() == 1 && factors.size(0) == x.size(1) &&
+                   factors.scalar_type() == wide_type(x),
+               kOp, "a factor a column, fp32 or, for fp64, fp64", factors);
+}
+
+// |w|^2 of rows [begin, end) of the weight.
+at::Tensor squared_norms(const FrozenMatrix& weight, std::int64_t begin, std::int64_t end,
+                         at::ScalarType wide) {
+  const std::int64_t step = std::max<std::int64_t>(1, kChunkElements / weight.cols);
+  std::vector<at::Tensor> parts;
+  for (; begin < end; begin += step) {
+    const auto rows =
+        weight.format->rows(weight.bytes, weight.cols, begin, std::min(begin + step, end), wide);
+    parts.push_back(rows.square().sum(1));
+  }
+  return parts.size() == 1 ? parts[0] : at::cat(parts);
+}
+
+}  // namespace
+
+at::Tensor dora_norms(const FrozenMatrix& weight, const std::vector<LoraProjection>& projections) {
+  std::vector<at::Tensor> norms;
+  for (const auto& p : projections) {
+    const auto wide = wide_type(p.a);
+    // A W^T [r, out] as a product of r "tokens": no format needs more than that.
+    auto crossed = at::empty({p.a.size(0), weight.rows}, p.a.options());
+    weight.format->forward(crossed, p.a, weight.bytes, {}, {});
+    const auto a = p.a.to(wide), b = p.b.to(wide);
+    const auto along = (b * crossed.slice(1, p.out_begin, p.out_end).t().to(wide)).sum(1);
+    const auto update = (at::mm(b, at::mm(a, a.t())) * b).sum(1);
+    const auto squares = squared_norms(weight, p.out_begin, p.out_end, wide) + along * (2 * p.scale) +
+                         update * (p.scale * p.scale);
+    norms.push_back(squares.clamp_min_(0).sqrt_().clamp_min_(std::numeric_limits<float>::min()));
+  }
+  return norms.size() == 1 ? norms[0] : at::cat(norms);
+}
+
+at::Tensor scale_columns(const at::Tensor& x, const at::Tensor& factors, const at::Tensor& bias) {
+  check_factors(x, factors);
+  check_tensor(!bias.defined() || (bias.dim() == 1 && bias.size(0) == x.size(1)), kOp,
+               "a bias as long as there are columns", bias);
+  if (!vector::is_fast(x)) return reference::scale_columns(x, factors, bias);
+  auto y = at::empty_like(x);
+  cpu::scale_columns(x, factors.contiguous(), bias.defined() ? bias.to(at::kFloat).contiguous() : bias, y);
+  return y;
+}
+
+ScaleColumnsBackward scale_columns_backward(const at::Tensor& dy, const at::Tensor& x,
+                                            const at::Tensor& factors) {
+  check_factors(x, factors);
+  check_tensor(dy.defined() && dy.sizes() == x.sizes() && dy.scalar_type() == x.scalar_type(), kOp,
+               "a gradient of the output's shape and dtype", dy);
+  auto dx = at::empty_like(x);
+  auto sums = at::empty_like(factors);
+  const auto gradient = dy.contiguous();
+  if (vector::is_fast(x)) {
+    cpu::scale_columns_backward(gradient, x, factors.contiguous(), dx, sums);
+    return {dx, sums};
+  }
+  sums.zero_();
+  const std::int64_t step = std::max<std::int64_t>(1, kChunkElements / std::max<std::int64_t>(1, x.size(1)));
+  for (std::int64_t begin = 0; begin < x.size(0); begin += step) {
+    const std::int64_t end = std::min(begin + step, x.size(0));
+    const auto part = gradient.slice(0, begin, end).to(factors.scalar_type());
+    sums.add_((part * x.slice(0, begin, end)).sum(0));
+    dx.slice(0, begin, end).copy_(part * factors);
+  }
+  return {dx, sums};
+}
+
+namespace reference {
+
+at::Tensor scale_columns(const at::Tensor& x, const at::Tensor& factors, const at::Tensor& bias) {
+  const auto product = x.to(factors.scalar_type()) * factors;
+  return (bias.defined() ? product + bias : product).to(x.scalar_type());
+}
+
+}  // namespace reference
+}  // namespace lorikeet::ops

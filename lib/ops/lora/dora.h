@@ -1,0 +1,39 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "ops/lora/lora_linear.h"
+
+// DoRA (Liu et al. 2024, arXiv:2402.09353): each row of W + scale * B A is brought to a trained length,
+//   y = magnitude / |W + scale * B A| * (x (W + scale * B A)^T) + bias,
+// whose norm is taken as a constant by backward (section 4.3 of the paper, and PEFT).
+namespace lorikeet::ops {
+
+/// The Euclidean norms of the rows of W + scale * B A, for each projection in turn, fp32 [sum of their
+/// columns] (fp64 for fp64 a). `weight`: [out, in]; rows [out_begin, out_end) are a projection's. Neither B A
+/// nor a copy of W is made: |w + s b A|^2 = |w|^2 + 2 s (A w) b + s^2 b (A A^T) b. A row of zeros has the
+/// smallest normal number instead, so that its quotient is 0.
+at::Tensor dora_norms(const FrozenMatrix& weight, const std::vector<LoraProjection>& projections);
+
+/// y = x * factors + bias, by columns. x: [T, out]; factors: fp32 [out] (fp64 for fp64 x); bias: [out] of x's
+/// dtype, or undefined. Returns x's dtype, rounded once.
+at::Tensor scale_columns(const at::Tensor& x, const at::Tensor& factors, const at::Tensor& bias);
+
+/// What flows back through scale_columns.
+struct ScaleColumnsBackward {
+  at::Tensor dx;       ///< [T, out], dy's dtype
+  at::Tensor factors;  ///< the gradient of the factors, their dtype [out]: sums over tokens of dy * x
+};
+/// dy and x: [T, out] of one dtype; factors as in forward.
+ScaleColumnsBackward scale_columns_backward(const at::Tensor& dy, const at::Tensor& x,
+                                            const at::Tensor& factors);
+
+namespace reference {
+
+/// scale_columns by plain ATen calls, differentiable in x and factors, on any device.
+at::Tensor scale_columns(const at::Tensor& x, const at::Tensor& factors, const at::Tensor& bias);
+
+}  // namespace reference
+}  // namespace lorikeet::ops

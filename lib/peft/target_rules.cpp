@@ -1,0 +1,159 @@
+#include "peft/target_rules.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/strings.h"
+
+namespace lorikeet::peft {
+namespace {
+
+// `pattern`, compiled as the part `before` ... `after` of a whole.
+text::Regex compile_in(const char* before, const std::string& pattern, const char* after,
+                       const char* setting) {
+  const std::string where = std::string("lora.") + setting;
+  const text::Regex alone(pattern, where);  // its own errors, and no parenthesis that closes ours
+  return {before + ("(?:" + pattern + ")") + after, where};
+}
+
+bool is_named(const std::string& module, const std::string& name) {
+  return module == name || module.ends_with("." + name);
+}
+
+std::vector<std::string> last_parts(const std::vector<std::string>& modules) {
+  std::vector<std::string> names;
+  names.reserve(modules.size());
+  for (const std::string& module : modules) names.push_back(last_part(module));
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+[[noreturn]] void fail_unused(const char* setting, const std::string& entry, const char* what,
+                              const std::vector<std::string>& modules) {
+  const std::vector<std::string> known = last_parts(modules);
+  throw Error(std::string("[lora.") + setting + "] '" + escape_control(entry) + "' matches no " + what +
+              " of this model" + did_you_mean(entry, known) + "; it has " + join(known, ", "));
+}
+
+bool any(const std::vector<std::string>& modules, const auto& matches) {
+  return std::any_of(modules.begin(), modules.end(), matches);
+}
+
+void require_names_used(const std::vector<std::string>& names, const char* setting,
+                        const std::vector<std::string>& modules) {
+  for (const std::string& name : names) {
+    if (!any(modules, [&](const std::string& m) { return is_named(m, name); }))
+      fail_unused(setting, name, "linear module", modules);
+  }
+}
+
+}  // namespace
+
+TargetRules::Names TargetRules::compile_names(const std::vector<std::string>& names, const char* setting) {
+  Names compiled;
+  if (is_pattern(names)) {
+    compiled.pattern.push_back(compile_in("\\A", names[0], "\\z", setting));
+  } else {
+    compiled.names = names;
+  }
+  return compiled;
+}
+
+template <typename T>
+std::vector<TargetRules::Rule<T>> TargetRules::compile(const LoraConfig::Pattern<T>& pattern,
+                                                       const char* setting) {
+  std::vector<Rule<T>> rules;
+  for (const auto& [regex, value] : pattern)
+    rules.push_back({regex, compile_in("\\A(?:.*\\.)?", regex, "\\z", setting), value});
+  return rules;
+}
+
+TargetRules::TargetRules(const LoraConfig& config)
+    : config_(config),
+      targets_(compile_names(config.target_modules, "target_modules")),
+      excluded_(compile_names(config.exclude_modules, "exclude_modules")),
+      ranks_(compile(config.rank_pattern, "rank_pattern")),
+      alphas_(compile(config.alpha_pattern, "alpha_pattern")) {
+  // What is found begins at \K: the layer's number.
+  for (const std::string& pattern : config.layers_pattern)
+    layers_.push_back(compile_in("\\A(?:.*?\\.)?", pattern, "\\.\\K[0-9]+(?=\\.)", "layers_pattern"));
+  if (layers_.empty()) layers_.emplace_back("\\A.*?\\.[^.]*\\.\\K[0-9]+(?=\\.)", "lora.layers_to_transform");
+}
+
+bool TargetRules::Names::match(const std::string& module) const {
+  if (!pattern.empty()) return pattern[0].search(module, 0).has_value();
+  return any(names, [&](const std::string& name) { return is_named(module, name); });
+}
+
+std::optional<std::int64_t> TargetRules::layer(const std::string& module) const {
+  for (const text::Regex& pattern : layers_) {
+    const auto number = pattern.search(module, 0);
+    if (!number) continue;
+    std::int64_t layer = 0;
+    const auto read = std::from_chars(module.data() + number->begin, module.data() + number->end, layer);
+    return read.ec == std::errc() ? std::optional(layer) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+bool TargetRules::in_layers(const std::string& module) const {
+  const std::vector<std::int64_t>& wanted = config_.layers_to_transform;
+  if (wanted.empty()) return true;
+  const auto own = layer(module);
+  return own && std::find(wanted.begin(), wanted.end(), *own) != wanted.end();
+}
+
+bool TargetRules::matches(const std::string& module, bool is_head) const {
+  if (excluded_.match(module)) return false;
+  return (config_.targets_all_linear() ? !is_head : targets_.match(module)) && in_layers(module);
+}
+
+std::int64_t TargetRules::rank(const std::string& module) const {
+  for (const auto& rule : ranks_) {
+    if (rule.regex.search(module, 0)) return rule.value;
+  }
+  return config_.rank;
+}
+
+double TargetRules::alpha(const std::string& module) const {
+  for (const auto& rule : alphas_) {
+    if (rule.regex.search(module, 0)) return rule.value;
+  }
+  return config_.alpha;
+}
+
+double TargetRules::scale(const std::string& module) const {
+  const auto r = static_cast<double>(rank(module));
+  return alpha(module) / (config_.use_rslora ? std::sqrt(r) : r);
+}
+
+void TargetRules::require_used(const std::vector<std::string>& all,
+                               const std::vector<std::string>& adapted) const {
+  if (!config_.targets_all_linear()) require_names_used(targets_.names, "target_modules", all);
+  if (!config_.from_file) {
+    require_names_used(excluded_.names, "exclude_modules", all);
+    if (!excluded_.pattern.empty() && !any(all, [&](const std::string& m) { return excluded_.match(m); }))
+      fail_unused("exclude_modules", config_.exclude_modules[0], "linear module", all);
+    for (const std::int64_t wanted : config_.layers_to_transform) {
+      if (!any(adapted, [&](const std::string& m) { return layer(m) == wanted; }))
+        throw Error("[lora.layers_to_transform] no module of layer " + std::to_string(wanted) +
+                    " gets an adapter; layers count from 0");
+    }
+    const auto require_rules_used = [&](const auto& rules, const char* setting) {
+      for (const auto& rule : rules) {
+        if (!any(adapted, [&](const std::string& m) { return rule.regex.search(m, 0).has_value(); }))
+          fail_unused(setting, rule.pattern, "adapted module", adapted);
+      }
+    };
+    if (!adapted.empty()) {
+      require_rules_used(ranks_, "rank_pattern");
+      require_rules_used(alphas_, "alpha_pattern");
+    }
+  }
+  if (adapted.empty()) throw Error("[lora.target_modules] no module of this model matches");
+}
+
+}  // namespace lorikeet::peft

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "peft/lora_config.h"
+#include "text/regex.h"
+
+namespace lorikeet::peft {
+
+/// Which modules get an adapter, and of which rank and scale: the rules of a LoraConfig, as PEFT 0.21 applies
+/// them (check_target_module_exists and get_pattern_key). Names are the checkpoint's, without ".weight".
+class TargetRules {
+ public:
+  /// Throws Error, naming the setting, for a regular expression that PCRE2 doesn't compile.
+  explicit TargetRules(const LoraConfig& config);
+
+  /// True if a projection gets an adapter. `is_head` marks the head, which all-linear leaves out.
+  bool matches(const std::string& module, bool is_head) const;
+  std::int64_t rank(const std::string& module) const;
+  double alpha(const std::string& module) const;
+  /// alpha over the rank, or over its square root with rsLoRA.
+  double scale(const std::string& module) const;
+
+  /// Throws Error for a setting that has no effect on a model with these modules: a target, an exclusion, a
+  /// layer or a pattern that matches none. Of an adapter file's settings only the targets are looked at.
+  void require_used(const std::vector<std::string>& all, const std::vector<std::string>& adapted) const;
+
+ private:
+  /// Names, or the one regular expression that they are.
+  struct Names {
+    std::vector<std::string> names;
+    std::vector<text::Regex> pattern;  // none or one
+    bool match(const std::string& module) const;
+  };
+  template <typename T>
+  struct Rule {
+    std::string pattern;
+    text::Regex regex;
+    T value;
+  };
+  template <typename T>
+  static std::vector<Rule<T>> compile(const LoraConfig::Pattern<T>& pattern, const char* setting);
+  static Names compile_names(const std::vector<std::string>& names, const char* setting);
+
+  std::optional<std::int64_t> layer(const std::string& module) const;
+  bool in_layers(const std::string& module) const;
+
+  LoraConfig config_;
+  Names targets_, excluded_;
+  std::vector<text::Regex> layers_;
+  std::vector<Rule<std::int64_t>> ranks_;
+  std::vector<Rule<double>> alphas_;
+};
+
+}  // namespace lorikeet::peft
