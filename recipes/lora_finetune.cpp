@@ -262,7 +262,7 @@ class Finetune {
     group_.phase("prepare");
     if (!resume || !restore()) {
       if (resume) log_info("no checkpoint of the run is there: it begins at its first step");
-      initialize_adapters(settings_.lora, adapters, session_.model->store());
+      initialize_adapters(settings_.lora, adapters, session_.model->store(), group_);
     }
     confirm_micro_tokens();
     const std::uint64_t copies = static_cast<std::uint64_t>(settings_.checkpoint.keep_last.value_or(1)) + 2;

@@ -35,6 +35,7 @@ peft::LoraConfig lora_config(const config::LoraSettings& settings) {
           .alpha = settings.alpha,
           .dropout = settings.dropout,
           .use_dora = settings.use_dora,
+          .starts_from_base = settings.starts_from_base(),
           .freeze_a = settings.freeze_a,
           .use_rslora = settings.use_rslora,
           .target_modules = settings.target_modules,

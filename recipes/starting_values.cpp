@@ -22,6 +22,12 @@ void require_marked(const train::CheckpointStore& checkpoints) {
       "on without it");
 }
 
+peft::LoraInit start_of(const std::string& init) {
+  if (init == "kaiming") return peft::LoraInit::kKaiming;
+  if (init == "gaussian") return peft::LoraInit::kGaussian;
+  return init == "olora" ? peft::LoraInit::kOlora : peft::LoraInit::kPissa;
+}
+
 }  // namespace
 
 std::optional<train::RunState> load_latest_checkpoint(const train::CheckpointStore& checkpoints,
@@ -46,10 +52,13 @@ std::optional<train::RunState> load_latest_checkpoint(const train::CheckpointSto
 }
 
 void initialize_adapters(const config::LoraSettings& settings, peft::LoraAdapters& adapters,
-                         const nn::WeightStore& base) {
+                         const nn::WeightStore& base, RankGroup& group) {
   if (!settings.starts_from_folder()) {
-    adapters.initialize(settings.init == "kaiming" ? peft::LoraInit::kKaiming : peft::LoraInit::kGaussian,
-                        base);
+    adapters.initialize(start_of(settings.init), base, settings.pissa_iterations());
+    if (settings.starts_from_base()) {
+      group.broadcast(adapters.store().all_values());
+      adapters.store().refresh_compute();
+    }
     return;
   }
   const std::filesystem::path from = settings.init;

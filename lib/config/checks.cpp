@@ -69,15 +69,25 @@ void check_lora(const LoraSettings& lora, std::vector<std::string>& problems) {
   }
   // A folder in the working folder may be called anything, but what is nearly a keyword is a slip.
   if (lora.starts_from_folder() && lora.init.find('/') == std::string::npos) {
-    if (const auto meant = nearest(lora.init, {"kaiming", "gaussian"})) {
-      problems.push_back("lora.init: expected kaiming, gaussian or an adapter's folder, got '" +
-                         escape_control(lora.init) + "' (did you mean '" + *meant +
-                         "'?); write a folder as './" + escape_control(lora.init) + "'");
+    if (const auto meant = nearest(lora.init, {"kaiming", "gaussian", "pissa", "pissa_niter_4", "olora"})) {
+      problems.push_back(
+          "lora.init: expected kaiming, gaussian, pissa, pissa_niter_N, olora or an adapter's folder, got '" +
+          escape_control(lora.init) + "' (did you mean '" + *meant + "'?); write a folder as './" +
+          escape_control(lora.init) + "'");
     }
   }
 }
 
 }  // namespace
+
+std::optional<std::int64_t> LoraSettings::pissa_iterations() const {
+  static constexpr std::string_view kPrefix = "pissa_niter_";
+  if (!init.starts_with(kPrefix)) return std::nullopt;
+  const std::string_view digits = std::string_view(init).substr(kPrefix.size());
+  if (digits.empty() || digits.size() > 3 || digits.find_first_not_of("0123456789") != std::string_view::npos)
+    return std::nullopt;
+  return std::stoll(std::string(digits));
+}
 
 bool in_force(const Exclusion::Member& member, const Settings& settings) {
   return schema().find(member.name)->write(settings) != member.off;

@@ -50,8 +50,13 @@ void declare_lora(Schema& schema) {
              "Train the length of each row of a weight apart from its direction (DoRA).")
       .field("freeze_a", &LoraSettings::freeze_a, flag(),
              "Train lora_B alone, lora_A stays as it starts (LoRA-FA).")
-      .field("init", &LoraSettings::init, path("kaiming, gaussian or an adapter's folder"),
-             "How lora_A starts, or a PEFT adapter folder to go on from.");
+      .field(
+          "init", &LoraSettings::init,
+          path("kaiming, gaussian, pissa, pissa_niter_N, olora or an adapter's folder"),
+          "How the adapter starts: lora_B at zero (kaiming, gaussian), or both as a part of the weight, "
+          "which is "
+          "subtracted (pissa, by N steps of subspace iteration with pissa_niter_N; olora); or a PEFT adapter "
+          "folder to go on from.");
 }
 
 void declare_data(Schema& schema) {

@@ -32,11 +32,16 @@ struct LoraSettings {
   bool use_rslora = false;
   bool use_dora = false;
   bool freeze_a = false;
-  /// "kaiming", "gaussian" or the folder of a PEFT adapter.
+  /// "kaiming", "gaussian", "pissa", "pissa_niter_N", "olora" or the folder of a PEFT adapter.
   std::string init = "kaiming";
 
   bool targets_all_linear() const { return target_modules.size() == 1 && target_modules[0] == "all-linear"; }
-  bool starts_from_folder() const { return init != "kaiming" && init != "gaussian"; }
+  bool starts_from_base() const {
+    return init == "pissa" || init == "olora" || pissa_iterations().has_value();
+  }
+  bool starts_from_folder() const { return init != "kaiming" && init != "gaussian" && !starts_from_base(); }
+  /// N of "pissa_niter_N", 0 to 999.
+  std::optional<std::int64_t> pissa_iterations() const;
 };
 
 enum class DataFormat { kAuto, kAlpaca, kChat, kShareGpt, kInstruct, kText, kTokens };

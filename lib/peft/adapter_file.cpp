@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
@@ -24,17 +25,51 @@ std::string quoted(std::vector<std::string> names) {
   return "[" + join(names, ", ") + "]";
 }
 
-void require_fits(const io::SafetensorsFile& file, const AdapterStore& store) {
+// A tensor of the file: one segment, or two after each other along `dim`.
+struct FileTensor {
+  std::string name;
+  std::vector<std::size_t> segments;
+  std::int64_t dim = 0;
+  std::vector<std::int64_t> shape;
+};
+
+std::vector<FileTensor> file_tensors(const LoraAdapters& adapters) {
+  const AdapterStore& store = adapters.store();
+  std::vector<FileTensor> tensors;
+  const auto add = [&](std::size_t segment, const std::optional<std::size_t>& behind, std::size_t dim) {
+    FileTensor tensor{kPrefix + store.segment(segment).name,
+                      {segment},
+                      static_cast<std::int64_t>(dim),
+                      store.segment(segment).shape};
+    if (behind) {
+      tensor.segments.push_back(*behind);
+      tensor.shape[dim] += store.segment(*behind).shape[dim];
+    }
+    tensors.push_back(std::move(tensor));
+  };
+  for (const auto& module : adapters.modules()) {
+    add(module.a, module.start_a, 0);
+    add(module.b, module.start_b, 1);
+    if (module.magnitude) add(*module.magnitude, std::nullopt, 0);
+  }
+  return tensors;
+}
+
+at::Tensor joined(const AdapterStore& store, const FileTensor& tensor) {
+  if (tensor.segments.size() == 1) return store.value(tensor.segments[0]);
+  return at::cat({store.value(tensor.segments[0]), store.value(tensor.segments[1])}, tensor.dim);
+}
+
+void require_fits(const io::SafetensorsFile& file, const std::vector<FileTensor>& expected) {
   std::set<std::string> wanted;
   std::vector<std::string> missing, unexpected, mismatched;
-  for (std::size_t i = 0; i < store.size(); ++i) {
-    const std::string name = kPrefix + store.segment(i).name;
-    const io::TensorView* tensor = file.find(name);
-    wanted.insert(name);
+  for (const FileTensor& own : expected) {
+    const io::TensorView* tensor = file.find(own.name);
+    wanted.insert(own.name);
     if (tensor == nullptr) {
-      missing.push_back(name);
-    } else if (tensor->shape != store.segment(i).shape) {
-      mismatched.push_back(name + ": expected shape " + io::shape_text(store.segment(i).shape) + ", got " +
+      missing.push_back(own.name);
+    } else if (tensor->shape != own.shape) {
+      mismatched.push_back(own.name + ": expected shape " + io::shape_text(own.shape) + ", got " +
                            io::shape_text(tensor->shape));
     }
   }
@@ -63,21 +98,21 @@ void require_finite(const at::Tensor& value, const std::string& name, const std:
 }  // namespace
 
 void require_adapter_fits(const std::filesystem::path& folder, const LoraAdapters& adapters) {
-  require_fits(io::SafetensorsFile::open(folder / kTensors), adapters.store());
+  require_fits(io::SafetensorsFile::open(folder / kTensors), file_tensors(adapters));
 }
 
 void save_adapter(const std::filesystem::path& folder, const LoraAdapters& adapters,
                   const std::string& base_model) {
   const AdapterStore& store = adapters.store();
   TensorBytes tensors;
-  for (std::size_t i = 0; i < store.size(); ++i)
-    tensors.add(kPrefix + store.segment(i).name, store.value(i), store.segment(i).order);
+  for (const FileTensor& tensor : file_tensors(adapters))
+    tensors.add(tensor.name, joined(store, tensor), store.segment(tensor.segments[0]).order);
   io::write_safetensors(folder / kTensors, tensors.entries(), {{"format", "pt"}});
 
   std::vector<std::string> modules;
   for (const auto& module : adapters.modules()) modules.push_back(module.name);
   write_file_atomic(folder / kConfig,
-                    adapter_config_json(adapters.config(), base_model, modules).dump(2) + "\n");
+                    adapter_config_json(as_plain(adapters.config()), base_model, modules).dump(2) + "\n");
 }
 
 LoraConfig load_adapter_config(const std::filesystem::path& folder) {
@@ -92,14 +127,21 @@ LoraConfig load_adapter_config(const std::filesystem::path& folder) {
 void load_adapter(const std::filesystem::path& folder, LoraAdapters& adapters) {
   AdapterStore& store = adapters.store();
   const auto file = io::SafetensorsFile::open(folder / kTensors);
-  require_fits(file, store);
+  const std::vector<FileTensor> tensors = file_tensors(adapters);
+  require_fits(file, tensors);
   const at::Tensor before = store.all_values().clone();
   try {
-    for (std::size_t i = 0; i < store.size(); ++i) {
-      const io::TensorView* tensor = file.find(kPrefix + store.segment(i).name);
-      copy_into({tensor->name, tensor->dtype, tensor->shape}, tensor->bytes, store.value(i),
-                file.path().string(), store.segment(i).order);
-      require_finite(store.value(i), tensor->name, file.path());
+    for (const FileTensor& own : tensors) {
+      const io::TensorView* tensor = file.find(own.name);
+      const at::Tensor first = store.value(own.segments[0]);
+      const at::Tensor whole = own.segments.size() == 1 ? first : at::empty(own.shape, first.options());
+      copy_into({tensor->name, tensor->dtype, tensor->shape}, tensor->bytes, whole, file.path().string(),
+                store.segment(own.segments[0]).order);
+      require_finite(whole, tensor->name, file.path());
+      if (own.segments.size() == 1) continue;
+      const std::int64_t half = first.size(own.dim);
+      first.copy_(whole.narrow(own.dim, 0, half));
+      store.value(own.segments[1]).copy_(whole.narrow(own.dim, half, half));
     }
   } catch (...) {
     store.all_values().copy_(before);

@@ -6,20 +6,25 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "base/philox.h"
+#include "ops/dtype.h"
 #include "ops/lora/dora.h"
+#include "peft/base_factors.h"
 
 namespace lorikeet::peft {
 std::vector<std::size_t> LoraAdapters::Module::segments() const {
   std::vector<std::size_t> all{a, b};
-  if (magnitude) all.push_back(*magnitude);
+  for (const auto& more : {magnitude, start_a, start_b}) {
+    if (more) all.push_back(*more);
+  }
   return all;
 }
 
 std::vector<LoraAdapters::Module> LoraAdapters::declare(const std::vector<nn::Module>& modules,
                                                         const nn::MatrixPlace& weight, bool is_head) {
   std::vector<Module> added;
-  std::vector<AdapterSegment> as, bs, magnitudes;
+  std::vector<AdapterSegment> as, bs, others;
   for (std::size_t i = 0; i < modules.size(); ++i) {
     const nn::Module& module = modules[i];
     seen_.push_back(module.name);
@@ -31,14 +36,20 @@ std::vector<LoraAdapters::Module> LoraAdapters::declare(const std::vector<nn::Mo
                   .shape = {module.out_features, rank},
                   .order = module.order});
     if (config_.use_dora) {
-      magnitudes.push_back({.name = module.name + ".lora_magnitude_vector",
-                            .shape = {module.out_features},
-                            .order = module.order});
+      others.push_back({.name = module.name + ".lora_magnitude_vector",
+                        .shape = {module.out_features},
+                        .order = module.order});
+    }
+    if (config_.starts_from_base) {
+      others.push_back({.name = module.name + ".start_A", .shape = {rank, weight.cols}, .frozen = true});
+      others.push_back({.name = module.name + ".start_B",
+                        .shape = {module.out_features, rank},
+                        .order = module.order,
+                        .frozen = true});
     }
     added.push_back({.name = module.name,
                      .a = 0,
                      .b = 0,
-                     .magnitude = std::nullopt,
                      .scale = rules_.scale(module.name),
                      .weight = {weight.unit, weight.segment + i, module.out_features, weight.cols}});
   }
@@ -46,40 +57,58 @@ std::vector<LoraAdapters::Module> LoraAdapters::declare(const std::vector<nn::Mo
   // All A of a group lie next to each other: together they are one [sum of ranks, in] matrix.
   const std::size_t count = added.size();
   as.insert(as.end(), bs.begin(), bs.end());
-  as.insert(as.end(), magnitudes.begin(), magnitudes.end());
+  as.insert(as.end(), others.begin(), others.end());
   const std::size_t first = store_.declare(std::move(as));
+  std::size_t other = first + 2 * count;
   for (std::size_t i = 0; i < count; ++i) {
     added[i].a = first + i;
     added[i].b = first + count + i;
-    if (config_.use_dora) added[i].magnitude = first + 2 * count + i;
+    if (config_.use_dora) added[i].magnitude = other++;
+    if (!config_.starts_from_base) continue;
+    added[i].start_a = other++;
+    added[i].start_b = other++;
   }
   modules_.insert(modules_.end(), added.begin(), added.end());
   ++groups_;
   return added;
 }
 
-void LoraAdapters::initialize(LoraInit init, const nn::WeightStore& base) {
-  const at::NoGradGuard no_grad;
-  store_.all_values().zero_();
-  for (const Module& module : modules_) {
-    const AdapterSegment& segment = store_.segment(module.a);
-    PhiloxStream stream(seed_, segment.name);
-    std::vector<float> values(static_cast<std::size_t>(segment.size()));
-    if (init == LoraInit::kKaiming) {
-      // torch.nn.init.kaiming_uniform_(a=sqrt(5)): uniform in +-1/sqrt(fan_in).
-      const float bound = 1.0F / std::sqrt(static_cast<float>(segment.shape[1]));
-      for (float& v : values) v = (2.0F * stream.uniform() - 1.0F) * bound;
-    } else {
-      const float deviation = 1.0F / static_cast<float>(segment.shape[0]);
-      for (float& v : values) v = stream.normal() * deviation;
-    }
-    store_.value(module.a).copy_(at::tensor(values).view(segment.shape));
+void LoraAdapters::draw(const Module& module, LoraInit init) {
+  const AdapterSegment& segment = store_.segment(module.a);
+  PhiloxStream stream(seed_, segment.name);
+  std::vector<float> values(static_cast<std::size_t>(segment.size()));
+  if (init == LoraInit::kKaiming) {
+    // torch.nn.init.kaiming_uniform_(a=sqrt(5)): uniform in +-1/sqrt(fan_in).
+    const float bound = 1.0F / std::sqrt(static_cast<float>(segment.shape[1]));
+    for (float& v : values) v = (2.0F * stream.uniform() - 1.0F) * bound;
+  } else {
+    const float deviation = 1.0F / static_cast<float>(segment.shape[0]);
+    for (float& v : values) v = stream.normal() * deviation;
   }
-  store_.refresh_compute();
-  if (config_.use_dora) initialize_magnitudes(base);
+  store_.value(module.a).copy_(at::tensor(values).view(segment.shape));
 }
 
-void LoraAdapters::initialize_magnitudes(const nn::WeightStore& base) {
+void LoraAdapters::start_from_base(const Module& module, const nn::UnitLoan& weights, LoraInit init,
+                                   std::optional<std::int64_t> iterations) {
+  const std::int64_t rank = store_.segment(module.a).shape[0];
+  const std::int64_t most = std::min(module.weight.rows, module.weight.cols);
+  if (rank > most) {
+    throw Error("[lora.init] an adapter that starts from the base has a rank of at most " +
+                std::to_string(most) + " for '" + module.name + "', got " + std::to_string(rank) +
+                "; set lora.rank or lora.rank_pattern, or lora.init=kaiming");
+  }
+  const at::Tensor weight = module.weight.of(weights).dense(ops::to_torch(store_.policy().statistics));
+  const BaseFactors start = init == LoraInit::kOlora ? olora_factors(weight, rank)
+                                                     : pissa_factors(weight, rank, module.scale, iterations,
+                                                                     PhiloxStream(seed_, module.name));
+  store_.value(module.a).copy_(start.a);
+  store_.value(module.b).copy_(start.b);
+  store_.value(*module.start_a).copy_(start.a);
+  store_.value(*module.start_b).copy_(start.b.neg());
+}
+
+template <typename F>
+void LoraAdapters::for_each_weight(const nn::WeightStore& base, F f) {
   std::vector<const nn::WeightUnit*> order;
   for (const Module& module : modules_) {
     if (order.empty() || order.back() != module.weight.unit) order.push_back(module.weight.unit);
@@ -88,17 +117,49 @@ void LoraAdapters::initialize_magnitudes(const nn::WeightStore& base) {
   auto module = modules_.begin();
   for (const nn::WeightUnit* unit : order) {
     const nn::UnitLoan weights = base.borrow(*unit);
-    for (; module != modules_.end() && module->weight.unit == unit; ++module)
-      store_.value(*module->magnitude).copy_(norms(*module, weights));
+    for (; module != modules_.end() && module->weight.unit == unit; ++module) f(*module, weights);
   }
+}
+
+void LoraAdapters::initialize(LoraInit init, const nn::WeightStore& base,
+                              std::optional<std::int64_t> iterations) {
+  const at::NoGradGuard no_grad;
+  store_.all_values().zero_();
+  if (config_.starts_from_base) {
+    for_each_weight(base, [&](const Module& module, const nn::UnitLoan& weights) {
+      start_from_base(module, weights, init, iterations);
+    });
+  } else {
+    for (const Module& module : modules_) draw(module, init);
+  }
+  store_.refresh_compute();
+  if (!config_.use_dora) return;
+  for_each_weight(base, [&](const Module& module, const nn::UnitLoan& weights) {
+    store_.value(*module.magnitude).copy_(norms(module, weights));
+  });
   store_.refresh_compute();
 }
 
+LoraAdapters::Factors LoraAdapters::computed(const Module& module) const {
+  Factors own{store_.compute(module.a), store_.compute(module.b)};
+  if (!module.start_a) return own;
+  return {at::cat({own.a, store_.compute(*module.start_a)}),
+          at::cat({own.b, store_.compute(*module.start_b)}, 1)};
+}
+
+LoraAdapters::Factors LoraAdapters::values(const Module& module) const {
+  Factors own{store_.value(module.a), store_.value(module.b)};
+  if (!module.start_a) return own;
+  return {at::cat({own.a, store_.value(*module.start_a)}),
+          at::cat({own.b, store_.value(*module.start_b)}, 1)};
+}
+
 at::Tensor LoraAdapters::norms(const Module& module, const nn::UnitLoan& weights) const {
+  const Factors factors = computed(module);
   return ops::dora_norms(module.weight.of(weights), {{.out_begin = 0,
                                                       .out_end = module.weight.rows,
-                                                      .a = store_.compute(module.a),
-                                                      .b = store_.compute(module.b),
+                                                      .a = factors.a,
+                                                      .b = factors.b,
                                                       .grad_a = {},
                                                       .grad_b = {},
                                                       .scale = module.scale}});

@@ -13,8 +13,9 @@
 
 namespace lorikeet::peft {
 
-/// How fresh adapters begin: B zero, A as PEFT draws it.
-enum class LoraInit { kKaiming, kGaussian };
+/// How fresh adapters begin: B zero and A as PEFT draws it, or both as a part of the base's weight
+/// (peft/base_factors.h), which goes with LoraConfig::starts_from_base.
+enum class LoraInit { kKaiming, kGaussian, kPissa, kOlora };
 
 /// The adapters of a model: their store, and which modules got one.
 class LoraAdapters {
@@ -31,9 +32,11 @@ class LoraAdapters {
   struct Module {
     std::string name;
     std::size_t a, b;
-    std::optional<std::size_t> magnitude;  ///< DoRA's [out]
-    double scale;                          ///< of its B A
-    nn::MatrixPlace weight;                ///< W, rows in group order
+    std::optional<std::size_t> magnitude = {};  ///< DoRA's [out]
+    /// What is subtracted of an adapter that starts from the base: A0 [rank, in] and -B0 [out, rank].
+    std::optional<std::size_t> start_a = {}, start_b = {};
+    double scale;            ///< of its B A
+    nn::MatrixPlace weight;  ///< W, rows in group order
     /// All of its segments.
     std::vector<std::size_t> segments() const;
     /// Whether a backward pass has added to their gradients, be it zeros: operators set it.
@@ -50,9 +53,20 @@ class LoraAdapters {
   std::uint32_t groups() const { return groups_; }
 
   /// Fresh values, made on the CPU by a counter-based generator keyed by (seed, parameter name): the same for
-  /// every device, number of devices and library version; DoRA's magnitudes are the norms of `base`'s rows.
-  /// To be called after `store().allocate` and, for DoRA, after the base's weights were loaded.
-  void initialize(LoraInit init, const nn::WeightStore& base);
+  /// every device, number of devices and library version. DoRA's magnitudes are the norms of `base`'s rows.
+  /// What starts from the base is computed from it, on its device, and may differ in the last bits from
+  /// device to device; PiSSA's by subspace iteration where `iterations` has a value. To be called after
+  /// `store().allocate` and, for these, after the base's weights were loaded. Throws Error where a start from
+  /// the base needs a higher rank than a weight has.
+  void initialize(LoraInit init, const nn::WeightStore& base, std::optional<std::int64_t> iterations = {});
+
+  /// A [rank, in] and B [out, rank] of a module, or, with what is subtracted behind it, twice as many ranks:
+  /// B A is the whole update. In the compute dtype, or as the values are.
+  struct Factors {
+    at::Tensor a, b;
+  };
+  Factors computed(const Module& module) const;
+  Factors values(const Module& module) const;
 
   /// Euclidean norms of the rows of a module's W + scale * B A, fp32 [out], in group order.
   at::Tensor norms(const Module& module, const nn::UnitLoan& weights) const;
@@ -65,7 +79,12 @@ class LoraAdapters {
   void require_matches() const;
 
  private:
-  void initialize_magnitudes(const nn::WeightStore& base);
+  void draw(const Module& module, LoraInit init);
+  void start_from_base(const Module& module, const nn::UnitLoan& weights, LoraInit init,
+                       std::optional<std::int64_t> iterations);
+  // Calls f(module, loan) for all modules in the order of forward.
+  template <typename F>
+  void for_each_weight(const nn::WeightStore& base, F f);
 
   LoraConfig config_;
   TargetRules rules_;

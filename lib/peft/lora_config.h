@@ -22,6 +22,9 @@ struct LoraConfig {
   double dropout = 0;
   /// Each row of W + scale * B A brought to a trained length (DoRA, Liu et al. 2024).
   bool use_dora = false;
+  /// The adapter begins as a part of W, and that beginning is subtracted (PiSSA, Meng et al. 2024; OLoRA,
+  /// Buyukakyuz 2024): y = W x + scale * (B A - B0 A0) x.
+  bool starts_from_base = false;
   bool freeze_a = false;    ///< A stays as it began (LoRA-FA, Zhang et al. 2023)
   bool use_rslora = false;  ///< scale alpha / sqrt(rank) (Kalajdzievski 2023) instead of alpha / rank
   /// Names of modules, each whole or its end after a dot; or one regular expression (is_pattern) that whole
@@ -42,6 +45,10 @@ struct LoraConfig {
 
   bool targets_all_linear() const { return target_modules.size() == 1 && target_modules[0] == "all-linear"; }
 };
+
+/// The settings of the plain adapter that computes the same: one that starts from the base has twice the
+/// rank, [A; A0] and [B, -B0], at the same scale, as PEFT converts it. Others are what they are.
+LoraConfig as_plain(LoraConfig config);
 
 /// True for what only a regular expression can be: names of modules have letters, digits, '_', '-' and dots.
 bool is_pattern(const std::vector<std::string>& names);

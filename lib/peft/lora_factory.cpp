@@ -17,10 +17,11 @@ namespace {
 ops::LoraProjection projection(const LoraAdapters& adapters, const LoraAdapters::Module& module,
                                std::int64_t begin, std::int64_t end) {
   const AdapterStore& store = adapters.store();
+  LoraAdapters::Factors factors = adapters.computed(module);
   return {begin,
           end,
-          store.compute(module.a),
-          store.compute(module.b),
+          std::move(factors.a),
+          std::move(factors.b),
           store.gradient(module.a),
           store.gradient(module.b),
           module.scale,

@@ -17,15 +17,17 @@ at::Tensor WeightUpdate::applied_to(const at::Tensor& weight) const {
 
 std::map<std::string, WeightUpdate> weight_updates(const LoraAdapters& adapters) {
   const AdapterStore& store = adapters.store();
-  const auto in_module_order = [&](std::size_t segment) {
-    return nn::to_module_order(store.value(segment).cpu(), store.segment(segment).order);
+  const auto in_module_order = [&](const at::Tensor& rows, std::size_t segment) {
+    return nn::to_module_order(rows.cpu(), store.segment(segment).order);
   };
   std::map<std::string, WeightUpdate> updates;
   for (const auto& module : adapters.modules()) {
     WeightUpdate& update = updates[module.name + ".weight"];
-    update.delta = at::mm(in_module_order(module.b), store.value(module.a).cpu()) * module.scale;
+    const LoraAdapters::Factors factors = adapters.values(module);
+    update.delta = at::mm(in_module_order(factors.b, module.b), factors.a.cpu()) * module.scale;
+    // A copy: the store goes on changing.
     if (module.magnitude)
-      update.magnitude = in_module_order(*module.magnitude).clone();  // the store goes on changing
+      update.magnitude = in_module_order(store.value(*module.magnitude), *module.magnitude).clone();
   }
   return updates;
 }

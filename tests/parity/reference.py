@@ -4,6 +4,8 @@ Rows go through the model one by one without padding, so that neither packing no
 this side.
 """
 
+import json
+
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.optimizers import create_loraplus_optimizer
@@ -59,6 +61,31 @@ def make_adapter(base, folder, targets=LINEARS, rank=4, alpha=8, seed=3, **more)
                 parameter.mul_(1 + 0.1 * torch.randn_like(parameter))
     model.save_pretrained(folder)
     return folder
+
+
+def fresh_adapter(base, folder, rank=4, alpha=8, **more):
+    """A trainable PEFT model as it starts, which is saved in `folder` for PEFT's conversion to a plain adapter."""
+    model = get_peft_model(load(base), LoraConfig(r=rank, lora_alpha=alpha, target_modules=list(LINEARS),
+                                                  task_type="CAUSAL_LM", **more))
+    kept = model.peft_config["default"].init_lora_weights
+    model.peft_config["default"].init_lora_weights = True  # PEFT's documentation: or it would be applied again
+    model.save_pretrained(folder)
+    model.peft_config["default"].init_lora_weights = kept
+    return model
+
+
+def products(folder):
+    """B A of every module of a saved adapter, multiplied by its scale."""
+    tensors = {name: tensor.double() for name, tensor in adapter_tensors(folder).items()}
+    config = json.loads((folder / "adapter_config.json").read_text())
+    scale = config["lora_alpha"] / config["r"]
+    return {name: scale * tensors[name.replace("lora_A", "lora_B")] @ a for name, a in tensors.items() if "lora_A" in name}
+
+
+def product_deviation(ours, theirs):
+    ours, theirs = products(ours), products(theirs)
+    assert ours.keys() == theirs.keys()
+    return (sum((ours[n] - theirs[n]).square().sum() for n in ours) / sum(theirs[n].square().sum() for n in ours)).sqrt().item()
 
 
 def with_adapter(base, folder, trainable=False, dtype=torch.float32, rope=None):

@@ -1,5 +1,7 @@
 """Ten AdamW steps equal those of a plain PEFT loop from the same adapter: loss, gradient norm and update."""
 
+import shutil
+
 import live_test  # first: it skips where torch or PEFT is missing
 import reference
 import tiny_llama
@@ -82,6 +84,22 @@ class TrainingParity(live_test.LiveTest):
         init, ours = (reference.adapter_tensors(self.root / name) for name in ("init", "ours"))
         for name, tensor in ours.items():
             self.assertEqual(torch.equal(tensor, init[name]), "lora_A" in name, name)
+
+    def test_ten_steps_that_start_from_the_base_equal_peft(self):
+        for init in ("pissa", "olora"):
+            with self.subTest(init):
+                base = tiny_llama.make_checkpoint(self.root / "base")
+                model = reference.fresh_adapter(base, self.root / f"{init} start", init_lora_weights=init)
+                theirs = reference.train(model, self.rows, self.root / f"{init} raw")
+                model.save_pretrained(self.root / "theirs", path_initial_model_for_weight_conversion=str(self.root / f"{init} start"))
+                shutil.rmtree(self.root / "ours", ignore_errors=True)
+                ours = self.ours(base, init)
+                for index, (quantity, limit) in enumerate([("loss", LOSS_LIMIT), ("gradient norm", NORM_LIMIT)]):
+                    self.below(max(abs(a[index] / b[index] - 1) for a, b in zip(ours, theirs, strict=True)), limit,
+                               f"{init}, {quantity}")
+                # Signs of singular vectors are nobody's choice: products are compared.
+                self.below(reference.product_deviation(self.root / "ours", self.root / "theirs"), UPDATE_LIMIT,
+                           f"{init}, update")
 
     def test_ten_steps_on_named_targets_equal_peft(self):
         self.check("q_proj and v_proj", overrides=["lora.target_modules=[q_proj, v_proj]"],

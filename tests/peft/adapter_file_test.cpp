@@ -220,3 +220,30 @@ TEST_CASE("going on from an adapter asks for the same rank, alpha, scaling and t
   found.use_rslora = true;
   CHECK_THAT(error(found), Contains("lora.use_rslora is false in the config and true"));
 }
+
+TEST_CASE("an adapter that starts from the base is written as a plain one of twice the rank") {
+  const nn::Batch batch = nn::pack_sequences(toy_prompts(), {}, at::kCPU);
+  for (const bool rslora : {false, true}) {
+    const LoraConfig config{.rank = 3,
+                            .alpha = 5,
+                            .use_dora = rslora,
+                            .starts_from_base = true,
+                            .use_rslora = rslora,
+                            .rank_pattern = {{"h.1.attn.qkv", 2}},
+                            .alpha_pattern = {{"w2", 7}}};
+    const TemporaryFolder folder;
+    const ToyLora toy(config, fp32_policy(), {}, fused_toy_spec());
+    save_adapter(folder.path(), toy.adapters, "base");
+    const LoraConfig plain = load_adapter_config(folder.path());
+    CHECK(plain.rank == 6);
+    CHECK_FALSE(plain.starts_from_base);
+    ToyLora loaded(plain, fp32_policy(), {}, fused_toy_spec());
+    load_adapter(folder.path(), loaded.adapters);
+    CHECK(relative_error(loaded.model.logits({.batch = batch}), toy.model.logits({.batch = batch})) < 1e-6);
+
+    ToyLora resumed(config, fp32_policy(), {}, fused_toy_spec());
+    resumed.randomize(99);
+    load_adapter(folder.path(), resumed.adapters);
+    CHECK(at::equal(resumed.adapters.store().all_values(), toy.adapters.store().all_values()));
+  }
+}

@@ -101,6 +101,33 @@ TEST_CASE("a fresh DoRA adapter changes nothing") {
   }
 }
 
+TEST_CASE("a fresh adapter that starts from the base changes nothing, and is no zero") {
+  const nn::Batch batch = nn::pack_sequences(test::toy_prompts(), {}, at::kCPU);
+  for (const auto& spec : {test::toy_spec(), test::toy_forms_spec(), test::fused_toy_spec()}) {
+    for (const LoraInit init : {LoraInit::kPissa, LoraInit::kOlora}) {
+      for (const bool dora : {false, true}) {
+        test::ToyLora toy({.rank = 2, .alpha = 5, .use_dora = dora, .starts_from_base = true},
+                          test::fp32_policy(), {}, spec);
+        toy.adapters.initialize(init, toy.model.store());
+        nn::FrozenFactory factory(test::fp32_policy());
+        nn::CausalLM bare(spec, factory);
+        test::fill(bare, toy.state);
+        const at::Tensor expected = bare.logits({.batch = batch});
+        CHECK(test::relative_error(toy.model.logits({.batch = batch}), expected) < 1e-5);
+        for (const auto& module : toy.adapters.modules()) toy.adapters.store().value(*module.start_b).zero_();
+        toy.adapters.store().refresh_compute();
+        CHECK(test::relative_error(toy.model.logits({.batch = batch}), expected) > 1e-2);
+      }
+    }
+  }
+}
+
+TEST_CASE("a start from the base needs no more ranks than the weight has") {
+  test::ToyLora toy({.rank = 25, .alpha = 5, .starts_from_base = true});
+  CHECK_THAT(error_text([&] { toy.adapters.initialize(LoraInit::kPissa, toy.model.store()); }),
+             Contains("[lora.init]") && Contains("rank of at most"));
+}
+
 TEST_CASE("cached norms follow the values") {
   test::ToyLora toy({.rank = 2, .alpha = 4, .use_dora = true});
   const nn::Batch batch = nn::pack_sequences(test::toy_prompts(), {}, at::kCPU);

@@ -67,6 +67,7 @@ TEST_CASE("a dry step's peak is the real step's, to the byte") {
                                       {.rank = 3, .alpha = 6, .dropout = 0.3},
                                       {.rank = 3, .alpha = 6, .use_dora = true},
                                       {.rank = 3, .alpha = 6, .freeze_a = true},
+                                      {.rank = 3, .alpha = 6, .starts_from_base = true},
                                       {.rank = 2, .alpha = 6, .target_modules = {"query", "w2"}}};
   precision::Policy bf16 = fp32_policy(), fp16 = fp32_policy();
   bf16.base_storage = bf16.compute = DType::kBF16;

@@ -244,8 +244,11 @@ TEST_CASE("checkpoints that lack our marker are listed, folders of others and li
   CHECK(checkpoints.steps() == Steps{1});
 }
 
-TEST_CASE("magnitudes and a frozen A come back with a checkpoint, in the module's order of rows") {
-  const peft::LoraConfig config{.rank = 2, .alpha = 4, .use_dora = true, .freeze_a = true};
+TEST_CASE(
+    "magnitudes, a frozen A and what is subtracted come back with a checkpoint, in the module's order of "
+    "rows") {
+  const peft::LoraConfig config{
+      .rank = 2, .alpha = 4, .use_dora = true, .starts_from_base = true, .freeze_a = true};
   const TemporaryFolder folder;
   const CheckpointStore checkpoints(folder.path(), "base", 3);
   Run run(config, fused_toy_spec());

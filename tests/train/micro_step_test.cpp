@@ -34,6 +34,10 @@ Expected composition(const Family& family, const ToyLora& toy, double loss_scale
     const at::Tensor b = store.value(module.b).to(at::kDouble).requires_grad_();
     at::Tensor& weight = weights.at(module.name + ".weight");
     weight = weight + module.scale * at::matmul(b, a);
+    if (module.start_a) {
+      const at::Tensor start_a = store.value(*module.start_a).to(at::kDouble);
+      weight = weight + module.scale * at::matmul(store.value(*module.start_b).to(at::kDouble), start_a);
+    }
     if (module.magnitude) {
       const at::Tensor magnitude = store.value(*module.magnitude).to(at::kDouble).requires_grad_();
       weight = weight * (magnitude / weight.detach().norm(2, 1)).unsqueeze(1);
@@ -107,6 +111,12 @@ TEST_CASE("gradients are right with DoRA, its norms taken as constants, biases l
   }
   check_gradients(kToy, {.rank = 2, .alpha = 3, .use_dora = true, .target_modules = {"query", "value"}}, 6);
   check_gradients(kForms, {.rank = 2, .alpha = 3, .use_dora = true, .target_modules = {"key", "w2"}}, 8);
+}
+
+TEST_CASE("what an adapter began as is subtracted, and has no gradient") {
+  check_gradients(kToy, {.rank = 3, .alpha = 6, .starts_from_base = true}, 21);
+  check_gradients(kForms, {.rank = 3, .alpha = 6, .use_dora = true, .starts_from_base = true}, 27);
+  check_gradients(kToy, {.rank = 2, .alpha = 8, .starts_from_base = true, .target_modules = {"output"}}, 1);
 }
 
 TEST_CASE("with A frozen the gradients of B are the same, and A has none") {

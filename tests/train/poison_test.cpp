@@ -24,7 +24,7 @@ TEST_CASE("no step reads what it hasn't written or has given back") {
   const std::vector<nn::Batch> batches{labelled(toy_prompts()), labelled({{4, 9, 2}}, 4)};
   const peft::LoraConfig configs[] = {{.rank = 3, .alpha = 6},
                                       {.rank = 3, .alpha = 6, .dropout = 0.3},
-                                      {.rank = 3, .alpha = 6, .use_dora = true},
+                                      {.rank = 3, .alpha = 6, .use_dora = true, .starts_from_base = true},
                                       {.rank = 2, .alpha = 6, .target_modules = {"h.1.attn.key", "output"}}};
   precision::Policy bf16 = fp32_policy();
   bf16.base_storage = bf16.compute = DType::kBF16;

@@ -89,8 +89,8 @@ void run_chunks(const Inputs& in, double grad_scale, at::Tensor& nll, bool gradi
     if (!in.lora.empty()) {
       LoraProjection p = in.lora[0];
       const auto low = matmul_nn(logits, p.b).mul_(p.scale);
-      if (p.grad_b.defined()) matmul_tn_add(p.grad_b, logits, xa, p.scale);
-      if (p.grad_a.defined()) matmul_tn_add(p.grad_a, low, x, 1);
+      if (p.grad_b.defined()) matmul_tn_add(p.grad_b, logits, xa.slice(1, 0, p.grad_b.size(1)), p.scale);
+      if (p.grad_a.defined()) matmul_tn_add(p.grad_a, low.slice(1, 0, p.grad_a.size(0)), x, 1);
       back.push_back({low, p.a, 0});
     }
     if (hidden_gradient.defined()) {

@@ -35,7 +35,7 @@ at::Tensor low_rank_gradients(const at::Tensor& dy, const at::Tensor& low_rank,
     if (p.scale != 1) part.mul_(p.scale);
     if (p.grad_b.defined()) {
       auto grad_b = p.grad_b;
-      matmul_tn_add(grad_b, columns, low_rank.slice(1, at, at + r), p.scale);
+      matmul_tn_add(grad_b, columns, low_rank.slice(1, at, at + grad_b.size(1)), p.scale);
     }
     at += r;
   }
@@ -50,7 +50,7 @@ void add_a_gradients(const at::Tensor& gradient, at::Tensor input,
   std::int64_t at = 0;
   for (const auto& p : projections) {
     const auto r = p.a.size(0);
-    if (p.grad_a.defined()) p.grad_a.add_(all.slice(0, at, at + r));
+    if (p.grad_a.defined()) p.grad_a.add_(all.slice(0, at, at + p.grad_a.size(0)));
     at += r;
   }
 }
@@ -80,10 +80,11 @@ void check_projections(const char* op, const std::vector<LoraProjection>& projec
     check_tensor(p.b.defined() && p.b.dim() == 2 && p.b.size(0) == p.out_end - p.out_begin &&
                      p.b.size(1) == p.a.size(0) && p.b.scalar_type() == dtype,
                  op, "lora b [out, r] of the input's dtype", p.b);
-    for (const auto& [grad, value] : {std::pair{&p.grad_a, &p.a}, std::pair{&p.grad_b, &p.b}}) {
-      check_tensor(
-          !grad->defined() || (grad->sizes() == value->sizes() && at::isFloatingType(grad->scalar_type())),
-          op, "a floating gradient of its parameter's shape", *grad);
+    for (const auto& [grad, value] :
+         {std::pair{p.grad_a, p.a}, std::pair{p.grad_b.defined() ? p.grad_b.t() : p.grad_b, p.b.t()}}) {
+      check_tensor(!grad.defined() || (grad.dim() == 2 && grad.size(0) <= value.size(0) &&
+                                       grad.size(1) == value.size(1) && grad.is_floating_point()),
+                   op, "a floating gradient of its parameter's shape, or of its first ranks", grad);
     }
     done = p.out_end;
   }

@@ -17,10 +17,12 @@ namespace lorikeet::ops {
 ///   y[:, out_begin:out_end] += scale * x a^T b^T.
 struct LoraProjection {
   std::int64_t out_begin, out_end;
-  at::Tensor a;       ///< [r, in], compute dtype
-  at::Tensor b;       ///< [out_end - out_begin, r], compute dtype
-  at::Tensor grad_a;  ///< [r, in], any floating dtype: backward adds the gradient of a here; or undefined
-  at::Tensor grad_b;  ///< [out_end - out_begin, r]: the same of b
+  at::Tensor a;  ///< [r, in], compute dtype
+  at::Tensor b;  ///< [out_end - out_begin, r], compute dtype
+  /// [rows, in], any floating dtype: backward adds the gradient of the first `rows` of a here, the others are
+  /// frozen; or undefined.
+  at::Tensor grad_a;
+  at::Tensor grad_b;  ///< [out_end - out_begin, columns]: the same of the first columns of b
   double scale;
   bool* reached = nullptr;  ///< set by a backward that adds to grad_a and grad_b; or nullptr
 };
