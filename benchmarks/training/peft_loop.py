@@ -18,11 +18,13 @@ def main():
     parser.add_argument("--data", required=True, help="JSON lines of input_ids, all of one length")
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--rows", type=int, default=2, help="rows a step")
+    parser.add_argument("--dora", action="store_true")
     args = parser.parse_args()
     start = time.perf_counter()
     torch.set_num_threads(2)
     model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.bfloat16, attn_implementation="sdpa")
-    model = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, target_modules=TARGETS, task_type="CAUSAL_LM"))
+    model = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, target_modules=TARGETS, task_type="CAUSAL_LM",
+                                             use_dora=args.dora))
     trained = [p for p in model.parameters() if p.requires_grad]
     for p in trained:
         p.data = p.data.float()

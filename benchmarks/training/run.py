@@ -76,10 +76,10 @@ def ours(program, work, number):
     return finish(*start(program, work, number))
 
 
-def peer(work):
+def peer(work, *options):
     command = [sys.executable, str(HERE / "peft_loop.py"), "--model", str(work / "model"), "--data",
                str(work / "rows.jsonl"),
-               "--rows", str(ROWS), "--steps", str(STEPS)]
+               "--rows", str(ROWS), "--steps", str(STEPS), *options]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
 
 
