@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "ops/vector.h"
@@ -65,12 +66,14 @@ LORIKEET_INLINE void gated_backward_rows(const T* dy, T* gate_up, std::int64_t r
 }
 
 template <Activation kind, typename T>
-LORIKEET_INLINE void plain_forward_row(const T* x, T* out, std::int64_t count) {
+LORIKEET_INLINE void plain_forward_rows(const T* x, T* out, std::int64_t rows, std::int64_t width) {
+  const std::int64_t count = rows * width;
   for (std::int64_t i = 0; i < count; ++i) store(activate<kind>(load(x[i])).value, out[i]);
 }
 
 template <Activation kind, typename T>
-LORIKEET_INLINE void plain_backward_row(const T* dy, T* x, std::int64_t count) {
+LORIKEET_INLINE void plain_backward_rows(const T* dy, T* x, std::int64_t rows, std::int64_t width) {
+  const std::int64_t count = rows * width;
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) store(load(dy[i]) * activate<kind>(load(x[i])).slope, x[i]);
 }
@@ -85,109 +88,53 @@ LORIKEET_INLINE void with_kind(Activation kind, F f) {
   }
 }
 
-template <typename T>
-struct GatedForward {
-  const T* gate_up;
-  T* out;
-  std::int64_t rows, width;
-};
-template <typename T>
-struct GatedBackward {
-  const T* dy;
-  T* gate_up;
-  std::int64_t rows, width;
-};
-template <typename T>
-struct PlainForward {
-  const T* x;
-  T* out;
-  std::int64_t count;
-};
-template <typename T>
-struct PlainBackward {
-  const T* dy;
-  T* x;
-  std::int64_t count;
-};
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type, pass a function's name
+#define LORIKEET_ACTIVATION_KERNEL(pass, T)                                                                  \
+  LORIKEET_VECTOR_CLONES void pass(const T* in, T* out, std::int64_t rows, std::int64_t width,               \
+                                   Activation kind) {                                                        \
+    with_kind(                                                                                               \
+        kind, [&]<Activation k>() __attribute__((always_inline)) { pass##_rows<k>(in, out, rows, width); }); \
+  }
+// NOLINTEND(bugprone-macro-parentheses)
+LORIKEET_ACTIVATION_KERNEL(gated_forward, float)
+LORIKEET_ACTIVATION_KERNEL(gated_forward, Bf16)
+LORIKEET_ACTIVATION_KERNEL(gated_backward, float)
+LORIKEET_ACTIVATION_KERNEL(gated_backward, Bf16)
+LORIKEET_ACTIVATION_KERNEL(plain_forward, float)
+LORIKEET_ACTIVATION_KERNEL(plain_forward, Bf16)
+LORIKEET_ACTIVATION_KERNEL(plain_backward, float)
+LORIKEET_ACTIVATION_KERNEL(plain_backward, Bf16)
+#undef LORIKEET_ACTIVATION_KERNEL
 
-template <typename T>
-LORIKEET_INLINE void any(const GatedForward<T>& a, Activation kind) {
-  with_kind(
-      kind, [&]<Activation k>()
-                __attribute__((always_inline)) { gated_forward_rows<k>(a.gate_up, a.out, a.rows, a.width); });
+// Calls kernel(in, out, rows, width) for the rows of both. `width` is that of one part: where rows are
+// [gate | up], one of the two is twice as wide.
+template <typename Kernel>
+void over_rows(const at::Tensor& in, at::Tensor& out, const Kernel& kernel) {
+  const std::int64_t in_width = in.size(1), out_width = out.size(1);
+  vector::dispatch(in, [&]<typename T>(T*) {
+    at::parallel_for(0, in.size(0), kGrainRows, [&](std::int64_t begin, std::int64_t end) {
+      kernel(vector::data<T>(in) + begin * in_width, vector::data<T>(out) + begin * out_width, end - begin,
+             std::min(in_width, out_width));
+    });
+  });
 }
-template <typename T>
-LORIKEET_INLINE void any(const GatedBackward<T>& a, Activation kind) {
-  with_kind(
-      kind, [&]<Activation k>()
-                __attribute__((always_inline)) { gated_backward_rows<k>(a.dy, a.gate_up, a.rows, a.width); });
-}
-template <typename T>
-LORIKEET_INLINE void any(const PlainForward<T>& a, Activation kind) {
-  with_kind(
-      kind, [&]<Activation k>()
-                __attribute__((always_inline)) { plain_forward_row<k>(a.x, a.out, a.count); });
-}
-template <typename T>
-LORIKEET_INLINE void any(const PlainBackward<T>& a, Activation kind) {
-  with_kind(
-      kind, [&]<Activation k>()
-                __attribute__((always_inline)) { plain_backward_row<k>(a.dy, a.x, a.count); });
-}
-
-LORIKEET_VECTOR_CLONES void run(const GatedForward<float>& a, Activation kind) { any(a, kind); }
-LORIKEET_VECTOR_CLONES void run(const GatedForward<Bf16>& a, Activation kind) { any(a, kind); }
-LORIKEET_VECTOR_CLONES void run(const GatedBackward<float>& a, Activation kind) { any(a, kind); }
-LORIKEET_VECTOR_CLONES void run(const GatedBackward<Bf16>& a, Activation kind) { any(a, kind); }
-LORIKEET_VECTOR_CLONES void run(const PlainForward<float>& a, Activation kind) { any(a, kind); }
-LORIKEET_VECTOR_CLONES void run(const PlainForward<Bf16>& a, Activation kind) { any(a, kind); }
-LORIKEET_VECTOR_CLONES void run(const PlainBackward<float>& a, Activation kind) { any(a, kind); }
-LORIKEET_VECTOR_CLONES void run(const PlainBackward<Bf16>& a, Activation kind) { any(a, kind); }
 
 }  // namespace
 
 void gated_forward(const at::Tensor& gate_up, Activation activation, at::Tensor& out) {
-  const auto width = out.size(1);
-  vector::dispatch(gate_up, [&]<typename T>(T*) {
-    at::parallel_for(0, out.size(0), kGrainRows, [&](std::int64_t begin, std::int64_t end) {
-      run(GatedForward<T>{vector::data<T>(gate_up) + begin * 2 * width, vector::data<T>(out) + begin * width,
-                          end - begin, width},
-          activation);
-    });
-  });
+  over_rows(gate_up, out, [&](auto... rows) { gated_forward(rows..., activation); });
 }
 
 void gated_backward(const at::Tensor& dy, Activation activation, at::Tensor& gate_up) {
-  const auto width = dy.size(1);
-  vector::dispatch(gate_up, [&]<typename T>(T*) {
-    at::parallel_for(0, dy.size(0), kGrainRows, [&](std::int64_t begin, std::int64_t end) {
-      run(GatedBackward<T>{vector::data<T>(dy) + begin * width, vector::data<T>(gate_up) + begin * 2 * width,
-                           end - begin, width},
-          activation);
-    });
-  });
+  over_rows(dy, gate_up, [&](auto... rows) { gated_backward(rows..., activation); });
 }
 
 void plain_forward(const at::Tensor& x, Activation activation, at::Tensor& out) {
-  const auto width = x.size(1);
-  vector::dispatch(x, [&]<typename T>(T*) {
-    at::parallel_for(0, x.size(0), kGrainRows, [&](std::int64_t begin, std::int64_t end) {
-      run(PlainForward<T>{vector::data<T>(x) + begin * width, vector::data<T>(out) + begin * width,
-                          (end - begin) * width},
-          activation);
-    });
-  });
+  over_rows(x, out, [&](auto... rows) { plain_forward(rows..., activation); });
 }
 
 void plain_backward(const at::Tensor& dy, Activation activation, at::Tensor& x) {
-  const auto width = x.size(1);
-  vector::dispatch(x, [&]<typename T>(T*) {
-    at::parallel_for(0, x.size(0), kGrainRows, [&](std::int64_t begin, std::int64_t end) {
-      run(PlainBackward<T>{vector::data<T>(dy) + begin * width, vector::data<T>(x) + begin * width,
-                           (end - begin) * width},
-          activation);
-    });
-  });
+  over_rows(dy, x, [&](auto... rows) { plain_backward(rows..., activation); });
 }
 
 }  // namespace lorikeet::ops::cpu

@@ -49,113 +49,97 @@ struct Backward {
   std::int64_t rows, width;
 };
 
-template <typename T>
-LORIKEET_INLINE void forward_rows(const Forward<T>& a) {
+// Layer norm subtracts the row's mean; for RMS norm there is none, and c is x itself below.
+template <bool centred, typename T>
+LORIKEET_INLINE float centre(T x, float mean) {
+  if constexpr (centred) return load(x) - mean;
+  return load(x);
+}
+
+template <bool centred, typename T>
+LORIKEET_INLINE void forward_row(const Forward<T>& a, std::int64_t row) {
   const auto width = a.width;
   const auto n = static_cast<float>(width);
-  for (std::int64_t row = 0; row < a.rows; ++row) {
-    const T* in = a.x + row * width;
-    if (a.delta != nullptr) {
-      const T* add = a.delta + row * width;
-      T* out = a.sum + row * width;
-      for (std::int64_t i = 0; i < width; ++i) store(load(in[i]) + load(add[i]), out[i]);
-      in = out;
-    }
-    const float* w = a.w;
-    T* out = a.y + row * width;
-    if (a.mean == nullptr) {
-      const float squares = sum_of(
-          width, [&](std::int64_t i) __attribute__((always_inline)) { return load(in[i]) * load(in[i]); });
-      const float scale = 1.0F / std::sqrt(squares / n + a.eps);
-      a.rstd[row] = scale;
-      if (a.bias == nullptr) {
-        for (std::int64_t i = 0; i < width; ++i) store(load(in[i]) * scale * w[i], out[i]);
-      } else {
-        for (std::int64_t i = 0; i < width; ++i) store(load(in[i]) * scale * w[i] + a.bias[i], out[i]);
-      }
-      continue;
-    }
-    const float mean =
-        sum_of(width, [&](std::int64_t i) __attribute__((always_inline)) { return load(in[i]); }) / n;
-    const float squares = sum_of(
-        width, [&](std::int64_t i)
-                   __attribute__((always_inline)) { return (load(in[i]) - mean) * (load(in[i]) - mean); });
-    const float scale = 1.0F / std::sqrt(squares / n + a.eps);
+  const T* in = a.x + row * width;
+  if (a.delta != nullptr) {
+    const T* add = a.delta + row * width;
+    T* out = a.sum + row * width;
+    for (std::int64_t i = 0; i < width; ++i) store(load(in[i]) + load(add[i]), out[i]);
+    in = out;
+  }
+  float mean = 0;
+  if constexpr (centred) {
+    mean = sum_of(width, [&](std::int64_t i) __attribute__((always_inline)) { return load(in[i]); }) / n;
     a.mean[row] = mean;
-    a.rstd[row] = scale;
-    if (a.bias == nullptr) {
-      for (std::int64_t i = 0; i < width; ++i) store((load(in[i]) - mean) * scale * w[i], out[i]);
-    } else {
-      for (std::int64_t i = 0; i < width; ++i) {
-        store((load(in[i]) - mean) * scale * w[i] + a.bias[i], out[i]);
-      }
-    }
   }
-}
-
-// dx may be dy: each element is read before it is written, and the rows' sums before any.
-//
-// RMS: dx = rstd g - x rstd^3 mean(g x) with g = w dy.
-template <typename T>
-LORIKEET_INLINE void rms_backward_row(const T* g, const T* extra, const T* in, const float* w, float scale,
-                                      T* out, std::int64_t width) {
-  const float dot = sum_of(
-      width, [&](std::int64_t i) __attribute__((always_inline)) { return load(g[i]) * w[i] * load(in[i]); });
-  const float along = scale * scale * scale * dot / static_cast<float>(width);
-  if (extra == nullptr) {
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < width; ++i) store(scale * w[i] * load(g[i]) - along * load(in[i]), out[i]);
+  const float squares = sum_of(
+      width, [&](std::int64_t i) __attribute__((always_inline)) {
+        return centre<centred>(in[i], mean) * centre<centred>(in[i], mean);
+      });
+  const float scale = 1.0F / std::sqrt(squares / n + a.eps);
+  a.rstd[row] = scale;
+  const float* w = a.w;
+  T* out = a.y + row * width;
+  if (a.bias == nullptr) {
+    for (std::int64_t i = 0; i < width; ++i) store(centre<centred>(in[i], mean) * scale * w[i], out[i]);
   } else {
-#pragma GCC ivdep
     for (std::int64_t i = 0; i < width; ++i) {
-      store(scale * w[i] * load(g[i]) - along * load(in[i]) + load(extra[i]), out[i]);
+      store(centre<centred>(in[i], mean) * scale * w[i] + a.bias[i], out[i]);
     }
   }
 }
 
-// Layer norm: with c = x - mean, dx = rstd (g - mean(g)) - c rstd^3 mean(g c).
-template <typename T>
-LORIKEET_INLINE void layer_backward_row(const T* g, const T* extra, const T* in, const float* w, float mean,
-                                        float scale, T* out, std::int64_t width) {
+// With g = w dy and c = x - mean:  dx = rstd (g - mean(g)) - c rstd^3 mean(g c), without mean(g) for RMS.
+// dx may be dy: each element is read before it is written, and the rows' sums before any.
+template <bool centred, typename T>
+LORIKEET_INLINE void backward_row(const Backward<T>& a, std::int64_t row) {
+  const auto width = a.width;
   const auto n = static_cast<float>(width);
-  const float shift =
-      scale *
-      sum_of(width, [&](std::int64_t i) __attribute__((always_inline)) { return load(g[i]) * w[i]; }) / n;
+  const T* g = a.dy + row * width;
+  const T* in = a.x + row * width;
+  const T* extra = a.extra == nullptr ? nullptr : a.extra + row * width;
+  T* out = a.dx + row * width;
+  const float* w = a.w;
+  const float scale = a.rstd[row];
+  float mean = 0, shift = 0;
+  if constexpr (centred) {
+    mean = a.mean[row];
+    shift =
+        scale *
+        sum_of(width, [&](std::int64_t i) __attribute__((always_inline)) { return load(g[i]) * w[i]; }) / n;
+  }
   const float dot = sum_of(
       width, [&](std::int64_t i)
-                 __attribute__((always_inline)) { return load(g[i]) * w[i] * (load(in[i]) - mean); });
+                 __attribute__((always_inline)) { return load(g[i]) * w[i] * centre<centred>(in[i], mean); });
   const float along = scale * scale * scale * dot / n;
+  const auto gradient = [&](std::int64_t i) __attribute__((always_inline)) {
+    const float direct = scale * w[i] * load(g[i]);
+    return (centred ? direct - shift : direct) - along * centre<centred>(in[i], mean);
+  };
   if (extra == nullptr) {
 #pragma GCC ivdep
-    for (std::int64_t i = 0; i < width; ++i) {
-      store(scale * w[i] * load(g[i]) - shift - along * (load(in[i]) - mean), out[i]);
-    }
+    for (std::int64_t i = 0; i < width; ++i) store(gradient(i), out[i]);
   } else {
 #pragma GCC ivdep
-    for (std::int64_t i = 0; i < width; ++i) {
-      store(scale * w[i] * load(g[i]) - shift - along * (load(in[i]) - mean) + load(extra[i]), out[i]);
-    }
+    for (std::int64_t i = 0; i < width; ++i) store(gradient(i) + load(extra[i]), out[i]);
   }
 }
 
 template <typename T>
-LORIKEET_INLINE void backward_rows(const Backward<T>& a) {
-  for (std::int64_t row = 0; row < a.rows; ++row) {
-    const auto begin = row * a.width;
-    const T* extra = a.extra == nullptr ? nullptr : a.extra + begin;
-    if (a.mean == nullptr) {
-      rms_backward_row(a.dy + begin, extra, a.x + begin, a.w, a.rstd[row], a.dx + begin, a.width);
-    } else {
-      layer_backward_row(a.dy + begin, extra, a.x + begin, a.w, a.mean[row], a.rstd[row], a.dx + begin,
-                         a.width);
-    }
-  }
+LORIKEET_INLINE void run_rows(const Forward<T>& a) {
+  for (std::int64_t row = 0; row < a.rows; ++row)
+    a.mean == nullptr ? forward_row<false>(a, row) : forward_row<true>(a, row);
+}
+template <typename T>
+LORIKEET_INLINE void run_rows(const Backward<T>& a) {
+  for (std::int64_t row = 0; row < a.rows; ++row)
+    a.mean == nullptr ? backward_row<false>(a, row) : backward_row<true>(a, row);
 }
 
-LORIKEET_VECTOR_CLONES void run(const Forward<float>& a) { forward_rows(a); }
-LORIKEET_VECTOR_CLONES void run(const Forward<Bf16>& a) { forward_rows(a); }
-LORIKEET_VECTOR_CLONES void run(const Backward<float>& a) { backward_rows(a); }
-LORIKEET_VECTOR_CLONES void run(const Backward<Bf16>& a) { backward_rows(a); }
+LORIKEET_VECTOR_CLONES void run(const Forward<float>& a) { run_rows(a); }
+LORIKEET_VECTOR_CLONES void run(const Forward<Bf16>& a) { run_rows(a); }
+LORIKEET_VECTOR_CLONES void run(const Backward<float>& a) { run_rows(a); }
+LORIKEET_VECTOR_CLONES void run(const Backward<Bf16>& a) { run_rows(a); }
 
 // Where the rows of token `token` begin, in a tensor that may be undefined. Tokens may be strided.
 template <typename T>
