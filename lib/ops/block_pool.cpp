@@ -10,7 +10,6 @@ void* BlockPool::take(std::size_t asked) {
   if (found != by_size_.end() && found->first <= bytes + bytes / kBlockRules.slack_part) {
     block = *found->second;
     memory_.kept -= block.bytes;
-    memory_.waiting -= block.resident;
     kept_.erase(found->second);
     by_size_.erase(found);
   } else {
@@ -32,7 +31,6 @@ bool BlockPool::give_back(void* data) {
   used_.erase(found);
   memory_.used -= block.bytes;
   memory_.kept += block.bytes;
-  memory_.waiting += block.resident;
   by_size_.emplace(block.bytes, kept_.insert(kept_.end(), block));
   while (memory_.kept > kBlockRules.most_kept(memory_.used)) drop_oldest();
   return true;
@@ -45,7 +43,6 @@ void BlockPool::drop_oldest() {
   by_size_.erase(entry);
   source_.unmap(oldest->data, oldest->bytes);
   memory_.kept -= oldest->bytes;
-  memory_.waiting -= oldest->resident;
   memory_.resident -= oldest->resident;
   kept_.erase(oldest);
 }

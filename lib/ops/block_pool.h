@@ -37,7 +37,6 @@ struct PoolMemory {
   std::size_t used = 0;      ///< in use, whole blocks
   std::size_t kept = 0;      ///< free and waiting, whole blocks
   std::size_t resident = 0;  ///< of both, what a tensor has covered: behind it a block stays untouched
-  std::size_t waiting = 0;   ///< of resident, what lies in free blocks
 };
 
 /// Which free block serves a tensor, and how many wait: a freed block serves the next tensor of about its

@@ -32,6 +32,15 @@ bool native_product(const at::Tensor& left, const at::Tensor& right) {
   return left.scalar_type() == right.scalar_type() && multiplies_natively(left.scalar_type(), left.device());
 }
 
+// out = left right, in the operands' dtype before it is rounded to out's.
+void product_into(at::Tensor& out, const at::Tensor& left, const at::Tensor& right) {
+  if (out.scalar_type() == left.scalar_type()) {
+    at::mm_out(out, left, right);
+  } else {
+    out.copy_(at::mm(left, right));
+  }
+}
+
 std::int64_t panel_step(const at::Tensor& w) {
   if (!at::isReducedFloatingType(w.scalar_type())) return std::max<std::int64_t>(w.size(0), 1);
   return panel_rows(w.size(1));
@@ -127,11 +136,7 @@ at::Tensor matmul_tn(const at::Tensor& y, const at::Tensor& x) {
 void matmul_nt_out(at::Tensor& out, const at::Tensor& x, const at::Tensor& w,
                    const std::vector<LowRankTerm>& terms, const at::Tensor& bias) {
   if (native_product(x, w)) {
-    if (out.scalar_type() == x.scalar_type()) {
-      at::mm_out(out, x, w.t());
-    } else {
-      out.copy_(at::mm(x, w.t()));
-    }
+    product_into(out, x, w.t());
     add_terms(out, 0, w.size(0), terms, bias);
     return;
   }
@@ -158,11 +163,7 @@ void matmul_nt_out(at::Tensor& out, const at::Tensor& x, const at::Tensor& w,
 void matmul_nn_out(at::Tensor& out, const at::Tensor& y, const at::Tensor& w,
                    const std::vector<LowRankTerm>& terms) {
   if (native_product(y, w)) {
-    if (out.scalar_type() == y.scalar_type()) {
-      at::mm_out(out, y, w);
-    } else {
-      out.copy_(at::mm(y, w));
-    }
+    product_into(out, y, w);
     for (const auto& term : terms) out.addmm_(term.left, term.right);
     return;
   }
