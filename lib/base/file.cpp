@@ -9,19 +9,13 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/temporary.h"
-#include "base/write_all.h"
 
 namespace lorikeet {
 namespace {
 
-[[noreturn]] void fail(const std::filesystem::path& path, const char* action, ErrorKind kind, int error) {
-  throw Error("[file] can't " + std::string(action) + " '" + path.string() + "': " + std::strerror(error),
-              kind);
-}
-
 [[noreturn]] void throw_errno(const std::filesystem::path& path, const char* action, ErrorKind kind) {
-  fail(path, action, kind, errno);
+  throw Error("[file] can't " + std::string(action) + " '" + path.string() + "': " + std::strerror(errno),
+              kind);
 }
 
 UniqueFd open_regular(const std::filesystem::path& path, std::uint64_t* size) {
@@ -93,28 +87,6 @@ void sync_path(const std::filesystem::path& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) throw_errno(path, "open", ErrorKind::kEnvironment);
   if (::fsync(fd.get()) != 0) throw_errno(path, "sync", ErrorKind::kEnvironment);
-}
-
-void write_file_atomic(const std::filesystem::path& path, std::string_view bytes, unsigned mode) {
-  const std::filesystem::path temporary = temporary_beside(path);
-  {
-    // O_EXCL: neither a link that was planted under the temporary name nor another's file gets the bytes.
-    const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
-    if (!fd) throw_errno(temporary, "create", ErrorKind::kEnvironment);
-    try {
-      if (const int error = write_all(fd.get(), bytes)) fail(path, "write", ErrorKind::kEnvironment, error);
-      if (::fsync(fd.get()) != 0) throw_errno(path, "sync", ErrorKind::kEnvironment);
-    } catch (...) {
-      ::unlink(temporary.c_str());
-      throw;
-    }
-  }
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    ::unlink(temporary.c_str());
-    fail(path, "rename to", ErrorKind::kEnvironment, error);
-  }
-  sync_path(path.has_parent_path() ? path.parent_path() : ".");
 }
 
 }  // namespace lorikeet

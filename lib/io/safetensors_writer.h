@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "io/atomic_file.h"
+#include "base/atomic_file.h"
 #include "io/safetensors_header.h"
 
 namespace lorikeet::io {

@@ -1,4 +1,4 @@
-#include "io/atomic_file.h"
+#include "base/atomic_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 #include "base/temporary.h"
 #include "base/write_all.h"
 
-namespace lorikeet::io {
+namespace lorikeet {
 namespace {
 
 [[noreturn]] void fail(const std::filesystem::path& path, const char* action, int error = errno) {
@@ -36,7 +36,6 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::write(std::string_view bytes) {
   if (const int error = write_all(fd_.get(), bytes)) fail(path_, "write", error);
-  written_ += bytes.size();
 }
 
 void AtomicFile::commit() {
@@ -46,4 +45,10 @@ void AtomicFile::commit() {
   sync_path(path_.has_parent_path() ? path_.parent_path() : ".");
 }
 
-}  // namespace lorikeet::io
+void write_file_atomic(const std::filesystem::path& path, std::string_view bytes, unsigned mode) {
+  AtomicFile file(path, mode);
+  file.write(bytes);
+  file.commit();
+}
+
+}  // namespace lorikeet

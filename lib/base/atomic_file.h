@@ -1,12 +1,11 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <string_view>
 
 #include "base/file.h"
 
-namespace lorikeet::io {
+namespace lorikeet {
 
 /// A file written in pieces that appears under its name all at once: the pieces go into a temporary file
 /// beside it, `commit` syncs and renames. Destroyed before that, it leaves nothing behind. For contents at
@@ -21,8 +20,6 @@ class AtomicFile {
 
   /// Throws Error (kEnvironment), e.g. on a full disk.
   void write(std::string_view bytes);
-  std::uint64_t bytes_written() const { return written_; }
-  const std::filesystem::path& path() const { return path_; }
 
   void commit();
 
@@ -30,8 +27,7 @@ class AtomicFile {
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   UniqueFd fd_;
-  std::uint64_t written_ = 0;
   bool committed_ = false;
 };
 
-}  // namespace lorikeet::io
+}  // namespace lorikeet
