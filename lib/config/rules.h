@@ -71,13 +71,8 @@ struct TextRule {
 
 /// A text that names a file or folder, or may do so: a leading "~/" is the home folder. A bare ~ is YAML's
 /// null.
-struct PathRule {
-  using Value = std::string;
-  std::string what;
-
+struct PathRule : TextRule {
   Value read(const YamlNode& node) const;
-  std::string write(const Value& value) const { return quote_yaml(value); }
-  std::string expected() const { return what; }
 };
 
 /// auto | cpu | cuda | cuda:N | a card's UUID or PCI address, whose exact form is checked where cards are
@@ -162,6 +157,14 @@ struct OptionalRule {
 /// ("q_proj,v_proj"), so that a shell needs no quotes. Throws ValueError (`expected`) for anything else.
 std::vector<YamlNode> list_items(const YamlNode& node, const std::string& expected);
 
+/// "[a, b]" of the values as `rule` writes them.
+template <typename Rule>
+std::string write_list(const Rule& rule, const auto& values) {
+  std::vector<std::string> parts;
+  for (const auto& value : values) parts.push_back(rule.write(value));
+  return "[" + join(parts, ", ") + "]";
+}
+
 /// A list; one of a single value is written without brackets when `scalar_too`.
 template <typename Rule>
 struct ListRule {
@@ -178,10 +181,7 @@ struct ListRule {
     return out;
   }
   std::string write(const Value& value) const {
-    if (scalar_too && value.size() == 1) return rule.write(value[0]);
-    std::vector<std::string> parts;
-    for (const auto& item : value) parts.push_back(rule.write(item));
-    return "[" + join(parts, ", ") + "]";
+    return scalar_too && value.size() == 1 ? rule.write(value[0]) : write_list(rule, value);
   }
   std::string expected() const {
     return (scalar_too ? rule.expected() + ", or a list of such" : "a list of: " + rule.expected());
@@ -201,11 +201,7 @@ struct TupleRule {
     for (std::size_t i = 0; i < N; ++i) out[i] = rule.read(items[i]);
     return out;
   }
-  std::string write(const Value& value) const {
-    std::vector<std::string> parts;
-    for (const auto& item : value) parts.push_back(rule.write(item));
-    return "[" + join(parts, ", ") + "]";
-  }
+  std::string write(const Value& value) const { return write_list(rule, value); }
   std::string expected() const { return "a list of " + std::to_string(N) + ", each " + rule.expected(); }
 };
 
@@ -261,7 +257,7 @@ inline IntegerRule integer(std::int64_t least, std::int64_t most = std::numeric_
 }
 inline FlagRule flag() { return {}; }
 inline TextRule text(std::string what) { return {std::move(what)}; }
-inline PathRule path(std::string what) { return {std::move(what)}; }
+inline PathRule path(std::string what) { return {{std::move(what)}}; }
 template <typename Rule>
 OptionalRule<Rule> nullable(Rule rule) {
   return {std::move(rule), "null"};

@@ -216,69 +216,53 @@ void declare_precision(Schema& schema) {
 
 void declare_run(Schema& schema) {
   SectionBuilder<Settings>(
-      schema, "", [](Settings& s) -> Settings& { return s; }, "")
-      .field("device", &Settings::device, DeviceRule{}, "Where to run; auto: the best GPU, else the CPU.")
-      .same_numbers();
+      schema, "", [](Settings& s) -> Settings& { return s; }, "", /*changes_numbers=*/false)
+      .field("device", &Settings::device, DeviceRule{}, "Where to run; auto: the best GPU, else the CPU.");
 
   SectionBuilder<DistributedSettings>(
       schema, "distributed", [](Settings& s) -> DistributedSettings& { return s.distributed; },
-      "More than one device; a run on a single one ignores this section.")
+      "More than one device; a run on a single one ignores this section.", /*changes_numbers=*/false)
       .field("strategy", &DistributedSettings::strategy,
              ChoiceRule<Strategy>{{{"auto", Strategy::kAuto},
                                    {"replicate", Strategy::kReplicate},
                                    {"shard", Strategy::kShard},
                                    {"hybrid", Strategy::kHybrid}}},
              "What each device holds of the frozen weights: all, a part, or a part of its node's copy.")
-      .same_numbers()
       .field("shard_degree", &DistributedSettings::shard_degree, or_auto(integer(1, 1 << 20)),
              "Devices that share one copy of the weights, for hybrid; auto: those of a node.")
-      .same_numbers()
       .field("interface", &DistributedSettings::interface, nullable(text("a network interface's name")),
              "Network interface between nodes; null: that towards the store.")
-      .same_numbers()
       .field("watchdog_seconds", &DistributedSettings::watchdog_seconds, integer(1, 1 << 30),
              "A collective that takes longer ends the run.")
-      .same_numbers()
-      .field("verify", &DistributedSettings::verify, flag(), "Check that all devices hold equal adapters.")
-      .same_numbers();
+      .field("verify", &DistributedSettings::verify, flag(), "Check that all devices hold equal adapters.");
 }
 
 void declare_output(Schema& schema) {
   SectionBuilder<CheckpointSettings>(
       schema, "checkpoint", [](Settings& s) -> CheckpointSettings& { return s.checkpoint; },
-      "What is written, and how a stopped run goes on.")
+      "What is written, and how a stopped run goes on.", /*changes_numbers=*/false)
       .field("output_dir", &CheckpointSettings::output_dir, path("a folder"), "Folder of the run's results.")
       .default_note("runs/<the config file's name>")
-      .same_numbers()
       .field("save_every_steps", &CheckpointSettings::save_every_steps, nullable(integer(1)),
              "Steps between checkpoints; null: by epochs only.")
-      .same_numbers()
       .field("save_every_epochs", &CheckpointSettings::save_every_epochs, nullable(integer(1)),
              "Epochs between checkpoints; null: by steps only.")
-      .same_numbers()
       .field("keep_last", &CheckpointSettings::keep_last, nullable(integer(1)),
              "Checkpoints to keep; null: all.")
-      .same_numbers()
       .field("resume", &CheckpointSettings::resume,
              ChoiceRule<Resume>{{{"auto", Resume::kAuto}, {"never", Resume::kNever}}},
              "auto goes on with the same run in output_dir; never takes it for an error.")
-      .same_numbers()
       .field("overwrite", &CheckpointSettings::overwrite, flag(), "Replace another run in output_dir.")
-      .same_numbers()
       .field("save_merged", &CheckpointSettings::save_merged, flag(),
-             "Write the base with the adapter merged into it at the end, too.")
-      .same_numbers();
+             "Write the base with the adapter merged into it at the end, too.");
 
   SectionBuilder<MetricsSettings>(
       schema, "metrics", [](Settings& s) -> MetricsSettings& { return s.metrics; },
-      "What is measured and logged.")
+      "What is measured and logged.", /*changes_numbers=*/false)
       .field("log_every_steps", &MetricsSettings::log_every_steps, integer(1), "Steps between printed lines.")
-      .same_numbers()
       .field("tensorboard", &MetricsSettings::tensorboard, only(false, flag()), "TensorBoard event files.")
-      .same_numbers()
       .field("profile_steps", &MetricsSettings::profile_steps, list_of(integer(1)),
-             "Steps (from 1) of which a Chrome trace is written: trace_step_N.json.")
-      .same_numbers();
+             "Steps (from 1) of which a Chrome trace is written: trace_step_N.json.");
 }
 
 Schema make_schema() {

@@ -84,8 +84,12 @@ class SectionBuilder {
  public:
   using Reach = Struct& (*)(Settings&);
 
-  SectionBuilder(Schema& schema, std::string name, Reach reach, std::string help)
-      : schema_(schema), prefix_(name.empty() ? "" : name + "."), reach_(reach) {
+  /// `changes_numbers`: see Field; of all fields, as far as none says otherwise.
+  SectionBuilder(Schema& schema, std::string name, Reach reach, std::string help, bool changes_numbers = true)
+      : schema_(schema),
+        prefix_(name.empty() ? "" : name + "."),
+        reach_(reach),
+        changes_numbers_(changes_numbers) {
     if (!name.empty()) schema_.sections_.push_back({std::move(name), std::move(help)});
   }
 
@@ -98,6 +102,7 @@ class SectionBuilder {
     field.help = std::move(help);
     field.expected = rule.expected();
     field.is_map = requires { Rule::kIsMap; };
+    field.changes_numbers = changes_numbers_;
     field.read = [reach, member, rule](Settings& s, const YamlNode& node) {
       reach(s).*member = rule.read(node);
     };
@@ -137,6 +142,7 @@ class SectionBuilder {
   Schema& schema_;
   std::string prefix_;
   Reach reach_;
+  bool changes_numbers_;
 };
 
 /// The one schema, made at first use.
