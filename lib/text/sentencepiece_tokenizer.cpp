@@ -40,9 +40,7 @@ class SentencePieceTokenizer final : public Tokenizer {
  public:
   SentencePieceTokenizer(std::string_view bytes, const FolderConfig& config, const std::string& where,
                          std::string description, std::string fingerprint)
-      : chat_template_(config.chat_template),
-        description_(std::move(description)),
-        fingerprint_(std::move(fingerprint)) {
+      : Tokenizer(config.chat_template, std::move(description), std::move(fingerprint)) {
     SentencePieceSummary summary = check_sentencepiece_model(bytes, where);
     processor_ = load_processor(std::string(bytes), where);
     if (!config.legacy)
@@ -85,12 +83,6 @@ class SentencePieceTokenizer final : public Tokenizer {
     if (added != added_.end()) return added->second.special;
     return is_piece(id) && (type_of(id) == Type::kControl || type_of(id) == Type::kUnknown);
   }
-  std::size_t vocab_size() const override { return vocab_size_; }
-  std::optional<TokenId> bos_id() const override { return bos_; }
-  std::optional<TokenId> eos_id() const override { return eos_; }
-  const std::optional<std::string>& chat_template() const override { return chat_template_; }
-  const std::string& description() const override { return description_; }
-  const std::string& fingerprint() const override { return fingerprint_; }
 
  private:
   bool is_piece(TokenId id) const { return id >= 0 && static_cast<std::size_t>(id) < types_.size(); }
@@ -127,14 +119,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::unordered_map<std::string, TokenId> added_ids_;
   std::unordered_map<TokenId, AddedToken> added_;
   AddedTokenMatcher matcher_;
-  std::optional<TokenId> bos_;
-  std::optional<TokenId> eos_;
   bool adds_bos_ = false;
   bool adds_eos_ = false;
-  std::optional<std::string> chat_template_;
-  std::string description_;
-  std::string fingerprint_;
-  std::size_t vocab_size_ = 0;
 };
 
 void SentencePieceTokenizer::add_token(AddedToken token) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lorikeet::text {
@@ -42,20 +43,33 @@ class Tokenizer {
   virtual bool is_special(TokenId id) const = 0;
 
   /// One more than the largest id.
-  virtual std::size_t vocab_size() const = 0;
+  std::size_t vocab_size() const { return vocab_size_; }
 
   /// From tokenizer_config.json / special_tokens_map.json / the model file; nullopt where none is named.
-  virtual std::optional<TokenId> bos_id() const = 0;
-  virtual std::optional<TokenId> eos_id() const = 0;
+  std::optional<TokenId> bos_id() const { return bos_; }
+  std::optional<TokenId> eos_id() const { return eos_; }
 
   /// The checkpoint's chat template source, if it has one (tokenizer_config.json or chat_template.jinja).
-  virtual const std::optional<std::string>& chat_template() const = 0;
+  const std::optional<std::string>& chat_template() const { return chat_template_; }
 
   /// "tokenizer.json" or "tokenizer.model", and why where both were there: for the run to say.
-  virtual const std::string& description() const = 0;
+  const std::string& description() const { return description_; }
 
   /// sha256 over all that decides ids: the files' bytes.
-  virtual const std::string& fingerprint() const = 0;
+  const std::string& fingerprint() const { return fingerprint_; }
+
+ protected:
+  Tokenizer(std::optional<std::string> chat_template, std::string description, std::string fingerprint)
+      : chat_template_(std::move(chat_template)),
+        description_(std::move(description)),
+        fingerprint_(std::move(fingerprint)) {}
+
+  std::optional<TokenId> bos_, eos_;
+  std::size_t vocab_size_ = 0;
+
+ private:
+  std::optional<std::string> chat_template_;
+  std::string description_, fingerprint_;
 };
 
 /// Loads the tokenizer of a folder: `tokenizer.json` wins over `tokenizer.model`; special tokens from

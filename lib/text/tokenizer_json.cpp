@@ -27,14 +27,12 @@ class JsonTokenizer final : public Tokenizer {
  public:
   JsonTokenizer(const JsonView& json, const FolderConfig& config, std::string description,
                 std::string fingerprint)
-      : normalizer_(make_normalizer(part(json, "normalizer"))),
+      : Tokenizer(config.chat_template, std::move(description), std::move(fingerprint)),
+        normalizer_(make_normalizer(part(json, "normalizer"))),
         pre_tokenizer_(make_pre_tokenizer(part(json, "pre_tokenizer"), can_take_bytes(json.at("model")))),
         model_(make_model(json.at("model"), pre_tokenizer_.yields_bytes)),
         post_processor_(part(json, "post_processor")),
-        decoder_(make_decoder(part(json, "decoder"))),
-        chat_template_(config.chat_template),
-        description_(std::move(description)),
-        fingerprint_(std::move(fingerprint)) {
+        decoder_(make_decoder(part(json, "decoder"))) {
     vocab_size_ = model_->vocabulary().id_bound();
     if (const auto added = json.maybe("added_tokens")) add_tokens(*added);
     post_processor_.require_ids_below(vocab_size_, json.where());
@@ -58,12 +56,6 @@ class JsonTokenizer final : public Tokenizer {
     const auto added = added_.find(id);
     return added != added_.end() && added->second.token.special;
   }
-  std::size_t vocab_size() const override { return vocab_size_; }
-  std::optional<TokenId> bos_id() const override { return bos_; }
-  std::optional<TokenId> eos_id() const override { return eos_; }
-  const std::optional<std::string>& chat_template() const override { return chat_template_; }
-  const std::string& description() const override { return description_; }
-  const std::string& fingerprint() const override { return fingerprint_; }
 
  private:
   struct Added {
@@ -95,13 +87,6 @@ class JsonTokenizer final : public Tokenizer {
   std::unordered_map<TokenId, Added> added_;
   AddedTokenMatcher raw_matcher_;     // tokens looked for in the text as it comes
   AddedTokenMatcher normal_matcher_;  // and in the normalised text
-
-  std::optional<TokenId> bos_;
-  std::optional<TokenId> eos_;
-  std::optional<std::string> chat_template_;
-  std::string description_;
-  std::string fingerprint_;
-  std::size_t vocab_size_ = 0;
 };
 
 // An added token that the model knows has the model's id; the others are numbered on from the model's count.

@@ -12,16 +12,29 @@ namespace {
 
 constexpr text::TokenId kFirstSpecial = 256;
 
+std::vector<std::string> specials_of(const FakeTokenizerOptions& options) {
+  std::vector<std::string> specials{"<s>", "</s>"};
+  if (options.chat_tokens) {
+    for (const char* token :
+         {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|im_start|>", "<|im_end|>"})
+      specials.emplace_back(token);
+  }
+  return specials;
+}
+
+std::string fingerprint_of(const FakeTokenizerOptions& options) {
+  return sha256_hex(join(specials_of(options), " ") + (options.dummy_prefix ? "prefix" : ""));
+}
+
 class FakeTokenizer : public text::Tokenizer {
  public:
-  explicit FakeTokenizer(const FakeTokenizerOptions& options) : options_(options) {
-    specials_ = {"<s>", "</s>"};
-    if (options.chat_tokens) {
-      for (const char* token :
-           {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|im_start|>", "<|im_end|>"})
-        specials_.emplace_back(token);
-    }
-    fingerprint_ = sha256_hex(join(specials_, " ") + (options.dummy_prefix ? "prefix" : ""));
+  explicit FakeTokenizer(const FakeTokenizerOptions& options)
+      : Tokenizer(options.chat_template, "one id a byte", fingerprint_of(options)),
+        options_(options),
+        specials_(specials_of(options)) {
+    vocab_size_ = kFirstSpecial + specials_.size();
+    if (options.bos) bos_ = id_of(options.bos_token);
+    if (options.eos) eos_ = id_of("</s>");
   }
 
   std::vector<text::TokenId> encode(std::string_view text,
@@ -78,20 +91,10 @@ class FakeTokenizer : public text::Tokenizer {
     return specials_[static_cast<std::size_t>(id - kFirstSpecial)];
   }
   bool is_special(text::TokenId id) const override { return id >= kFirstSpecial; }
-  std::size_t vocab_size() const override { return kFirstSpecial + specials_.size(); }
-  std::optional<text::TokenId> bos_id() const override {
-    return options_.bos ? id_of(options_.bos_token) : std::nullopt;
-  }
-  std::optional<text::TokenId> eos_id() const override { return options_.eos ? id_of("</s>") : std::nullopt; }
-  const std::optional<std::string>& chat_template() const override { return options_.chat_template; }
-  const std::string& description() const override { return description_; }
-  const std::string& fingerprint() const override { return fingerprint_; }
 
  private:
   FakeTokenizerOptions options_;
   std::vector<std::string> specials_;
-  std::string description_ = "one id a byte";
-  std::string fingerprint_;
 };
 
 }  // namespace
