@@ -14,27 +14,24 @@
 
 namespace lorikeet::comm {
 
-const char* name_of(Collective collective) {
-  switch (collective) {
-    case Collective::kAllReduce: return "all-reduce";
-    case Collective::kAllGather: return "all-gather";
-    case Collective::kBroadcast: return "broadcast";
-  }
-  return "";
-}
-
 namespace {
 
-const char* name_of_wait(Collective collective) {
+struct Names {
+  const char *call, *wait;
+};
+
+Names names_of(Collective collective) {
   switch (collective) {
-    case Collective::kAllReduce: return "wait for all-reduce";
-    case Collective::kAllGather: return "wait for all-gather";
-    case Collective::kBroadcast: return "wait for broadcast";
+    case Collective::kAllReduce: return {"all-reduce", "wait for all-reduce"};
+    case Collective::kAllGather: return {"all-gather", "wait for all-gather"};
+    case Collective::kBroadcast: return {"broadcast", "wait for broadcast"};
   }
-  return "";
+  return {"", ""};
 }
 
 }  // namespace
+
+const char* name_of(Collective collective) { return names_of(collective).call; }
 
 double sent_bytes(Collective collective, std::int64_t payload_bytes, int world_size) {
   const double share = static_cast<double>(world_size - 1) / world_size * static_cast<double>(payload_bytes);
@@ -88,7 +85,7 @@ Pending Communicator::track(Collective collective, const at::Tensor& result,
   }();
   return Pending(
       [this, collective, payload_bytes, number, sequence, wait, guarded, device = result.device()] {
-        const trace::Range range(name_of_wait(collective), {{"number", number}, {"bytes", payload_bytes}});
+        const trace::Range range(names_of(collective).wait, {{"number", number}, {"bytes", payload_bytes}});
         const auto begin = std::chrono::steady_clock::now();
         if (observer_ != nullptr) observer_->waits(sequence);
         if (device.is_cuda()) {
