@@ -39,22 +39,14 @@ Module AttentionSpec::output_module() const { return {prefix + "." + names.outpu
 Attention::Attention(const AttentionSpec& spec, std::int64_t layer, LayerRotary rotary,
                      LinearFactory& factory, WeightUnit& unit)
     : layer_(layer), rotary_(rotary), layout_(spec.layout), options_(spec.options) {
-  qkv_ = factory.linear({.modules = spec.qkv_modules(),
-                         .in_features = spec.hidden_size,
-                         .bias = spec.qkv_bias,
-                         .role = LinearRole::kColumn},
-                        unit);
+  qkv_ = factory.linear({spec.qkv_modules(), spec.hidden_size, spec.qkv_bias}, unit);
   if (spec.qk_norm) {
     q_norm_size_ = checked_size(spec.qk_norm->q, layout_.heads, layout_.head_dim);
     k_norm_size_ = checked_size(spec.qk_norm->k, layout_.kv_heads, layout_.head_dim);
     q_norm_.emplace(spec.qk_norm->q, unit, factory.policy().base_storage);
     k_norm_.emplace(spec.qk_norm->k, unit, factory.policy().base_storage);
   }
-  out_ = factory.linear({.modules = {spec.output_module()},
-                         .in_features = layout_.heads * layout_.head_dim,
-                         .bias = spec.output_bias,
-                         .role = LinearRole::kRow},
-                        unit);
+  out_ = factory.linear({{spec.output_module()}, layout_.heads * layout_.head_dim, spec.output_bias}, unit);
 }
 
 const RotaryRows& Attention::rotary(const ForwardContext& context) const {

@@ -1,7 +1,6 @@
 #include "nn/generation.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <numeric>
@@ -62,8 +61,6 @@ std::vector<std::vector<std::int32_t>> generate(const CausalLM& model,
                                                 const GenerationOptions& options, const at::Device& device) {
   std::vector<std::vector<std::int32_t>> results(prompts.size());
   if (prompts.empty() || options.max_new_tokens <= 0) return results;
-  const at::NoGradGuard no_grad;
-
   KvCache cache(model.shape().layers, static_cast<std::int64_t>(prompts.size()));
   std::vector<std::int64_t> prompt_of(prompts.size());  // of each sequence still running
   std::iota(prompt_of.begin(), prompt_of.end(), 0);

@@ -22,32 +22,24 @@ void append_rows(at::Tensor& buffer, std::int64_t length, const at::Tensor& rows
 }  // namespace
 
 KvCache::KvCache(std::int64_t layers, std::int64_t sequences)
-    : sequences_(sequences),
-      entries_(static_cast<std::size_t>(layers), std::vector<Entry>(static_cast<std::size_t>(sequences))) {}
+    : entries_(static_cast<std::size_t>(layers), std::vector<Entry>(static_cast<std::size_t>(sequences))) {}
 
 void KvCache::append(std::int64_t layer, const at::Tensor& k, const at::Tensor& v,
                      const std::vector<std::int32_t>& cu) {
-  for (std::int64_t s = 0; s < sequences_; ++s) {
-    const std::int64_t begin = cu[static_cast<std::size_t>(s)];
-    const std::int64_t count = cu[static_cast<std::size_t>(s) + 1] - begin;
-    Entry& e = entry(layer, s);
+  std::vector<Entry>& of_layer = entries_[static_cast<std::size_t>(layer)];
+  for (std::size_t s = 0; s < of_layer.size(); ++s) {
+    const std::int64_t begin = cu[s], count = cu[s + 1] - begin;
+    Entry& e = of_layer[s];
     append_rows(e.k, e.length, k.narrow(0, begin, count));
     append_rows(e.v, e.length, v.narrow(0, begin, count));
     e.length += count;
   }
 }
 
-std::vector<at::Tensor> KvCache::keys(std::int64_t layer) const {
+std::vector<at::Tensor> KvCache::rows(std::int64_t layer, at::Tensor Entry::*of) const {
   std::vector<at::Tensor> views;
   for (const Entry& e : entries_[static_cast<std::size_t>(layer)])
-    views.push_back(e.k.narrow(0, 0, e.length));
-  return views;
-}
-
-std::vector<at::Tensor> KvCache::values(std::int64_t layer) const {
-  std::vector<at::Tensor> views;
-  for (const Entry& e : entries_[static_cast<std::size_t>(layer)])
-    views.push_back(e.v.narrow(0, 0, e.length));
+    views.push_back((e.*of).narrow(0, 0, e.length));
   return views;
 }
 
@@ -62,7 +54,6 @@ void KvCache::keep(const std::vector<std::int64_t>& sequences) {
     for (const std::int64_t s : sequences) kept.push_back(std::move(layer[static_cast<std::size_t>(s)]));
     layer = std::move(kept);
   }
-  sequences_ = static_cast<std::int64_t>(sequences.size());
 }
 
 }  // namespace lorikeet::nn

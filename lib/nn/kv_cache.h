@@ -18,8 +18,8 @@ class KvCache {
               const std::vector<std::int32_t>& cu);
 
   /// One [length, kv_heads, head_dim] view a sequence.
-  std::vector<at::Tensor> keys(std::int64_t layer) const;
-  std::vector<at::Tensor> values(std::int64_t layer) const;
+  std::vector<at::Tensor> keys(std::int64_t layer) const { return rows(layer, &Entry::k); }
+  std::vector<at::Tensor> values(std::int64_t layer) const { return rows(layer, &Entry::v); }
 
   /// Forgets all tokens of a sequence, in every layer.
   void clear(std::int64_t sequence);
@@ -27,18 +27,13 @@ class KvCache {
   /// Keeps only the sequences with these indices, in this order.
   void keep(const std::vector<std::int64_t>& sequences);
 
-  std::int64_t sequences() const { return sequences_; }
-
  private:
   struct Entry {
     at::Tensor k, v;  // [capacity, kv_heads, head_dim]
     std::int64_t length = 0;
   };
-  Entry& entry(std::int64_t layer, std::int64_t sequence) {
-    return entries_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(sequence)];
-  }
+  std::vector<at::Tensor> rows(std::int64_t layer, at::Tensor Entry::*of) const;
 
-  std::int64_t sequences_;
   std::vector<std::vector<Entry>> entries_;  // [layer][sequence]
 };
 

@@ -14,16 +14,8 @@ Module MlpSpec::down_module() const { return {prefix + "." + names.down, hidden_
 
 Mlp::Mlp(const MlpSpec& spec, LinearFactory& factory, WeightUnit& unit)
     : gated_(spec.gated), activation_(spec.activation) {
-  up_ = factory.linear({.modules = spec.gate_up_modules(),
-                        .in_features = spec.hidden_size,
-                        .bias = spec.bias,
-                        .role = LinearRole::kColumn},
-                       unit);
-  down_ = factory.linear({.modules = {spec.down_module()},
-                          .in_features = spec.intermediate_size,
-                          .bias = spec.bias,
-                          .role = LinearRole::kRow},
-                         unit);
+  up_ = factory.linear({spec.gate_up_modules(), spec.hidden_size, spec.bias}, unit);
+  down_ = factory.linear({{spec.down_module()}, spec.intermediate_size, spec.bias}, unit);
 }
 
 at::Tensor Mlp::activated(const at::Tensor& up) const {

@@ -1,7 +1,6 @@
 #include "nn/rotary_table.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <cmath>
@@ -80,7 +79,6 @@ RotaryTable::Rows RotaryTable::rows(const Table& table, const at::Tensor& positi
 }
 
 RotaryTable::Rows RotaryTable::rows(const Batch& batch) const {
-  const at::NoGradGuard no_grad;
   const at::Tensor& positions = batch.position_ids;
   if (!is_long(batch.positions)) return rows(table_, positions, batch.positions);
   Rows result = rows(long_table_, positions, batch.positions);
