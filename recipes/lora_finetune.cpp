@@ -195,11 +195,7 @@ class Finetune {
            .local_size = placement.local_size,
            .least_local_size = static_cast<int>(group_.least("ranks of a node", placement.local_size)),
            .most_local_size = static_cast<int>(-group_.least("most ranks of a node", -placement.local_size)),
-           .need =
-               [&](int degree) {
-                 const auto m = step_plan_->memory(step_plan_->least_micro_tokens(), degree);
-                 return plan::Need{m.held(), m.total()};
-               },
+           .need = [&](int degree) { return step_plan_->memory(step_plan_->least_micro_tokens(), degree); },
            .available = available});
       log_info("strategy: " + strategy_.name + ", " + strategy_.reason +
                (strategy_.name == "hybrid"
@@ -269,18 +265,14 @@ class Finetune {
     if (folder_) io::require_free_space(output_dir(), copies * checkpoint_bytes(adapters.store()));
   }
 
-  bool checkpointing() const {
-    return settings_.training.activation_checkpointing == config::ActivationCheckpointing::kFull;
-  }
-
   // On a GPU the plan has the last word only after a real pass; all ranks make the same passes, and take the
   // same number.
   void confirm_micro_tokens() {
     if (!session_.device.is_cuda()) return;
     const std::int64_t expected = micro_tokens_;
     const auto confirmed = step_plan_->confirmed(expected, [&](const data::MicroOptions& micro) {
-      const bool own =
-          trial_step(session_, data_.train, micro, checkpointing(), gatherer_ ? &*gatherer_ : nullptr);
+      const bool own = trial_step(session_, data_.train, micro, recomputes_layers(settings_),
+                                  gatherer_ ? &*gatherer_ : nullptr);
       return group_.least("trial of " + std::to_string(micro.micro_tokens), own ? 1 : 0) == 1;
     });
     if (!confirmed) fail_out_of_memory();
@@ -336,7 +328,7 @@ class Finetune {
         .validate_every_steps = settings_.data.validation.every_steps,
         .patience = settings_.data.validation.patience,
         .peak_flops = peak_flops(session_),
-        .checkpointing = checkpointing(),
+        .checkpointing = recomputes_layers(settings_),
         .verify = settings_.distributed.verify};
     const train::LoopHooks hooks{.interrupted = [] { return InterruptGuard::requested(); },
                                  .first_step =
@@ -384,9 +376,8 @@ class Finetune {
     Json json = run_facts(session_, settings_, devices_, strategy_);
     json.set("phases_seconds", phases_.json());
     json.set("phases_peak_memory_bytes", phases_.peak_memory_json());
-    Json memory{Json::Object{}};
-    for (const auto& [part, bytes] : memory_.rows()) memory.set(part, bytes);
-    json.set("expected_memory_bytes", std::move(memory));
+    const auto memory = memory_.rows();
+    json.set("expected_memory_bytes", Json::Object(memory.begin(), memory.end()));
     json.set("micro_tokens", micro_tokens_).set("micro_tokens_of_device_kind", micro_tokens_of_kind_);
     if (products_) json.set("products", products_->json());
     json.set("steps", state_.step);

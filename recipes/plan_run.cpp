@@ -172,8 +172,7 @@ std::vector<std::string> command_of(const PlanRequest& request, const plan::Choi
   };
   if (settings.batch.micro_tokens.value_or(usual_micro_tokens) != best.micro_tokens)
     add("batch.micro_tokens", std::to_string(best.micro_tokens));
-  const bool full = settings.training.activation_checkpointing == config::ActivationCheckpointing::kFull;
-  if (full != best.checkpointing)
+  if (recomputes_layers(settings) != best.checkpointing)
     add("training.activation_checkpointing", best.checkpointing ? "full" : "none");
   if (best.devices == 1) {
     drop("distributed.strategy");

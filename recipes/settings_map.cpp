@@ -76,6 +76,10 @@ data::MicroOptions micro_options(const config::Settings& settings, std::int64_t 
   return {.micro_tokens = micro_tokens, .micro_rows = settings.batch.micro, .packing = settings.data.packing};
 }
 
+bool recomputes_layers(const config::Settings& settings) {
+  return settings.training.activation_checkpointing == config::ActivationCheckpointing::kFull;
+}
+
 data::SamplerOptions sampler_options(const config::Settings& settings) {
   return {.examples_per_step = settings.batch.global,
           .tokens_per_step = settings.batch.global_tokens,

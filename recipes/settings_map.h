@@ -24,6 +24,8 @@ data::DataOptions data_options(const config::Settings& settings, const nn::Model
 std::int64_t usual_micro_tokens(const config::Settings& settings, const device::Device& device);
 /// With batch.micro_tokens as it was settled.
 data::MicroOptions micro_options(const config::Settings& settings, std::int64_t micro_tokens);
+/// Whether backward computes each layer again, rather than keep what forward made.
+bool recomputes_layers(const config::Settings& settings);
 data::SamplerOptions sampler_options(const config::Settings& settings);
 train::AdamWOptions adamw_options(const config::Settings& settings);
 

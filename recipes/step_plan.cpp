@@ -22,10 +22,6 @@ std::string bytes(std::int64_t count) {
   return format_bytes(static_cast<std::uint64_t>(std::max<std::int64_t>(count, 0)));
 }
 
-bool checkpointing(const config::Settings& settings) {
-  return settings.training.activation_checkpointing == config::ActivationCheckpointing::kFull;
-}
-
 // Of the frozen base on one of `degree` ranks that share it, with the units that are whole at a time.
 std::int64_t held_bytes(const nn::CausalLM& model, int degree, at::DeviceType device) {
   const std::int64_t own = model.store().held_bytes(degree);
@@ -70,7 +66,7 @@ plan::MemoryInput memory_input(const ModelSession& session, const config::Settin
           .target = target,
           .frozen_bytes = held_bytes(*session.model, degree, target.device),
           .micro = micro,
-          .checkpointing = checkpointing(settings)};
+          .checkpointing = recomputes_layers(settings)};
 }
 
 plan::MicroSize StepPlan::largest(std::int64_t micro_tokens) const {
@@ -132,7 +128,7 @@ std::string StepPlan::changes_within(std::int64_t limit, std::int64_t micro_toke
   const plan::Knobs now{.micro_tokens = largest_now.tokens,
                         .longest = largest_now.longest,
                         .rank = settings_.lora.rank,
-                        .checkpointing = checkpointing(settings_),
+                        .checkpointing = recomputes_layers(settings_),
                         .degree = degree};
   const auto need = [&](const plan::Knobs& knobs) {
     const plan::MemoryInput input = memory_input(session_, settings_, largest_now, knobs.degree, target);

@@ -46,11 +46,6 @@ Option evaluate(const Job& job, const Machine& machine, const Choice& choice) {
 
 }  // namespace
 
-std::string Choice::strategy() const {
-  if (degree == 1) return "replicate";
-  return degree == devices ? "shard" : "hybrid";
-}
-
 std::vector<Option> all_options(const Job& job, const Machine& machine, const Range& range) {
   std::vector<Option> options;
   for (const int devices : range.devices) {

@@ -9,6 +9,7 @@
 #include "plan/memory.h"
 #include "plan/spread.h"
 #include "plan/step_time.h"
+#include "plan/strategy.h"
 
 namespace lorikeet::plan {
 
@@ -32,7 +33,7 @@ struct Choice {
   bool checkpointing = false;
   std::int64_t micro_tokens = 0;
 
-  std::string strategy() const;
+  std::string strategy() const { return strategy_name(degree, devices); }
 };
 
 /// What a mean optimizer step has to do, whoever does it.

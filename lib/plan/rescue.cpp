@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace lorikeet::plan {
 namespace {
@@ -16,12 +17,6 @@ std::vector<std::int64_t> powers_below(std::int64_t from, std::int64_t least) {
   while (2 * power < from) power *= 2;
   for (; power >= least && power < from; power /= 2) powers.push_back(power);
   return powers;
-}
-
-// A micro-batch holds at least its longest row.
-Knobs with_micro_tokens(Knobs knobs, std::int64_t tokens) {
-  knobs.micro_tokens = std::max(tokens, knobs.longest);
-  return knobs;
 }
 
 std::string micro_tokens(std::int64_t tokens) { return "batch.micro_tokens=" + std::to_string(tokens); }
@@ -39,31 +34,23 @@ struct Search {
     return Rescue{std::move(overrides), bytes, same_result};
   }
 
-  std::optional<Rescue> smaller_micro_batches() const {
+  // Of `knobs`, which may recompute where the run doesn't. A micro-batch holds at least its longest row.
+  std::optional<Rescue> smaller_micro_batches(Knobs knobs) const {
     for (const std::int64_t tokens : powers_below(now.micro_tokens, kLeastTokens)) {
       if (tokens < now.longest) break;
-      if (auto found = checked(with_micro_tokens(now, tokens), micro_tokens(tokens))) return found;
+      knobs.micro_tokens = tokens;
+      std::string overrides = micro_tokens(tokens);
+      if (knobs.checkpointing != now.checkpointing) overrides.append(" ").append(kCheckpointing);
+      if (auto found = checked(knobs, std::move(overrides))) return found;
     }
     return std::nullopt;
   }
 
-  std::optional<Rescue> recomputed() const {
+  std::optional<Rescue> recomputed(bool smaller_too) const {
     if (now.checkpointing) return std::nullopt;
     Knobs knobs = now;
     knobs.checkpointing = true;
-    return checked(knobs, kCheckpointing);
-  }
-
-  std::optional<Rescue> both() const {
-    if (now.checkpointing) return std::nullopt;
-    Knobs knobs = now;
-    knobs.checkpointing = true;
-    for (const std::int64_t tokens : powers_below(now.micro_tokens, kLeastTokens)) {
-      if (tokens < now.longest) break;
-      if (auto found = checked(with_micro_tokens(knobs, tokens), micro_tokens(tokens) + " " + kCheckpointing))
-        return found;
-    }
-    return std::nullopt;
+    return smaller_too ? smaller_micro_batches(knobs) : checked(knobs, kCheckpointing);
   }
 
   std::optional<Rescue> in_parts(int world_size) const {
@@ -104,8 +91,9 @@ std::vector<Rescue> changes_that_fit(const Knobs& now, int world_size,
                                      std::int64_t limit, std::size_t most) {
   const Search search{now, need, limit};
   std::vector<Rescue> found;
-  for (auto& change : {search.smaller_micro_batches(), search.recomputed(), search.in_parts(world_size),
-                       search.both(), search.shorter_rows(), search.smaller_rank()}) {
+  for (auto& change :
+       {search.smaller_micro_batches(now), search.recomputed(false), search.in_parts(world_size),
+        search.recomputed(true), search.shorter_rows(), search.smaller_rank()}) {
     if (change && found.size() < most) found.push_back(*change);
   }
   return found;

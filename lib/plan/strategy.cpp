@@ -8,11 +8,6 @@ namespace {
 
 std::string bytes(std::int64_t count) { return format_bytes(static_cast<std::uint64_t>(count)); }
 
-std::string name_of(int degree, int world_size) {
-  if (degree == 1) return "replicate";
-  return degree == world_size ? "shard" : "hybrid";
-}
-
 // Copies of the weights are shared inside nodes.
 void require_whole_groups(const StrategyInput& in, std::int64_t degree) {
   if (degree == in.world_size || (in.local_size % degree == 0 && in.world_size % degree == 0)) return;
@@ -27,7 +22,7 @@ void require_whole_groups(const StrategyInput& in, std::int64_t degree) {
 
 Strategy wanted(const StrategyInput& in) {
   const auto as_asked = [&](int degree) {
-    return Strategy{degree, name_of(degree, in.world_size), "as distributed.strategy says"};
+    return Strategy{degree, strategy_name(degree, in.world_size), "as distributed.strategy says"};
   };
   switch (in.settings.strategy) {
     case config::Strategy::kReplicate: return as_asked(1);
@@ -47,18 +42,23 @@ Strategy wanted(const StrategyInput& in) {
     case config::Strategy::kAuto: break;
   }
   if (in.world_size == 1) return {1, "replicate", "on one device"};
-  const Need whole = in.need(1);
-  if (!in.available || whole.total <= *in.available) {
+  const MemoryEstimate whole = in.need(1);
+  if (!in.available || whole.total() <= *in.available) {
     return {1, "replicate",
-            in.available ? "since " + bytes(whole.total) + " of " + bytes(*in.available) + " are needed"
+            in.available ? "since " + bytes(whole.total()) + " of " + bytes(*in.available) + " are needed"
                          : "since the device doesn't tell its memory"};
   }
   require_whole_groups(in, in.least_local_size);
-  return {in.least_local_size, name_of(in.least_local_size, in.world_size),
-          "since a whole copy would need " + bytes(whole.total) + " of " + bytes(*in.available)};
+  return {in.least_local_size, strategy_name(in.least_local_size, in.world_size),
+          "since a whole copy would need " + bytes(whole.total()) + " of " + bytes(*in.available)};
 }
 
 }  // namespace
+
+std::string strategy_name(int degree, int world_size) {
+  if (degree == 1) return "replicate";
+  return degree == world_size ? "shard" : "hybrid";
+}
 
 Strategy choose_strategy(const StrategyInput& in) {
   const config::DistributedSettings& settings = in.settings;
@@ -68,16 +68,15 @@ Strategy choose_strategy(const StrategyInput& in) {
   }
   Strategy chosen = wanted(in);
   if (!in.available) return chosen;
-  const Need need = in.need(chosen.degree);
-  if (need.held > *in.available) {
+  const std::int64_t held = in.need(chosen.degree).held();
+  if (held > *in.available) {
     std::string options = "use more devices or a smaller base";
     if (chosen.degree < in.world_size)
-      options = "distributed.strategy=shard would need " + bytes(in.need(in.world_size).held);
+      options = "distributed.strategy=shard would need " + bytes(in.need(in.world_size).held());
     throw Error("[distributed.strategy] " + chosen.name + " doesn't fit: weights and adapter need " +
-                    bytes(need.held) + " on every device, there are " + bytes(*in.available) + "; " + options,
+                    bytes(held) + " on every device, there are " + bytes(*in.available) + "; " + options,
                 ErrorKind::kEnvironment);
   }
-  chosen.tight = need.total > *in.available;
   return chosen;
 }
 
