@@ -61,7 +61,7 @@ class Loop {
       const StepMetrics metrics = train_and_trace(step);
       if (!p_.device.is_cuda()) release_free_heap();
       require_finite(metrics, step);
-      if (!std::isfinite(metrics.grad_norm)) report_skipped(metrics);
+      if (!std::isfinite(metrics.grad_norm)) report_skipped();
       if (p_.metrics != nullptr) p_.metrics->write(metrics.json());
       if (p_.progress != nullptr) p_.progress->step(metrics);
       if (!first_step_done_ && hooks_.first_step) hooks_.first_step();
@@ -233,11 +233,14 @@ class Loop {
         ErrorKind::kRunFailed);
   }
 
-  void report_skipped(const StepMetrics& m) const {
-    if (p_.progress == nullptr) return;
-    p_.progress->message("step " + std::to_string(m.step) +
-                         ": gradients overflowed and the step was skipped; they are scaled by " +
-                         std::to_string(static_cast<std::int64_t>(state_.scaler->scale())) + " from now on");
+  // On the rank that shows progress.
+  void say(const std::string& text) const {
+    if (p_.progress != nullptr) p_.progress->message("step " + std::to_string(state_.step) + ": " + text);
+  }
+
+  void report_skipped() const {
+    say("gradients overflowed and the step was skipped; they are scaled by " +
+        std::to_string(static_cast<std::int64_t>(state_.scaler->scale())) + " from now on");
   }
 
   bool validation_due(const data::Step& step, bool last) const {
@@ -250,10 +253,7 @@ class Loop {
     const double loss = evaluate(p_.model, *p_.validation, options_.micro, p_.device, p_.group).loss();
     if (p_.metrics != nullptr) p_.metrics->write(Json().set("step", state_.step).set("val_loss", loss));
     const bool better = std::isfinite(loss) && (!state_.best || loss < state_.best->val_loss);
-    if (p_.progress != nullptr) {
-      p_.progress->message("step " + std::to_string(state_.step) + ": validation loss " + format_loss(loss) +
-                           (better ? ", the lowest so far" : ""));
-    }
+    say("validation loss " + format_loss(loss) + (better ? ", the lowest so far" : ""));
     if (better) {
       state_.best = RunState::Best{state_.step, loss};
       state_.evaluations_since_best = 0;
@@ -270,14 +270,11 @@ class Loop {
   }
 
   LoopEnd stop_early() const {
-    if (p_.progress != nullptr) {
-      p_.progress->message("step " + std::to_string(state_.step) + ": stopped early, " +
-                           std::to_string(state_.evaluations_since_best) +
-                           " validations in a row brought no lower loss" +
-                           (state_.best ? " than " + format_loss(state_.best->val_loss) + " at step " +
-                                              std::to_string(state_.best->step)
-                                        : ""));
-    }
+    say("stopped early, " + std::to_string(state_.evaluations_since_best) +
+        " validations in a row brought no lower loss" +
+        (state_.best
+             ? " than " + format_loss(state_.best->val_loss) + " at step " + std::to_string(state_.best->step)
+             : ""));
     return LoopEnd::kEarlyStop;
   }
 
