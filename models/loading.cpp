@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <set>
@@ -145,7 +144,6 @@ std::string mismatch(const nn::WeightSegment& segment, const io::TensorView& vie
 // Fills what the model holds; adds to `digests`, where given, what is this part's to hash.
 void load(nn::CausalLM& model, const io::Checkpoint& checkpoint, const nn::WeightShard& shard,
           WeightDigests* digests) {
-  const at::NoGradGuard no_grad;
   StagedUpload upload;
   for (const auto& unit : model.store().units()) {
     for (std::size_t i = 0; i < unit->segments().size(); ++i) {

@@ -1,7 +1,6 @@
 #include "recipes/cpu_rate.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <chrono>
@@ -20,7 +19,6 @@ constexpr double kSeconds = 0.4;
 
 double product_rate(const nn::ModelShape& shape, const precision::Policy& policy) {
   using Clock = std::chrono::steady_clock;
-  const at::NoGradGuard no_grad;
   const auto options = at::TensorOptions().dtype(ops::to_torch(policy.compute));
   const std::int64_t in = std::min(shape.hidden_size, kMostWidth);
   const std::int64_t out = std::min(2 * shape.intermediate_size, kMostWidth);

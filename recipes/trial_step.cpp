@@ -30,7 +30,7 @@ bool trial_step(ModelSession& session, const data::TokenDataset& dataset, const 
   // What a larger trial left behind is cut otherwise than a smaller one needs it.
   if (!passed && device.is_cuda()) at::accelerator::emptyCache();
   if (!passed && gatherer != nullptr) gatherer->finish_pass();
-  session.adapters->store().gradients().detach().zero_();
+  session.adapters->store().gradients().zero_();
   if (passed && device.is_cuda()) at::accelerator::resetPeakStats(device.index());
   return passed;
 }

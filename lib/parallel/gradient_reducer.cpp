@@ -1,7 +1,6 @@
 #include "parallel/gradient_reducer.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <map>
@@ -66,7 +65,6 @@ void GradientReducer::completed(std::int64_t layer) {
 }
 
 void GradientReducer::send(std::int64_t elements) {
-  const at::NoGradGuard no_grad;
   Bucket bucket;
   bucket.target = store_.gradients().narrow(0, sent_, elements);
   bucket.sent = bucket.target.to(ops::to_torch(store_.policy().reduce));
@@ -76,7 +74,6 @@ void GradientReducer::send(std::int64_t elements) {
 }
 
 void GradientReducer::finish() {
-  const at::NoGradGuard no_grad;
   while (sent_ < store_.numel()) send(std::min(bucket_elements_, store_.numel() - sent_));
   for (Bucket& bucket : buckets_) {
     bucket.pending.wait();

@@ -1,7 +1,6 @@
 #include "parallel/step_table.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 
 #include <array>
 #include <cstring>
@@ -11,7 +10,6 @@ namespace lorikeet::parallel {
 std::vector<StepReport> exchange(comm::Communicator& group, const StepReport& own, const at::Device& device) {
   constexpr std::int64_t kColumns = sizeof(StepReport) / sizeof(double);
   static_assert(sizeof(StepReport) == kColumns * sizeof(double));
-  const at::NoGradGuard no_grad;
   std::vector<double> columns(kColumns);
   std::memcpy(columns.data(), &own, sizeof(own));
   const at::Tensor row = at::tensor(columns);

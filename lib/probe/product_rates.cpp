@@ -1,7 +1,6 @@
 #include "probe/product_rates.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <chrono>
@@ -224,7 +223,6 @@ ProductRates measure_products(const ProductJob& job) {
                return std::to_string(job.products.size()) + " products of " + std::to_string(job.tokens) +
                       " tokens";
              });
-  const at::NoGradGuard no_grad;
   const double flops = 2 * d(job.parameters()) * d(job.tokens) * (job.backward ? 2 : 1);
   if (const auto rates = hopeless(job, flops)) return *rates;
   std::vector<Part> parts;

@@ -1,7 +1,6 @@
 #include "train/adamw.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 
 #include "ops/dtype.h"
 
@@ -34,7 +33,6 @@ AdamW::AdamW(peft::AdapterStore& store, const AdamWOptions& options) : store_(st
 }
 
 at::Tensor AdamW::step(double lr, double gradient_scale) {
-  const at::NoGradGuard no_grad;
   at::Tensor gradients = store_.gradients();
   if (gradient_scale != 1) gradients.mul_(1 / gradient_scale);
   const at::Tensor norm = at::norm(gradients, 2, ops::to_torch(store_.policy().statistics));
