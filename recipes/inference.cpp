@@ -134,17 +134,21 @@ std::vector<Prompt> prompts_of(const GenerateRequest& request, const ModelSessio
   return prompts;
 }
 
+// Greedy, unless its other members are set.
+nn::GenerationOptions generation_options(const std::filesystem::path& model, const ModelSession& session,
+                                         std::int64_t max_new_tokens) {
+  return {.max_new_tokens = max_new_tokens,
+          .stop_ids = stop_ids(model, session),
+          .vocab_size = static_cast<std::int64_t>(session.tokenizer->vocab_size())};
+}
+
 Json exact_match(const ModelSession& session, const EvalRequest& request, const data::DataOptions& rows) {
   const auto prompts = read_prompts(request.data, rows, *session.tokenizer, 0);
-  const auto stops = stop_ids(request.model, session);
-  const nn::GenerationOptions options{
-      .max_new_tokens = request.max_new_tokens,
-      .stop_ids = stops,
-      .vocab_size = static_cast<std::int64_t>(session.tokenizer->vocab_size())};
+  const auto options = generation_options(request.model, session, request.max_new_tokens);
   const auto given = answers(session, prompts, options);
   std::int64_t right = 0;
   for (std::size_t i = 0; i < prompts.size(); ++i)
-    right += given[i] == without_end(prompts[i].expected, stops) ? 1 : 0;
+    right += given[i] == without_end(prompts[i].expected, options.stop_ids) ? 1 : 0;
   return Json(static_cast<double>(right) / static_cast<double>(prompts.size()));
 }
 
@@ -156,14 +160,10 @@ void generate(const GenerateRequest& request, std::ostream& out, bool escape) {
   settle_generation_products(
       session, request.settings,
       static_cast<std::int64_t>(std::clamp<std::size_t>(prompts.size(), 1, kGenerationBatch)));
-  const auto stops = stop_ids(request.model, session);
-  const nn::GenerationOptions options{
-      .max_new_tokens = request.max_new_tokens,
-      .temperature = request.temperature,
-      .top_p = request.top_p,
-      .stop_ids = stops,
-      .seed = request.seed,
-      .vocab_size = static_cast<std::int64_t>(session.tokenizer->vocab_size())};
+  auto options = generation_options(request.model, session, request.max_new_tokens);
+  options.temperature = request.temperature;
+  options.top_p = request.top_p;
+  options.seed = request.seed;
   const auto given = answers(session, prompts, options);
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     write_field(out, "question: ", prompts[i].shown, escape);
