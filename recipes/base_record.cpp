@@ -11,9 +11,7 @@
 namespace lorikeet::recipes {
 
 Json architecture_json(const nn::Architecture& architecture) {
-  Json json{Json::Object{}};
-  for (const auto& [name, value] : architecture) json.set(name, value);
-  return json;
+  return Json::Object(architecture.begin(), architecture.end());
 }
 
 Json tensors_json(const models::WeightDigests& tensors) {

@@ -10,11 +10,7 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
 }
 
-Json texts(const std::vector<std::string>& from) {
-  Json::Array out;
-  for (const std::string& text : from) out.emplace_back(text);
-  return Json(std::move(out));
-}
+Json texts(const std::vector<std::string>& from) { return Json::Array(from.begin(), from.end()); }
 
 Json device_json(const PlannedDevice& device) {
   const plan::Machine& machine = device.machine;
@@ -45,15 +41,14 @@ Json data_json(const DataFacts& data) {
 }
 
 Json option_json(const plan::Option& option) {
-  Json memory{Json::Object{}};
-  for (const auto& [part, bytes] : option.memory.rows()) memory.set(part, bytes);
+  const auto memory = option.memory.rows();
   Json json;
   json.set("devices", option.choice.devices)
       .set("strategy", option.choice.strategy())
       .set("shard_degree", option.choice.degree)
       .set("activation_checkpointing", option.choice.checkpointing ? "full" : "none")
       .set("micro_tokens", option.choice.micro_tokens)
-      .set("memory_bytes_by_part", std::move(memory))
+      .set("memory_bytes_by_part", Json::Object(memory.begin(), memory.end()))
       .set("activation_bytes_per_layer", option.memory.activations_per_layer)
       .set("memory_bytes", option.memory.total())
       .set("available_bytes", option.available)

@@ -11,19 +11,16 @@ namespace lorikeet::recipes {
 
 Json run_facts(const ModelSession& session, const config::Settings& settings,
                const std::vector<std::string>& devices, const plan::Strategy& strategy) {
-  Json precision{Json::Object{}};
-  for (const auto& [what, how] : session.policy.rows()) precision.set(what, how);
+  const auto precision = session.policy.rows();
   Json json;
   json.set("lorikeet_version", kVersion);
   json.set("code", source_fingerprint());
   json.set("libtorch_version", TORCH_VERSION);
-  Json::Array each;
-  for (const std::string& device : devices) each.emplace_back(device);
-  json.set("devices", Json(std::move(each)));
+  json.set("devices", Json::Array(devices.begin(), devices.end()));
   json.set("world_size", static_cast<std::int64_t>(devices.size()));
   json.set("strategy", strategy.name).set("shard_degree", strategy.degree);
   json.set("threads", at::get_num_threads());
-  json.set("precision", std::move(precision));
+  json.set("precision", Json::Object(precision.begin(), precision.end()));
   json.set("seed", settings.training.seed);
   json.set("tokenizer", session.tokenizer->description());
   json.set("adapter_parameters", session.adapters ? session.adapters->store().numel() : std::int64_t{0});

@@ -90,11 +90,7 @@ Json or_null(const std::optional<Value>& value) {
   return value ? Json(*value) : Json();
 }
 
-Json texts(const std::vector<std::string>& lines) {
-  Json::Array array;
-  for (const std::string& line : lines) array.emplace_back(line);
-  return Json(std::move(array));
-}
+Json texts(const std::vector<std::string>& lines) { return Json::Array(lines.begin(), lines.end()); }
 
 Json attempts_json(const Group& group, std::int64_t warmup_steps) {
   Json::Array array;

@@ -100,8 +100,7 @@ c10::intrusive_ptr<c10d::Store> part_of(const c10::intrusive_ptr<c10d::Store>& s
 }
 
 void require_agreement(c10d::Store& store, int rank, const Facts& facts, std::chrono::seconds timeout) {
-  Json mine{Json::Object{}};
-  for (const auto& [name, value] : facts) mine.set(name, value);
+  const Json mine = Json::Object(facts.begin(), facts.end());
   const std::string first = share_text(store, rank, "agreement", mine.dump(), timeout);
   const Json theirs = Json::parse(first, "agreement");
   for (const auto& [name, value] : facts) {

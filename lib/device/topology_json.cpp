@@ -11,9 +11,6 @@ namespace {
 
 constexpr int kMostNode = 65535;
 
-// --- writing
-// --------------------------------------------------------------------------------------------------
-
 template <typename T>
 Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
@@ -44,11 +41,7 @@ Json gpu_json(const TopologyGpu& gpu) {
                       {"nvswitch", or_null(gpu.nvswitch)}};
 }
 
-Json set_json(const GpuSet& gpus) {
-  Json::Array array;
-  for (const std::size_t gpu : gpus) array.emplace_back(static_cast<std::int64_t>(gpu));
-  return array;
-}
+Json set_json(const GpuSet& gpus) { return Json::Array(gpus.begin(), gpus.end()); }
 
 Json measured_json(const Measurements& measured) {
   Json::Array pairs, sets;
@@ -75,9 +68,6 @@ Json selection_json(const Selection& best) {
                       {"source", std::move(source)},
                       {"reason", best.reason}};
 }
-
-// --- reading
-// --------------------------------------------------------------------------------------------------
 
 std::optional<std::string> text_of(const JsonView& view, std::string_view key) {
   const auto value = view.maybe(key);
@@ -213,7 +203,7 @@ Measurements read_measured(const JsonView& view, std::size_t gpus) {
 
 Json topology_json(const Topology& topology, const Measurements& measured,
                    const std::vector<Selection>& best) {
-  Json::Array gpus, nics, links, p2p, notes, sets;
+  Json::Array gpus, nics, links, p2p, sets;
   for (const TopologyGpu& gpu : topology.gpus) gpus.push_back(gpu_json(gpu));
   for (const TopologyNic& nic : topology.nics)
     nics.emplace_back(Json::Object{{"label", nic.label}, {"name", nic.name}});
@@ -227,11 +217,13 @@ Json topology_json(const Topology& topology, const Measurements& measured,
     for (std::size_t j = 0; j < topology.gpus.size(); ++j) row.push_back(or_null(topology.links[i][j].p2p));
     p2p.emplace_back(std::move(row));
   }
-  for (const std::string& note : topology.notes) notes.emplace_back(note);
   for (const Selection& selection : best) sets.push_back(selection_json(selection));
-  return Json::Object{{"gpus", std::move(gpus)},   {"nics", std::move(nics)},
-                      {"links", std::move(links)}, {"p2p", std::move(p2p)},
-                      {"notes", std::move(notes)}, {"measured", measured_json(measured)},
+  return Json::Object{{"gpus", std::move(gpus)},
+                      {"nics", std::move(nics)},
+                      {"links", std::move(links)},
+                      {"p2p", std::move(p2p)},
+                      {"notes", Json::Array(topology.notes.begin(), topology.notes.end())},
+                      {"measured", measured_json(measured)},
                       {"best", std::move(sets)}};
 }
 

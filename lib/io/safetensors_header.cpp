@@ -192,11 +192,8 @@ void sort_for_safetensors(std::vector<TensorSpec>& tensors) {
 std::string format_safetensors_header(const std::vector<TensorSpec>& tensors,
                                       const std::map<std::string, std::string>& metadata) {
   Json::Object root;
-  if (!metadata.empty()) {
-    Json::Object members;
-    for (const auto& [key, value] : metadata) members.emplace_back(key, Json(value));
-    root.emplace_back(std::string(kMetadata), Json(std::move(members)));
-  }
+  if (!metadata.empty())
+    root.emplace_back(std::string(kMetadata), Json::Object(metadata.begin(), metadata.end()));
   std::set<std::string_view> names{kMetadata};
   std::uint64_t offset = 0;
   for (const TensorSpec& tensor : tensors) {
@@ -204,12 +201,10 @@ std::string format_safetensors_header(const std::vector<TensorSpec>& tensors,
       throw Error("[safetensors] the tensor name '" + escape_control(tensor.name) +
                   "' is taken; expected each name once");
     }
-    Json::Array shape;
-    for (const std::int64_t extent : tensor.shape) shape.emplace_back(extent);
     const std::uint64_t end = offset + byte_size(tensor);
     root.emplace_back(tensor.name,
                       Json(Json::Object{{"dtype", Json(dtype_safetensors_name(tensor.dtype))},
-                                        {"shape", Json(std::move(shape))},
+                                        {"shape", Json::Array(tensor.shape.begin(), tensor.shape.end())},
                                         {"data_offsets", Json(Json::Array{Json(offset), Json(end)})}}));
     offset = end;
   }

@@ -89,13 +89,11 @@ std::string format_table(const Findings& findings) {
 Json findings_json(const Findings& findings) {
   Json::Array list;
   for (const Finding& finding : findings) {
-    Json figures{Json::Object{}};
-    for (const auto& [name, value] : finding.figures) figures.set(name, value);
     Json one;
     one.set("check", finding.check).set("result", name_of(finding.severity));
     one.set("sentence", finding.sentence);
     one.set("command", finding.command.empty() ? Json() : Json(finding.command));
-    one.set("figures", std::move(figures));
+    one.set("figures", Json::Object(finding.figures.begin(), finding.figures.end()));
     list.push_back(std::move(one));
   }
   Json json;

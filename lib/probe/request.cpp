@@ -70,12 +70,10 @@ ProbeRequest ProbeRequest::parse(const std::string& text) {
 }
 
 std::string ProbeAnswer::text() const {
-  Json all{Json::Object{}};
-  for (const auto& [name, value] : figures) all.set(name, value);
-  Json::Array sentences(wrong.begin(), wrong.end());
-  Json json;
-  json.set("figures", std::move(all)).set("wrong", std::move(sentences));
-  return json.dump();
+  return Json()
+      .set("figures", Json::Object(figures.begin(), figures.end()))
+      .set("wrong", Json::Array(wrong.begin(), wrong.end()))
+      .dump();
 }
 
 ProbeAnswer ProbeAnswer::parse(const std::string& output) {
