@@ -108,10 +108,10 @@ class CommandLine(unittest.TestCase):
         for name in ("llama3_2/1B_lora", copy):
             result = self.lorikeet("validate", name, cwd=self.work)
             self.assertEqual(self.assert_ok(result), "valid\n")
-            for unchecked in ("model.path (a ready-made config's 'models/Llama-3.2-1B'", "data.train.path (", "lora.target_modules",
+            for unchecked in ("model.path (a ready-made config's 'models/Llama-3.2-1B-Instruct'", "data.train.path (", "lora.target_modules",
                               "the device that 'auto' will choose"):
                 self.assertIn(unchecked, result.stderr)
-        self.assert_refused(self.lorikeet("validate", copy, "model.path=models/Llama-3.2-1B", cwd=self.work), "hf download")
+        self.assert_refused(self.lorikeet("validate", copy, "model.path=models/Llama-3.2-1B-Instruct", cwd=self.work), "hf download")
         result = self.lorikeet("validate", copy, f"model.path={self.base}", f"data.train.path={self.rows}")
         self.assert_ok(result)
         self.assertNotIn("model.path", result.stderr)

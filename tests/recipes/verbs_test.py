@@ -44,14 +44,13 @@ class Verbs(unittest.TestCase):
         self.assertEqual(result.returncode, 2)
         self.assertIn("TF32", result.stderr)
 
-    def test_every_ready_made_config_is_valid_and_can_be_copied(self):
-        names = [line.strip() for line in self.ok("ls").splitlines() if line.startswith("  ")]
-        self.assertGreaterEqual(len(names), 4)
-        for name in names:
+    def test_a_ready_made_config_is_valid_and_can_be_copied_once(self):
+        for name in ("quickstart/tiny_lora", "falcon2/11B_lora", "phi4/mini_lora"):
             self.assertEqual(self.ok("validate", name), "valid\n")
         target = self.programs.work / "copy.yaml"
-        self.ok("cp", names[0], target)
-        self.assertEqual(self.programs.verb("cp", names[0], target).returncode, 2)  # never overwrites
+        self.ok("cp", "qwen3/8B_lora", target)
+        self.assertEqual(target.read_text(), (harness.ROOT / "recipes/configs/qwen3/8B_lora.yaml").read_text())
+        self.assertEqual(self.programs.verb("cp", "qwen3/8B_lora", target).returncode, 2)  # never overwrites
 
     def test_the_config_reference_in_the_docs_is_the_schemas(self):
         self.assertEqual(self.ok("config", "--markdown"), (harness.ROOT / "docs" / "config.md").read_text())
