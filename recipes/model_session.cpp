@@ -92,11 +92,18 @@ ModelSession open_shapes(const std::filesystem::path& path, const precision::Pol
                          const device::Device& device, const std::optional<peft::LoraConfig>& lora,
                          std::uint64_t seed) {
   io::require_model_folder(path);
-  ModelSession session{.policy = policy, .device = device};
-  session.config = models::read_config_json(path);
-  const nn::CausalLMSpec spec = models::model_spec(JsonView(session.config, (path / "config.json").string()));
+  ModelSession session = open_config(models::read_config_json(path), (path / "config.json").string(), policy,
+                                     device, lora, seed);
   session.tokenizer = text::load_tokenizer(path);
-  require_tokenizer_fits(*session.tokenizer, spec.shape, path.string());
+  require_tokenizer_fits(*session.tokenizer, session.model->shape(), path.string());
+  return session;
+}
+
+ModelSession open_config(Json config, const std::string& where, const precision::Policy& policy,
+                         const device::Device& device, const std::optional<peft::LoraConfig>& lora,
+                         std::uint64_t seed) {
+  ModelSession session{.policy = policy, .device = device, .config = std::move(config)};
+  const nn::CausalLMSpec spec = models::model_spec(JsonView(session.config, where));
   session.architecture = nn::architecture(spec);
 
   if (lora) {

@@ -53,6 +53,11 @@ ModelSession open_shapes(const std::filesystem::path& path, const precision::Pol
                          const device::Device& device, const std::optional<peft::LoraConfig>& lora,
                          std::uint64_t seed);
 
+/// The same from a config.json alone, without a tokenizer; `where` names it in errors.
+ModelSession open_config(Json config, const std::string& where, const precision::Policy& policy,
+                         const device::Device& device, const std::optional<peft::LoraConfig>& lora,
+                         std::uint64_t seed);
+
 /// Reads the weights, or this process's part of them, to the session's device, and allocates the adapters,
 /// which are not initialised. Lets the mapped checkpoint go.
 void load_weights(ModelSession& session, const nn::WeightShard& shard = {});

@@ -30,7 +30,8 @@ Json data_json(const DataFacts& data) {
   Json lengths{Json::Object{}};
   for (const auto& [percent, tokens] : data.percentiles) lengths.set(std::to_string(percent), tokens);
   Json json;
-  json.set("examples", data.examples)
+  json.set("assumed", data.assumed.empty() ? Json() : Json(data.assumed))
+      .set("examples", data.examples)
       .set("tokens", data.tokens)
       .set("label_tokens", data.label_tokens)
       .set("longest", data.longest)

@@ -1,21 +1,18 @@
 #include "recipes/plan_run.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <tuple>
 #include <utility>
 
-#include "base/error.h"
-#include "base/log.h"
 #include "base/strings.h"
 #include "config/config.h"
 #include "data/sampler.h"
 #include "plan/micro_auto.h"
 #include "plan/micro_size.h"
 #include "recipes/model_session.h"
+#include "recipes/plan_inputs.h"
 #include "recipes/product_choice.h"
-#include "recipes/run_data.h"
 #include "recipes/settings_map.h"
 #include "recipes/step_plan.h"
 #include "train/flops.h"
@@ -52,8 +49,10 @@ std::vector<std::int64_t> micro_sizes(const config::Settings& settings, std::int
   return sizes;
 }
 
-DataFacts facts_of(const data::TokenDataset& dataset, const data::Sampler& sampler) {
+DataFacts facts_of(const PlannedRows& planned, const data::Sampler& sampler) {
+  const data::TokenDataset& dataset = planned.rows;
   DataFacts facts{
+      .assumed = planned.assumed,
       .examples = static_cast<std::int64_t>(dataset.size()),
       .tokens = dataset.total_tokens(),
       .label_tokens = dataset.total_labels(),
@@ -137,11 +136,6 @@ class Questions {
   std::map<std::pair<int, std::int64_t>, plan::Spread> spreads_;
 };
 
-bool has_weights(const std::filesystem::path& folder) {
-  return std::filesystem::exists(folder / "model.safetensors") ||
-         std::filesystem::exists(folder / "model.safetensors.index.json");
-}
-
 std::string describe_model(const ModelSession& session) {
   const nn::ModelShape& shape = session.model->shape();
   return std::to_string(shape.layers) + " layers of " + std::to_string(shape.hidden_size) +
@@ -195,24 +189,19 @@ std::unique_ptr<RunPlan> plan_run(const PlanRequest& request) {
   const config::Settings& settings = request.settings;
   auto out = std::make_unique<RunPlan>();
   out->device = planned_device(request.device, settings);
-  const std::filesystem::path folder = settings.model.path;
-  const auto open = has_weights(folder) ? open_model : open_shapes;
-  const auto seed = static_cast<std::uint64_t>(settings.training.seed);
-  const ModelSession session =
-      open(folder, out->device.policy, device::Device{}, lora_config(settings.lora), seed);
+  const ModelSession session = planned_model(request, out->device.policy);
   // A card that is only named has nothing to choose.
   if (out->device.target.device == at::kCPU && settle_products(session, settings))
     out->device.target = step_target(out->device.policy, at::kCPU);
   measure_rate(out->device, session.model->shape());
   out->model = describe_model(session);
 
-  const data::LoadedData data = load_run_data(settings, session);
-  log_info(data.train_report.describe());
-  const data::Sampler sampler(data.train, sampler_options(settings));
-  out->data = facts_of(data.train, sampler);
-  out->work = work_of(session, data.train, sampler);
+  const PlannedRows planned = planned_rows(request, session);
+  const data::Sampler sampler(planned.rows, sampler_options(settings));
+  out->data = facts_of(planned, sampler);
+  out->work = work_of(session, planned.rows, sampler);
 
-  Questions questions(session, settings, out->device.target, data.train, sampler);
+  Questions questions(session, settings, out->device.target, planned.rows, sampler);
   const bool cuda = out->device.target.device == at::kCUDA;
   const std::int64_t usual = cuda ? plan::kUsualMicroTokensCuda : plan::kUsualMicroTokensCpu;
   const plan::Job job{

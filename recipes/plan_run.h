@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +19,8 @@ struct PlanRequest {
   config::Settings settings;
   std::string config;                  ///< the file, for the command
   std::vector<std::string> overrides;  ///< of the command line, for the command
+  /// A config.json in the place of model.path's folder, which isn't there: see planned_model.
+  std::optional<std::filesystem::path> published;
   DeviceRequest device;
   std::optional<int> devices;       ///< so many, beside one
   std::optional<int> most_devices;  ///< from 1 to so many; neither: those of this machine, or 8 of a card
@@ -25,6 +28,7 @@ struct PlanRequest {
 
 /// What is known of the data.
 struct DataFacts {
+  std::string assumed;  ///< see PlannedRows
   std::int64_t examples = 0, tokens = 0, label_tokens = 0, longest = 0;
   std::int64_t steps = 0;      ///< of the whole run
   double tokens_per_step = 0;  ///< mean
@@ -48,8 +52,8 @@ struct RunPlan {
 };
 
 /// Plans a run: reads config.json, the tokenizer, the headers of the weights where there are any, and the
-/// data's lengths (from the cache, or tokenising them as training would). No weights are read and nothing of
-/// the model is allocated.
+/// data's lengths (from the cache, or tokenising them as training would), or assumes what isn't there, see
+/// plan_inputs.h. No weights are read and nothing of the model is allocated.
 std::unique_ptr<RunPlan> plan_run(const PlanRequest& request);
 
 }  // namespace lorikeet::recipes

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "apps/config_files.h"
+#include "apps/published_models.h"
+#include "apps/table.h"
 #include "apps/verbs/between.h"
 #include "apps/verbs/verbs.h"
 #include "base/error.h"
@@ -37,21 +39,6 @@ std::string shell_word(const std::string& word) {
   std::string quoted = "'";
   for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";
-}
-
-void print_table(const std::vector<Row>& rows) {
-  std::vector<std::size_t> widths(rows.front().size(), 0);
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  for (const Row& row : rows) {
-    std::string line = "  ";
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      line += row[i];
-      if (i + 1 < row.size()) line.append(widths[i] - row[i].size() + 2, ' ');
-    }
-    std::cout << line << "\n";
-  }
 }
 
 // Of each number of devices and strategy, with and without checkpointing, the best micro-batch that fits,
@@ -131,12 +118,14 @@ void print(const recipes::RunPlan& plan) {
   std::cout << "Device: " << escape_control(plan.device.machine.device) << "\n";
   for (const std::string& source : plan.device.sources) std::cout << "  " << source << "\n";
   std::cout << "Model: " << plan.model << "\n"
-            << "Data: " << data.examples << " rows, " << data.tokens << " tokens (" << data.label_tokens
-            << " trained on); lengths";
+            << (data.assumed.empty() ? "Data: " : "Data, assumed: ") << data.examples << " rows, "
+            << data.tokens << " tokens (" << data.label_tokens << " trained on); lengths";
   for (const auto& [percent, tokens] : data.percentiles)
     std::cout << " " << percent << "%: " << tokens << ",";
-  std::cout << " longest " << data.longest << "; " << data.steps << " steps of "
+  std::cout << " longest " << data.longest << "; " << data.steps
+            << (data.steps == 1 ? " step of " : " steps of ")
             << static_cast<std::int64_t>(std::round(data.tokens_per_step)) << " tokens\n";
+  if (!data.assumed.empty()) std::cout << "  " << escape_control(data.assumed) << "\n";
   print_options(plan);
   print_memory(plan);
   print_decision(plan);
@@ -152,6 +141,7 @@ int run(Options& options) {
   if (request.devices && request.most_devices)
     throw Error("[plan] expected --devices or --max-devices, got both");
   request.settings = config::load_settings(find_config(request.config), request.overrides);
+  request.published = published_config(request.settings.model.path);
   const auto plan = recipes::plan_run(request);
   if (options.json) {
     std::cout << recipes::plan_json(*plan).dump(2) << "\n";
@@ -166,11 +156,12 @@ int run(Options& options) {
 Verb add_plan(CLI::App& app) {
   auto o = std::make_shared<Options>();
   recipes::PlanRequest& request = o->request;
-  CLI::App* command =
-      app.add_subcommand("plan",
-                         "Says before anything is spent whether a run fits, how fast and how dear it would "
-                         "be on one device and on "
-                         "several, and what to start. Reads no weights; the model's folder may lack them.");
+  CLI::App* command = app.add_subcommand(
+      "plan",
+      "Says before anything is spent whether a run fits, how fast and how dear it would "
+      "be on one device and on "
+      "several, and what to start. Reads no weights; of a published model, and of data, nothing "
+      "need be there.");
   command
       ->add_option("config", request.config, "the run's settings, a YAML file or a ready-made config's name")
       ->required();

@@ -1,0 +1,35 @@
+#include "plan/least_memory.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace lorikeet::plan {
+namespace {
+
+// Families repeat kinds of layers after at most six.
+constexpr std::int64_t kLayers = 8;
+
+// Of a model that has only the last `layers` layers, beside the whole one's frozen weights.
+std::int64_t total_of_last(const MemoryInput& input, std::int64_t layers) {
+  nn::CausalLMSpec spec = *input.model;
+  spec.layers.erase(spec.layers.begin(), spec.layers.end() - layers);
+  spec.shape.layers = layers;
+  MemoryInput shorter = input;
+  shorter.model = &spec;
+  return step_memory(shorter).total();
+}
+
+}  // namespace
+
+std::int64_t least_memory(const MemoryInput& input) {
+  if (!input.checkpointing || input.target.device != at::kCUDA)
+    throw Error("[plan] the least memory is that of a GPU with activation checkpointing");
+  const std::int64_t layers = std::ssize(input.model->layers);
+  if (layers <= kLayers) return step_memory(input).total();
+  const std::int64_t least = total_of_last(input, kLayers);
+  const std::int64_t each = least - total_of_last(input, kLayers - 1);
+  return least + (layers - kLayers) * each;
+}
+
+}  // namespace lorikeet::plan

@@ -1,0 +1,66 @@
+"""The config.json of every published model beside the ready-made configs: transformers makes a model of as many
+parameters from it, and where the defaults of a family's configuration class are one of these models, they agree."""
+
+import json
+import subprocess
+import sys
+
+import live_test  # first: it skips where torch or transformers is missing
+import programs
+import torch
+import transformers
+
+FOLDER = live_test.pathlib.Path(__file__).resolve().parents[2] / "recipes" / "configs"
+WIDTHS = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+          "vocab_size")
+# model_type -> the model that transformers' defaults are, and the keys in which it has a default of its own.
+DEFAULTS = {
+    "falcon": ("falcon/7B", WIDTHS),
+    "gemma": ("gemma/7B", WIDTHS),
+    "gemma2": ("gemma2/2B", WIDTHS),
+    "gpt_neox": ("gpt_neox/20B", WIDTHS),
+    "llama": ("llama2/7B", WIDTHS),
+    # The first 7B, whose vocabulary was smaller.
+    "mistral": ("mistral/7B", [key for key in WIDTHS if key != "vocab_size"]),
+    "phi3": ("phi3/mini", WIDTHS),
+    "smollm3": ("smollm3/3B", WIDTHS),
+}
+
+
+def published():
+    return {str(path.relative_to(FOLDER)).removesuffix(".config.json"): json.loads(path.read_text())
+            for path in sorted(FOLDER.glob("*/*.config.json"))}
+
+
+class PublishedModels(live_test.LiveTest):
+    def test_transformers_makes_a_model_of_as_many_parameters(self):
+        listed = subprocess.run([self.programs.lorikeet, "ls", "--json"], capture_output=True, text=True, timeout=120, check=True,
+                                env=programs.ENVIRONMENT)
+        counted = {config["name"].rsplit("_", 1)[0]: config["parameters"] for config in json.loads(listed.stdout)["configs"]}
+        models = published()
+        self.assertGreaterEqual(len(models), 70)
+        for name, facts in models.items():
+            with self.subTest(name):
+                # Layers are alike: two of them tell what each of the others has.
+                totals = [self.parameters(facts, layers) for layers in (1, 2)]
+                layers = facts["num_hidden_layers"]
+                self.assertEqual(totals[0] + (layers - 1) * (totals[1] - totals[0]), counted[name])
+
+    def parameters(self, facts, layers):
+        facts = {key: value for key, value in facts.items() if key != "no_rope_layers"}
+        config = transformers.AutoConfig.for_model(**(facts | {"num_hidden_layers": layers}))
+        with torch.device("meta"):
+            model = transformers.AutoModelForCausalLM.from_config(config)
+        return model.num_parameters()
+
+    def test_the_defaults_of_transformers_agree(self):
+        models = published()
+        for model_type, (name, keys) in DEFAULTS.items():
+            with self.subTest(name):
+                theirs = transformers.AutoConfig.for_model(model_type)
+                ours = transformers.AutoConfig.for_model(**models[name])
+                self.assertEqual({key: getattr(ours, key, None) for key in keys}, {key: getattr(theirs, key, None) for key in keys})
+
+
+if __name__ == "__main__":
+    live_test.main()

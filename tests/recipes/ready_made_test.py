@@ -1,0 +1,221 @@
+"""The ready-made configs and the models that they are for: what `lorikeet ls` says of them, and plans of models that
+nobody has downloaded."""
+
+import json
+import re
+import subprocess
+import sys
+import unittest
+
+import harness
+
+# As their hubs' pages give them (the safetensors files' metadata; Pythia's and Falcon's by their papers), a tied table
+# once.
+PUBLISHED_PARAMETERS = {
+    "falcon/7B": 6_921_720_704,
+    "falcon/40B": 41_303_293_952,
+    "gemma/2B": 2_506_172_416,
+    "gemma/7B": 8_537_680_896,
+    "gemma2/2B": 2_614_341_888,
+    "gemma2/9B": 9_241_705_984,
+    "gemma2/27B": 27_227_128_320,
+    "gemma3/270M": 268_098_176,
+    "gemma3/1B": 999_885_952,
+    "gpt_neox/20B": 20_554_567_680,
+    "granite3_3/2B": 2_533_539_840,
+    "granite3_3/8B": 8_170_864_640,
+    "llama2/7B": 6_738_415_616,
+    "llama2/13B": 13_015_864_320,
+    "llama2/70B": 68_976_648_192,
+    "llama3/8B": 8_030_261_248,
+    "llama3/70B": 70_553_706_496,
+    "llama3_1/8B": 8_030_261_248,
+    "llama3_1/70B": 70_553_706_496,
+    "llama3_1/405B": 405_853_388_800,
+    "llama3_2/1B": 1_235_814_400,
+    "llama3_2/3B": 3_212_749_824,
+    "llama3_3/70B": 70_553_706_496,
+    "mistral/7B": 7_248_023_552,
+    "mistral_nemo/12B": 12_247_782_400,
+    "mistral_small/24B": 23_572_403_200,
+    "mistral_large/123B": 122_610_069_504,
+    "olmo2/1B": 1_484_916_736,
+    "olmo2/7B": 7_298_617_344,
+    "olmo2/13B": 13_716_198_400,
+    "olmo2/32B": 32_234_279_936,
+    "phi3/mini": 3_821_079_552,
+    "phi3/medium": 13_960_238_080,
+    "phi3_5/mini": 3_821_079_552,
+    "phi4/14B": 14_659_507_200,
+    "phi4/mini": 3_836_021_760,
+    "pythia/14M": 14_067_712,
+    "pythia/31M": 30_494_720,
+    "pythia/70M": 70_426_624,
+    "pythia/160M": 162_322_944,
+    "pythia/410M": 405_334_016,
+    "pythia/1B": 1_011_781_632,
+    "pythia/1.4B": 1_414_647_808,
+    "pythia/2.8B": 2_775_208_960,
+    "pythia/6.9B": 6_857_302_016,
+    "pythia/12B": 11_846_072_320,
+    "qwen2/0.5B": 494_032_768,
+    "qwen2/1.5B": 1_543_714_304,
+    "qwen2/7B": 7_615_616_512,
+    "qwen2/72B": 72_706_203_648,
+    "qwen2_5/0.5B": 494_032_768,
+    "qwen2_5/1.5B": 1_543_714_304,
+    "qwen2_5/7B": 7_615_616_512,
+    "qwen2_5/3B": 3_085_938_688,
+    "qwen2_5/14B": 14_770_033_664,
+    "qwen2_5/32B": 32_763_876_352,
+    "qwen2_5/72B": 72_706_203_648,
+    "qwen3/0.6B": 596_049_920,
+    "qwen3/1.7B": 1_720_574_976,
+    "qwen3/4B": 4_022_468_096,
+    "qwen3/8B": 8_190_735_360,
+    "qwen3/14B": 14_768_307_200,
+    "qwen3/32B": 32_762_123_264,
+    "smollm2/135M": 134_515_008,
+    "smollm2/360M": 361_821_120,
+    "smollm2/1.7B": 1_711_376_384,
+    "smollm3/3B": 3_075_098_624,
+    "tinyllama/1.1B": 1_100_048_384,
+}
+
+
+class Listed(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.programs = harness.Programs(sys.argv[1])
+        cls.configs = {config["name"]: config for config in cls.listed()["configs"]}
+
+    @classmethod
+    def listed(cls, *words):
+        result = cls.programs.verb("ls", *words, "--json")
+        if result.returncode != 0:
+            raise AssertionError(result.stderr)
+        return json.loads(result.stdout)
+
+    def names(self, *words):
+        return {config["name"] for config in self.listed(*words)["configs"]}
+
+    def test_the_configs_are_what_their_script_writes(self):
+        result = subprocess.run([harness.ROOT / "scripts" / "configs", "--check"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_every_config_is_listed_and_every_model_that_is_published_with_its_numbers(self):
+        folder = harness.ROOT / "recipes" / "configs"
+        self.assertEqual(set(self.configs), {str(p.relative_to(folder).with_suffix("")) for p in folder.glob("*/*.yaml")})
+        for name, config in self.configs.items():
+            if name == "quickstart/tiny_lora":
+                self.assertIsNone(config["parameters"])
+                continue
+            # bf16 weights alone take two bytes a parameter.
+            self.assertGreater(config["least_memory_bytes"], 2 * config["parameters"], name)
+
+    def test_parameters_are_as_published(self):
+        counted = {name.rsplit("_", 1)[0]: config["parameters"] for name, config in self.configs.items()}
+        self.assertEqual({model: counted[model] for model in PUBLISHED_PARAMETERS}, PUBLISHED_PARAMETERS)
+
+    def test_the_least_memory_is_that_of_the_plan(self):
+        name, row = "qwen3/8B_lora", 2048
+        plan = self.programs.verb("plan", name, "--gpu", "A100", "--devices", "1", "batch.global=1", "--json")
+        self.assertEqual(plan.returncode, 0, plan.stderr)
+        smallest = [o for o in json.loads(plan.stdout)["options"]
+                    if o["activation_checkpointing"] == "full" and o["micro_tokens"] == row]
+        self.assertEqual([o["memory_bytes"] for o in smallest], [self.configs[name]["least_memory_bytes"]])
+
+    def test_words_filter_by_names_whatever_their_case(self):
+        self.assertEqual(self.names("qwen3", "8B"), {"qwen3/8B_lora"})
+        self.assertEqual(self.names("mistralai"), {f"mistral{of}_lora" for of in ("/7B", "_nemo/12B", "_small/24B", "_large/123B")})
+        self.assertEqual(len(self.names("QWEN3")), 6)
+        refused = self.programs.verb("ls", "qwen4")
+        self.assertEqual(refused.returncode, 2)
+        self.assertEqual(refused.stdout, "")
+        self.assertIn("no ready-made config has 'qwen4' in its name (did you mean 'qwen2'?)", refused.stderr)
+        self.assertEqual(self.programs.verb("ls", "qwen3", "pythia").returncode, 2)
+
+    def test_the_table_is_aligned_and_sorted_by_size_within_a_family(self):
+        result = self.programs.verb("ls", "pythia")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        header, *rows = [line for line in result.stdout.splitlines() if line.startswith("  ")]
+        self.assertEqual(re.split(r"  +", header.strip()), ["family", "size", "method", "parameters", "least memory", "config"])
+        column = header.index("config")
+        self.assertEqual([row[column:] for row in rows],
+                         [f"pythia/{size}_lora" for size in "14M 31M 70M 160M 410M 1B 1.4B 2.8B 6.9B 12B".split()])
+        self.assertIn("1.01 B", rows[5])
+        self.assertIn("Least memory", result.stdout)
+
+
+class PlannedBeforeDownload(unittest.TestCase):
+    """Nothing of the model or the data is there: the programs run in a folder of their own."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.programs = harness.Programs(sys.argv[1])
+        cls.nowhere = cls.programs.work / "nowhere"
+        cls.nowhere.mkdir()
+
+    def plan(self, *arguments):
+        command = [str(self.programs.folder / "lorikeet"), "plan", *map(str, arguments)]
+        return subprocess.run(command, env=harness.ENVIRONMENT, capture_output=True, text=True, timeout=120, cwd=self.nowhere, check=False)
+
+    def planned(self, *arguments):
+        result = self.plan(*arguments, "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def refused(self, *arguments):
+        result = self.plan(*arguments)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertEqual(result.stdout, "")
+        return result.stderr
+
+    def test_a_ready_made_config_is_planned_for_a_card_and_says_what_it_assumes(self):
+        plan = self.planned("qwen3/8B_lora", "--gpu", "RTX 4090", "--max-devices", "2")
+        data = plan["data"]
+        self.assertEqual((data["examples"], data["longest"], data["tokens"], data["label_tokens"], data["steps"]),
+                         (32, 2048, 32 * 2048, 32 * 2047, 1))
+        self.assertIn("there is no 'train.jsonl'", data["assumed"])
+        self.assertIn("config.json and tokenizer", data["assumed"])
+        # bf16, each tensor from a multiple of 512 bytes on.
+        self.assertLess(plan["best"]["memory_bytes_by_part"]["weights"] - 2 * 8_190_735_360, 1 << 20)
+        self.assertEqual(plan["command"][:5], ["lorikeet", "run", "--nproc", "2", "lora_finetune_distributed"])
+        shown = self.plan("qwen3/8B_lora", "--gpu", "RTX 4090", "--max-devices", "2").stdout
+        for line in ("by config.json alone", "Data, assumed: 32 rows, 65536 tokens", "rows of data.max_seq_len tokens", "So: train on"):
+            self.assertIn(line, shown)
+
+    def test_settings_change_the_rows_that_are_assumed(self):
+        plan = self.planned("llama3_2/1B_lora", "--gpu", "RTX 3090", "--devices", "1", "data.max_seq_len=512", "~batch.global",
+                            "batch.global_tokens=4096")
+        self.assertEqual((plan["data"]["examples"], plan["data"]["longest"], plan["data"]["tokens_per_step"]), (8, 512, 4096))
+
+    def test_a_config_of_ones_own_is_planned_by_the_name_of_its_models_folder(self):
+        own = self.nowhere / "own.yaml"
+        own.write_text("model: { path: /anywhere/gemma-2-2b-it/ }\n")
+        plan = self.planned(own, "--gpu", "L4", "--devices", "1")
+        self.assertEqual(plan["best"]["memory_bytes_by_part"]["weights"], 2 * 2_614_341_888)
+        error = self.refused(own, "model.path=models/gemma-2-2b-id", "--gpu", "L4")
+        self.assertIn("there is no folder 'models/gemma-2-2b-id'", error)
+        self.assertIn("no published model of that name is known (did you mean 'gemma-2-2b-it'?)", error)
+
+    def test_data_that_is_named_on_the_command_line_has_to_be_there(self):
+        self.assertIn("there is no file 'rows.jsonl'", self.refused("qwen3/8B_lora", "data.train.path=rows.jsonl", "--gpu", "L4"))
+        rows = self.nowhere / "rows.jsonl"
+        rows.write_text('{"prompt": "a", "completion": "b"}\n')
+        plan = self.planned("qwen3/8B_lora", f"data.train.path={rows}", "--gpu", "L4", "--devices", "1")
+        self.assertIn("can't be counted without the checkpoint's tokenizer", plan["data"]["assumed"])
+
+    def test_a_checkpoint_without_data_is_planned_with_assumed_rows(self):
+        own = self.nowhere / "no_data.yaml"
+        own.write_text(f"model: {{ path: {harness.EXAMPLE / 'base'} }}\ndata: {{ max_seq_len: 256 }}\n")
+        plan = self.planned(own, "--gpu", "L4", "--devices", "1")
+        self.assertEqual(plan["data"]["longest"], 256)
+        self.assertNotIn("tokenizer", plan["data"]["assumed"])
+        real = self.planned(own, "--gpu", "L4", "--devices", "1", f"data.train.path={harness.EXAMPLE / 'train.jsonl'}")
+        self.assertIsNone(real["data"]["assumed"])
+        self.assertIn("missing.jsonl", self.refused(own, "--gpu", "L4", "data.train.path=missing.jsonl"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
