@@ -88,7 +88,7 @@ std::string TextRule::read(const YamlNode& node) const {
 
 std::string PathRule::read(const YamlNode& node) const {
   try {
-    return expand_home(TextRule::read(node));
+    return expand_home(TextRule{what}.read(node));
   } catch (const Error& error) {
     throw ValueError{error.what()};
   }

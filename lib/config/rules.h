@@ -71,8 +71,13 @@ struct TextRule {
 
 /// A text that names a file or folder, or may do so: a leading "~/" is the home folder. A bare ~ is YAML's
 /// null.
-struct PathRule : TextRule {
+struct PathRule {
+  using Value = std::string;
+  std::string what;
+
   Value read(const YamlNode& node) const;
+  std::string write(const Value& value) const { return quote_yaml(value); }
+  std::string expected() const { return what; }
 };
 
 /// auto | cpu | cuda | cuda:N | a card's UUID or PCI address, whose exact form is checked where cards are
@@ -161,6 +166,7 @@ std::vector<YamlNode> list_items(const YamlNode& node, const std::string& expect
 template <typename Rule>
 std::string write_list(const Rule& rule, const auto& values) {
   std::vector<std::string> parts;
+  parts.reserve(values.size());
   for (const auto& value : values) parts.push_back(rule.write(value));
   return "[" + join(parts, ", ") + "]";
 }
@@ -257,7 +263,7 @@ inline IntegerRule integer(std::int64_t least, std::int64_t most = std::numeric_
 }
 inline FlagRule flag() { return {}; }
 inline TextRule text(std::string what) { return {std::move(what)}; }
-inline PathRule path(std::string what) { return {{std::move(what)}}; }
+inline PathRule path(std::string what) { return {std::move(what)}; }
 template <typename Rule>
 OptionalRule<Rule> nullable(Rule rule) {
   return {std::move(rule), "null"};
