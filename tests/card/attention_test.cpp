@@ -4,7 +4,7 @@
 
 #include "card/report.h"
 #include "ops/attention/attention.h"
-#include "ops/attention/efficient.h"
+#include "ops/attention/cuda.h"
 #include "support/catch.h"
 #include "support/tolerance.h"
 

@@ -3,6 +3,7 @@
 
 #include "ops/attention/attention.h"
 #include "ops/attention/blocks.h"
+#include "ops/attention/heads.h"
 #include "ops/attention/kernel_choice.h"
 #include "ops/attention_cases.h"
 #include "ops/reference_backward.h"
@@ -71,7 +72,10 @@ Run run_blocks(const AttentionCase& c, const at::Tensor& qkv, const at::Tensor& 
   Run run{at::empty(upstream.sizes(), qkv.options()),
           at::empty({c.layout.heads, qkv.size(0)}, qkv.options().dtype(wide_type(qkv))),
           at::full_like(qkv, std::nan(""))};
-  blocks::attention_forward(qkv, c.layout, sequences, c.options, run.out, run.lse, block_scores);
+  const auto [q, k, v] = split_heads(qkv, c.layout);
+  const auto& ends = sequences.cu_seqlens;
+  blocks::attention_forward(q, by_sequence(k, ends), by_sequence(v, ends), ends, c.options, run.out, run.lse,
+                            block_scores);
   blocks::attention_backward(upstream, qkv, run.out, run.lse, c.layout, sequences, c.options, run.grad,
                              block_scores);
   return run;

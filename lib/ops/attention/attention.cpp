@@ -5,7 +5,7 @@
 #include "ops/attention/blocks.h"
 #include "ops/attention/cpu.h"
 #include "ops/attention/cuda.h"
-#include "ops/attention/efficient.h"
+#include "ops/attention/heads.h"
 #include "ops/attention/kernel_choice.h"
 #include "ops/check.h"
 #include "ops/vector.h"
@@ -45,11 +45,8 @@ at::Tensor attention(const at::Tensor& qkv, const HeadLayout& layout, const Sequ
   const std::int64_t tokens = qkv.size(0), width = layout.heads * layout.head_dim;
   if (tokens == 0) return at::empty({0, width}, qkv.options());
   const AttentionKernel kernel = choose_attention_kernel(attention_target(qkv), layout.head_dim, options);
-  if (kernel == AttentionKernel::kFlash) {
-    const auto result = cuda::flash_forward(qkv, layout, sequences, options);
-    if (statistics != nullptr) *statistics = {result.lse, result.rng_state, result.unused};
-    return result.out.reshape({tokens, width});
-  }
+  if (kernel == AttentionKernel::kFlash)
+    return cuda::flash_forward(qkv, layout, sequences, options, statistics);
   if (kernel == AttentionKernel::kEfficient)
     return cuda::efficient_forward(qkv, layout, sequences, options, statistics);
   auto out = at::empty({tokens, width}, qkv.options());
@@ -58,10 +55,12 @@ at::Tensor attention(const at::Tensor& qkv, const HeadLayout& layout, const Sequ
     lse = at::empty({layout.heads, tokens}, qkv.options().dtype(wide_type(qkv)));
     statistics->lse = lse;
   }
+  const auto [q, k, v] = split_heads(qkv, layout);
+  const auto& ends = sequences.cu_seqlens;
   if (kernel == AttentionKernel::kCpu) {
-    cpu::attention_forward(qkv, layout, sequences, options, out, lse);
+    cpu::attention_forward(q, by_sequence(k, ends), by_sequence(v, ends), ends, options, out, lse);
   } else {
-    blocks::attention_forward(qkv, layout, sequences, options, out, lse);
+    blocks::attention_forward(q, by_sequence(k, ends), by_sequence(v, ends), ends, options, out, lse);
   }
   return out;
 }
@@ -73,12 +72,8 @@ at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv, con
   if (qkv.size(0) == 0) return at::empty_like(qkv);
   check(statistics.lse.defined(), kOp, "the statistics that forward filled", [] { return "none"; });
   const AttentionKernel kernel = choose_attention_kernel(attention_target(qkv), layout.head_dim, options);
-  if (kernel == AttentionKernel::kFlash) {
-    const auto heads = out.view({out.size(0), layout.heads, layout.head_dim});
-    return cuda::flash_backward(dout.contiguous(), qkv,
-                                {heads, statistics.lse, statistics.rng_state, statistics.unused}, layout,
-                                sequences, options);
-  }
+  if (kernel == AttentionKernel::kFlash)
+    return cuda::flash_backward(dout.contiguous(), qkv, out, statistics, layout, sequences, options);
   if (kernel == AttentionKernel::kEfficient)
     return cuda::efficient_backward(dout.contiguous(), qkv, out, statistics, layout, sequences, options);
   auto dqkv = at::empty(qkv.sizes(), qkv.options());
@@ -113,12 +108,13 @@ at::Tensor attention_cached(const at::Tensor& q, const std::vector<at::Tensor>& 
   }
   auto out = at::empty({q.size(0), q.size(1) * q.size(2)}, q.options());
   const AttentionKernel kernel = choose_attention_kernel(attention_target(q), q.size(2), options);
+  at::Tensor no_lse;
   if (fast) {
-    cpu::attention_cached(q, k, v, cu_q, options, out);
+    cpu::attention_forward(q, k, v, cu_q, options, out, no_lse);
   } else if (kernel == AttentionKernel::kFlash) {
     cuda::flash_cached(q, k, v, cu_q, options, out);
   } else {
-    blocks::attention_cached(q, k, v, cu_q, options, out);
+    blocks::attention_forward(q, k, v, cu_q, options, out, no_lse);
   }
   return out;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/attention/heads.h"
 #include "ops/wide.h"
 
 // Within a block, heads are batched by their key head: [Hkv, rows, D] with the rows of one query head after
@@ -16,12 +17,9 @@ namespace {
 // Elements of keys or values that are widened at a time.
 constexpr std::int64_t kTileElements = std::int64_t{1} << 20;
 
-// One sequence. Its queries are the last positions of its keys.
-struct Rows {
-  at::Tensor q;     // [n, H, D]
-  at::Tensor k, v;  // [L, Hkv, D]
+// One sequence: q [n, H, D], k and v [L, Hkv, D]. Its queries are the last positions of its keys.
+struct Rows : Heads {
   std::int64_t kv_heads() const { return k.size(1); }
-  std::int64_t group() const { return q.size(1) / k.size(1); }
   std::int64_t first_position() const { return k.size(0) - q.size(0); }
 };
 
@@ -138,7 +136,7 @@ void forward(const Rows& rows, const AttentionOptions& options, const at::Tensor
 // What backward reads and writes of one sequence.
 struct Gradients {
   at::Tensor dout, out, lse;  // [n, H, D] twice, [H, n]
-  at::Tensor dq, dk, dv;      // as q, k and v
+  Rows qkv;                   // of q, k and v
 };
 
 void backward(const Rows& rows, const Gradients& gradients, const AttentionOptions& options,
@@ -169,21 +167,14 @@ void backward(const Rows& rows, const Gradients& gradients, const AttentionOptio
     at::Tensor dscores = with_rows(dout, rows.v, block).sub_(delta).mul_(p);
     if (options.soft_cap > 0) dscores.mul_(tanh.square_().neg_().add_(1));
     dk.slice(1, block.key_begin, block.key_end).baddbmm_(dscores.transpose(1, 2), q);
-    store(over_rows(dscores, rows.k, block).mul_(options.scale), block, gradients.dq);
+    store(over_rows(dscores, rows.k, block).mul_(options.scale), block, gradients.qkv.q);
   });
-  gradients.dk.copy_(dk.transpose(0, 1));
-  gradients.dv.copy_(dv.transpose(0, 1));
+  gradients.qkv.k.copy_(dk.transpose(0, 1));
+  gradients.qkv.v.copy_(dv.transpose(0, 1));
 }
 
-// The heads of packed rows [T, width]: [T, H + 2 Hkv, D].
-at::Tensor heads_of(const at::Tensor& qkv, const HeadLayout& layout) {
-  return qkv.view({qkv.size(0), layout.heads + 2 * layout.kv_heads, layout.head_dim});
-}
-
-Rows rows_of(const at::Tensor& heads, const HeadLayout& layout, std::int64_t begin, std::int64_t end) {
-  const at::Tensor rows = heads.slice(0, begin, end);
-  const std::int64_t v = layout.heads + layout.kv_heads;
-  return {rows.slice(1, 0, layout.heads), rows.slice(1, layout.heads, v), rows.slice(1, v)};
+Rows rows_of(const Heads& heads, std::int64_t begin, std::int64_t end) {
+  return {{heads.q.slice(0, begin, end), heads.k.slice(0, begin, end), heads.v.slice(0, begin, end)}};
 }
 
 template <typename F>
@@ -195,13 +186,13 @@ void for_each_sequence(const std::vector<std::int32_t>& ends, const F& f) {
 
 }  // namespace
 
-void attention_forward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
+void attention_forward(const at::Tensor& q, const std::vector<at::Tensor>& k,
+                       const std::vector<at::Tensor>& v, const std::vector<std::int32_t>& cu_q,
                        const AttentionOptions& options, at::Tensor& out, at::Tensor& lse,
                        std::int64_t block_scores) {
-  const at::Tensor heads = heads_of(qkv, layout);
-  const at::Tensor rows = out.view({out.size(0), layout.heads, layout.head_dim});
-  for_each_sequence(sequences.cu_seqlens, [&](std::size_t, std::int64_t begin, std::int64_t end) {
-    forward(rows_of(heads, layout, begin, end), options, rows.slice(0, begin, end),
+  const at::Tensor rows = out.view(q.sizes());
+  for_each_sequence(cu_q, [&](std::size_t s, std::int64_t begin, std::int64_t end) {
+    forward({{q.slice(0, begin, end), k[s], v[s]}}, options, rows.slice(0, begin, end),
             lse.defined() ? lse.slice(1, begin, end) : at::Tensor(), block_scores);
   });
 }
@@ -209,29 +200,17 @@ void attention_forward(const at::Tensor& qkv, const HeadLayout& layout, const Se
 void attention_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
                         const at::Tensor& lse, const HeadLayout& layout, const Sequences& sequences,
                         const AttentionOptions& options, at::Tensor& dqkv, std::int64_t block_scores) {
-  const at::Tensor heads = heads_of(qkv, layout), dheads = heads_of(dqkv, layout);
+  const Heads heads = split_heads(qkv, layout), dheads = split_heads(dqkv, layout);
   const auto by_head = [&](const at::Tensor& rows, std::int64_t begin, std::int64_t end) {
     return rows.slice(0, begin, end).unflatten(1, {layout.heads, layout.head_dim});
   };
   for_each_sequence(sequences.cu_seqlens, [&](std::size_t, std::int64_t begin, std::int64_t end) {
-    const Rows gradients = rows_of(dheads, layout, begin, end);
-    backward(rows_of(heads, layout, begin, end),
+    backward(rows_of(heads, begin, end),
              {.dout = by_head(dout, begin, end),
               .out = by_head(out, begin, end),
               .lse = lse.slice(1, begin, end),
-              .dq = gradients.q,
-              .dk = gradients.k,
-              .dv = gradients.v},
+              .qkv = rows_of(dheads, begin, end)},
              options, block_scores);
-  });
-}
-
-void attention_cached(const at::Tensor& q, const std::vector<at::Tensor>& k, const std::vector<at::Tensor>& v,
-                      const std::vector<std::int32_t>& cu_q, const AttentionOptions& options,
-                      at::Tensor& out) {
-  const at::Tensor rows = out.view(q.sizes());
-  for_each_sequence(cu_q, [&](std::size_t s, std::int64_t begin, std::int64_t end) {
-    forward({q.slice(0, begin, end), k[s], v[s]}, options, rows.slice(0, begin, end), {}, kBlockScores);
   });
 }
 

@@ -22,11 +22,11 @@ LORIKEET_VECTOR_CLONES void score_gradients(float* __restrict__ scores, float* _
     const Lanes seen = lanes_of(first_key + row, range, causal, window);
     if (cap > 0) {
       for (std::int32_t lane = 0; lane < kTile; ++lane) {
-        const float bent = vector::tanh(s[lane] / cap);
-        const float all = vector::exp(cap * bent - lse[lane]);
+        const float capped = vector::tanh(s[lane] / cap);
+        const float all = vector::exp(cap * capped - lse[lane]);
         const float p = lane >= seen.from && lane < seen.to ? all : 0.0F;
         s[lane] = p;
-        g[lane] = p * (g[lane] - dot[lane]) * (1.0F - bent * bent);
+        g[lane] = p * (g[lane] - dot[lane]) * (1.0F - capped * capped);
       }
     } else {
       for (std::int32_t lane = 0; lane < kTile; ++lane) {

@@ -163,46 +163,11 @@ void run_head(const HeadView<T>& head, const AttentionOptions& options, const Bu
 
 }  // namespace
 
-void attention_forward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
+void attention_forward(const at::Tensor& q, const std::vector<at::Tensor>& k,
+                       const std::vector<at::Tensor>& v, const std::vector<std::int32_t>& cu_q,
                        const AttentionOptions& options, at::Tensor& out, at::Tensor& lse) {
-  const auto d = layout.head_dim, group = layout.heads / layout.kv_heads, width = layout.width();
-  std::vector<std::int64_t> lengths;
-  for (std::size_t s = 0; s + 1 < sequences.cu_seqlens.size(); ++s) {
-    lengths.push_back(sequences.cu_seqlens[s + 1] - sequences.cu_seqlens[s]);
-  }
-  const auto longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
-  const Scratch scratch(qkv, Buffers::size(longest, d));
-  vector::dispatch(qkv, [&]<typename T>(T*) {
-    for_each_item(lengths, layout.kv_heads, [&](std::int64_t worker, const WorkItem& item) {
-      const std::int64_t begin = sequences.cu_seqlens[static_cast<std::size_t>(item.sequence)];
-      const auto length = lengths[static_cast<std::size_t>(item.sequence)];
-      const Buffers buffers(scratch.of(worker), longest, d);
-      const T* rows = vector::data<T>(qkv) + begin * width;
-      for (std::int64_t head = item.kv_head * group; head < (item.kv_head + 1) * group; ++head) {
-        const HeadView<T> view{rows + head * d,
-                               rows + layout.k_begin() + item.kv_head * d,
-                               rows + layout.v_begin() + item.kv_head * d,
-                               vector::data<T>(out) + begin * layout.heads * d + head * d,
-                               lse.defined() ? lse.data_ptr<float>() + head * qkv.size(0) + begin : nullptr,
-                               width,
-                               width,
-                               width,
-                               layout.heads * d,
-                               length,
-                               length,
-                               d};
-        if (head == item.kv_head * group) load_keys_and_values(view, buffers);
-        run_head(view, options, buffers);
-      }
-    });
-  });
-}
-
-void attention_cached(const at::Tensor& q, const std::vector<at::Tensor>& k, const std::vector<at::Tensor>& v,
-                      const std::vector<std::int32_t>& cu_q, const AttentionOptions& options,
-                      at::Tensor& out) {
-  const auto heads = q.size(1), d = q.size(2);
-  const auto kv_heads = k.empty() ? 1 : k[0].size(1);
+  const std::int64_t heads = q.size(1), d = q.size(2), kv_heads = k.empty() ? 1 : k[0].size(1);
+  const std::int64_t group = heads / kv_heads;
   std::vector<std::int64_t> lengths;
   lengths.reserve(k.size());
   for (std::size_t s = 0; s < k.size(); ++s) lengths.push_back(cu_q[s] == cu_q[s + 1] ? 0 : k[s].size(0));
@@ -213,20 +178,20 @@ void attention_cached(const at::Tensor& q, const std::vector<at::Tensor>& k, con
       const auto s = static_cast<std::size_t>(item.sequence);
       const std::int64_t begin = cu_q[s];
       const Buffers buffers(scratch.of(worker), longest, d);
-      const auto group = heads / kv_heads;
       for (std::int64_t head = item.kv_head * group; head < (item.kv_head + 1) * group; ++head) {
-        const HeadView<T> view{vector::data<T>(q) + begin * q.stride(0) + head * q.stride(1),
-                               vector::data<T>(k[s]) + item.kv_head * k[s].stride(1),
-                               vector::data<T>(v[s]) + item.kv_head * v[s].stride(1),
-                               vector::data<T>(out) + (begin * heads + head) * d,
-                               nullptr,
-                               q.stride(0),
-                               k[s].stride(0),
-                               v[s].stride(0),
-                               heads * d,
-                               cu_q[s + 1] - cu_q[s],
-                               k[s].size(0),
-                               d};
+        const HeadView<T> view{
+            .q = vector::data<T>(q) + begin * q.stride(0) + head * q.stride(1),
+            .k = vector::data<T>(k[s]) + item.kv_head * k[s].stride(1),
+            .v = vector::data<T>(v[s]) + item.kv_head * v[s].stride(1),
+            .out = vector::data<T>(out) + (begin * heads + head) * d,
+            .lse = lse.defined() ? lse.data_ptr<float>() + head * q.size(0) + begin : nullptr,
+            .q_stride = q.stride(0),
+            .k_stride = k[s].stride(0),
+            .v_stride = v[s].stride(0),
+            .out_stride = heads * d,
+            .queries = cu_q[s + 1] - begin,
+            .keys = k[s].size(0),
+            .head_dim = d};
         if (head == item.kv_head * group) load_keys_and_values(view, buffers);
         run_head(view, options, buffers);
       }

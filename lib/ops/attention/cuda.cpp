@@ -3,19 +3,13 @@
 #include <ATen/ATen.h>
 
 #include <tuple>
+#include <utility>
 
+#include "ops/attention/heads.h"
 #include "ops/check.h"
-#include "ops/dry_run.h"
 
 namespace lorikeet::ops::cuda {
 namespace {
-
-// q, k and v as views [T, heads, D] of the packed rows.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> split(const at::Tensor& qkv, const HeadLayout& layout) {
-  const auto heads = qkv.view({qkv.size(0), layout.heads + 2 * layout.kv_heads, layout.head_dim});
-  return {heads.slice(1, 0, layout.heads), heads.slice(1, layout.heads, layout.heads + layout.kv_heads),
-          heads.slice(1, layout.heads + layout.kv_heads)};
-}
 
 // FlashAttention counts the keys left and right of a query, without itself; nullopt is no limit.
 std::optional<c10::SymInt> window_left(const AttentionOptions& options) {
@@ -28,11 +22,14 @@ std::optional<c10::SymInt> window_right(const AttentionOptions& options) {
 }
 
 // The tensors that ATen's kernels make, which have no Meta form in C++.
-FlashResult dry_forward(const at::Tensor& qkv, const HeadLayout& layout) {
+at::Tensor dry_forward(const at::Tensor& qkv, const HeadLayout& layout, AttentionStatistics* statistics) {
   const auto tokens = qkv.size(0);
-  return {at::empty({tokens, layout.heads, layout.head_dim}, qkv.options()),
-          at::empty({layout.heads, tokens}, qkv.options().dtype(at::kFloat)),
-          at::empty({2}, qkv.options().dtype(at::kLong)), at::empty({0}, qkv.options().dtype(at::kLong))};
+  auto out = at::empty({tokens, layout.heads * layout.head_dim}, qkv.options());
+  AttentionStatistics made{.lse = at::empty({layout.heads, tokens}, qkv.options().dtype(at::kFloat)),
+                           .rng_state = at::empty({2}, qkv.options().dtype(at::kLong)),
+                           .unused = at::empty({0}, qkv.options().dtype(at::kLong))};
+  if (statistics != nullptr) *statistics = std::move(made);
+  return out;
 }
 
 // Backward sums queries' gradients in fp32, and has keys' and values' for every query head before it adds
@@ -57,29 +54,35 @@ at::Tensor dry_backward(const at::Tensor& qkv, const HeadLayout& layout) {
 
 }  // namespace
 
-FlashResult flash_forward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
-                          const AttentionOptions& options) {
-  if (qkv.is_meta()) return dry_forward(qkv, layout);
-  const auto& ends = sequences.cu_seqlens_device;
+const at::Tensor& ends_on_gpu(const Sequences& sequences) {
+  const at::Tensor& ends = sequences.cu_seqlens_device;
   check_tensor(ends.defined() && ends.is_cuda() && ends.scalar_type() == at::kInt, "attention",
                "cu_seqlens_device as int32 on the GPU", ends);
-  const auto [q, k, v] = split(qkv, layout);
-  auto [out, lse, rng_state, unused, debug] = at::_flash_attention_forward_symint(
-      q, k, v, ends, ends, sequences.max_seqlen, sequences.max_seqlen, /*dropout_p=*/0.0, options.causal,
-      /*return_debug_mask=*/false, options.scale, window_left(options), window_right(options));
-  return {out, lse, rng_state, unused};
+  return ends;
 }
 
-at::Tensor flash_backward(const at::Tensor& dout, const at::Tensor& qkv, const FlashResult& result,
-                          const HeadLayout& layout, const Sequences& sequences,
-                          const AttentionOptions& options) {
+at::Tensor flash_forward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
+                         const AttentionOptions& options, AttentionStatistics* statistics) {
+  if (qkv.is_meta()) return dry_forward(qkv, layout, statistics);
+  const at::Tensor& ends = ends_on_gpu(sequences);
+  const auto [q, k, v] = split_heads(qkv, layout);
+  const auto [out, lse, rng_state, unused, debug] = at::_flash_attention_forward_symint(
+      q, k, v, ends, ends, sequences.max_seqlen, sequences.max_seqlen, /*dropout_p=*/0.0, options.causal,
+      /*return_debug_mask=*/false, options.scale, window_left(options), window_right(options));
+  if (statistics != nullptr) *statistics = {lse, rng_state, unused};
+  return out.reshape({qkv.size(0), layout.heads * layout.head_dim});
+}
+
+at::Tensor flash_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
+                          const AttentionStatistics& statistics, const HeadLayout& layout,
+                          const Sequences& sequences, const AttentionOptions& options) {
   if (qkv.is_meta()) return dry_backward(qkv, layout);
-  const auto& ends = sequences.cu_seqlens_device;
-  const auto [q, k, v] = split(qkv, layout);
+  const at::Tensor& ends = sequences.cu_seqlens_device;
+  const auto [q, k, v] = split_heads(qkv, layout);
   const auto [dq, dk, dv] = at::_flash_attention_backward_symint(
-      dout.view(result.out.sizes()), q, k, v, result.out, result.lse, ends, ends, sequences.max_seqlen,
-      sequences.max_seqlen, /*dropout_p=*/0.0, options.causal, result.rng_state, result.unused, options.scale,
-      window_left(options), window_right(options));
+      dout.view(q.sizes()), q, k, v, out.view(q.sizes()), statistics.lse, ends, ends, sequences.max_seqlen,
+      sequences.max_seqlen, /*dropout_p=*/0.0, options.causal, statistics.rng_state, statistics.unused,
+      options.scale, window_left(options), window_right(options));
   return at::cat({dq, dk, dv}, 1).view(qkv.sizes());
 }
 

@@ -7,25 +7,31 @@
 
 #include "ops/attention/attention.h"
 
+// ATen's kernels for GPUs, each for what choose_attention_kernel says that it takes (kernel_choice.h). Over
+// packed sequences they need sequences.cu_seqlens_device on the GPU, and a token at least.
 namespace lorikeet::ops::cuda {
 
-// FlashAttention through ATen, for what choose_attention_kernel says that it takes (kernel_choice.h).
-struct FlashResult {
-  at::Tensor out;  ///< [T, H, D]
-  at::Tensor lse, rng_state, unused;
-};
+/// FlashAttention. Returns [T, H D]; fills `statistics` unless it is null.
+at::Tensor flash_forward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
+                         const AttentionOptions& options, AttentionStatistics* statistics);
 
-/// Over packed sequences. Needs sequences.cu_seqlens_device on the GPU.
-FlashResult flash_forward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
-                          const AttentionOptions& options);
-
-/// The packed gradient [T, width] of qkv.
-at::Tensor flash_backward(const at::Tensor& dout, const at::Tensor& qkv, const FlashResult& result,
-                          const HeadLayout& layout, const Sequences& sequences,
-                          const AttentionOptions& options);
+/// The packed gradient [T, width] of qkv, from dout [T, H D] and what forward gave.
+at::Tensor flash_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
+                          const AttentionStatistics& statistics, const HeadLayout& layout,
+                          const Sequences& sequences, const AttentionOptions& options);
 
 /// As ops::attention_cached, into out [Tq, H D]: one call for each sequence.
 void flash_cached(const at::Tensor& q, const std::vector<at::Tensor>& k, const std::vector<at::Tensor>& v,
                   const std::vector<std::int32_t>& cu_q, const AttentionOptions& options, at::Tensor& out);
+
+/// Memory-efficient attention, as flash_forward and flash_backward.
+at::Tensor efficient_forward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
+                             const AttentionOptions& options, AttentionStatistics* statistics);
+at::Tensor efficient_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
+                              const AttentionStatistics& statistics, const HeadLayout& layout,
+                              const Sequences& sequences, const AttentionOptions& options);
+
+/// sequences.cu_seqlens_device. Throws Error unless it is int32 on a GPU.
+const at::Tensor& ends_on_gpu(const Sequences& sequences);
 
 }  // namespace lorikeet::ops::cuda

@@ -1,21 +1,16 @@
-#include "ops/attention/efficient.h"
-
 #include <ATen/ATen.h>
 
 #include <limits>
 #include <optional>
 
-#include "ops/check.h"
+#include "ops/attention/cuda.h"
+#include "ops/attention/heads.h"
 
 namespace lorikeet::ops::cuda {
 namespace {
 
 // sdp::CustomMaskType
 constexpr std::int64_t kNoMask = 0, kCausal = 1;
-
-struct Heads {
-  at::Tensor q, k, v;  // [1, T, H, D]
-};
 
 // The kernels take as many key heads as query heads: those of a group are copies, unless one serves all.
 at::Tensor for_all_heads(const at::Tensor& rows, std::int64_t heads) {
@@ -24,12 +19,10 @@ at::Tensor for_all_heads(const at::Tensor& rows, std::int64_t heads) {
       .reshape({1, rows.size(0), heads, rows.size(2)});
 }
 
+// All three [1, T, H, D].
 Heads split(const at::Tensor& qkv, const HeadLayout& layout) {
-  const auto heads = qkv.view({qkv.size(0), layout.heads + 2 * layout.kv_heads, layout.head_dim});
-  const std::int64_t v = layout.heads + layout.kv_heads;
-  return {heads.slice(1, 0, layout.heads).unsqueeze(0),
-          for_all_heads(heads.slice(1, layout.heads, v), layout.heads),
-          for_all_heads(heads.slice(1, v), layout.heads)};
+  const auto [q, k, v] = split_heads(qkv, layout);
+  return {q.unsqueeze(0), for_all_heads(k, layout.heads), for_all_heads(v, layout.heads)};
 }
 
 std::optional<std::int64_t> window_of(const AttentionOptions& options) {
@@ -76,14 +69,6 @@ at::Tensor dry_backward(const at::Tensor& qkv, const HeadLayout& layout, const S
   return packed(dq, dk, dv, layout);
 }
 
-const at::Tensor& checked_ends(const Sequences& sequences) {
-  const at::Tensor& ends = sequences.cu_seqlens_device;
-  check(ends.defined() && ends.is_cuda() && ends.scalar_type() == at::kInt, "attention",
-        "cu_seqlens_device as int32 on the GPU",
-        [&] { return ends.defined() ? describe(ends) : std::string("none"); });
-  return ends;
-}
-
 // Where the kernels keep the statistics of T rows: in [S, H, the longest sequence], which many short
 // sequences beside a long one make far larger than [H, T]; the latter is what is kept.
 struct Places {
@@ -103,7 +88,7 @@ struct Places {
 at::Tensor efficient_forward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
                              const AttentionOptions& options, AttentionStatistics* statistics) {
   if (qkv.is_meta()) return dry_forward(qkv, layout, sequences, statistics);
-  const at::Tensor& ends = checked_ends(sequences);
+  const at::Tensor& ends = ends_on_gpu(sequences);
   const Heads heads = split(qkv, layout);
   const auto [out, lse, seed, offset, longest_q, longest_k] = at::_efficient_attention_forward(
       heads.q, heads.k, heads.v, /*bias=*/std::nullopt, ends, ends, sequences.max_seqlen,
@@ -118,7 +103,7 @@ at::Tensor efficient_backward(const at::Tensor& dout, const at::Tensor& qkv, con
                               const AttentionStatistics& statistics, const HeadLayout& layout,
                               const Sequences& sequences, const AttentionOptions& options) {
   if (qkv.is_meta()) return dry_backward(qkv, layout, sequences);
-  const at::Tensor& ends = checked_ends(sequences);
+  const at::Tensor& ends = ends_on_gpu(sequences);
   const Heads heads = split(qkv, layout);
   // As forward's kernel leaves it: padded to blocks of 32 rows, with infinity, which makes their scores
   // vanish.

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "ops/attention/attention.h"
+#include "ops/attention/heads.h"
 #include "ops/wide.h"
 
 namespace lorikeet::ops::reference {
@@ -37,21 +38,9 @@ at::Tensor one_sequence(const at::Tensor& q, const at::Tensor& k, const at::Tens
 
 at::Tensor attention(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
                      const AttentionOptions& options) {
-  const auto heads =
-      qkv.to(wide_type(qkv)).view({qkv.size(0), layout.heads + 2 * layout.kv_heads, layout.head_dim});
-  const auto q = heads.slice(1, 0, layout.heads);
-  const auto k = heads.slice(1, layout.heads, layout.heads + layout.kv_heads);
-  const auto v = heads.slice(1, layout.heads + layout.kv_heads);
-  std::vector<at::Tensor> outputs;
-  for (std::size_t s = 0; s + 1 < sequences.cu_seqlens.size(); ++s) {
-    const std::int64_t begin = sequences.cu_seqlens[s], end = sequences.cu_seqlens[s + 1];
-    if (begin == end) continue;
-    outputs.push_back(
-        one_sequence(q.slice(0, begin, end), k.slice(0, begin, end), v.slice(0, begin, end), options));
-  }
-  const auto width = layout.heads * layout.head_dim;
-  if (outputs.empty()) return qkv.slice(1, 0, width).clone();
-  return at::cat(outputs).to(qkv.scalar_type()).reshape({qkv.size(0), width});
+  const auto [q, k, v] = split_heads(qkv, layout);
+  const auto& ends = sequences.cu_seqlens;
+  return reference::attention_cached(q, by_sequence(k, ends), by_sequence(v, ends), ends, options);
 }
 
 at::Tensor attention_cached(const at::Tensor& q, const std::vector<at::Tensor>& k,
@@ -64,8 +53,8 @@ at::Tensor attention_cached(const at::Tensor& q, const std::vector<at::Tensor>& 
     outputs.push_back(
         one_sequence(q.slice(0, cu_q[s], cu_q[s + 1]).to(wide), k[s].to(wide), v[s].to(wide), options));
   }
-  if (outputs.empty()) return q.clone().view({q.size(0), q.size(1) * q.size(2)});
-  return at::cat(outputs).to(q.scalar_type()).reshape({q.size(0), q.size(1) * q.size(2)});
+  const auto out = outputs.empty() ? q.clone() : at::cat(outputs).to(q.scalar_type());
+  return out.reshape({q.size(0), q.size(1) * q.size(2)});
 }
 
 }  // namespace lorikeet::ops::reference

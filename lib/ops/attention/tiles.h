@@ -31,9 +31,8 @@ inline void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const float
 
 /// Which keys a block of queries sees. Positions count from the sequence's first key.
 struct BlockRange {
-  std::int64_t first_query;  ///< position of the block's first query
-  std::int64_t key_begin,
-      key_end;  ///< keys that any query of the block sees; key_begin is a multiple of kTile
+  std::int64_t first_query;         ///< position of the block's first query
+  std::int64_t key_begin, key_end;  ///< keys that any of them sees; key_begin is a multiple of kTile
 };
 
 inline BlockRange block_range(std::int64_t first_query, std::int64_t queries, std::int64_t keys,
