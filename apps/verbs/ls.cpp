@@ -66,6 +66,7 @@ void add_facts(Entry& entry) {
 std::vector<Entry> matching(const std::vector<std::string>& words) {
   std::vector<Entry> entries = all_entries();
   std::vector<std::string> families;
+  families.reserve(entries.size());
   for (const Entry& entry : entries) families.push_back(entry.family);
   std::erase_if(entries, [&](const Entry& entry) { return !has_all(entry, words); });
   if (entries.empty()) {

@@ -39,15 +39,11 @@ struct FusedModule {
   std::int64_t per_group(std::int64_t count) const { return row_groups > 0 ? count / row_groups : 0; }
 };
 
-/// How a group would be split across devices: by output (column) or by input (row).
-enum class LinearRole { kColumn, kRow };
-
 /// Modules that share an input: q, k, v, or one module that holds all three; o; gate, up; down.
 struct GroupSpec {
   std::vector<Module> modules;
   std::int64_t in_features;
   bool bias = false;
-  LinearRole role = LinearRole::kColumn;
 
   std::int64_t out_features() const;
 };

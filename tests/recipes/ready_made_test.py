@@ -9,8 +9,8 @@ import unittest
 
 import harness
 
-# As their hubs' pages give them (the safetensors files' metadata; Pythia's and Falcon's by their papers), a tied table
-# once.
+# The counts by which these models are known, a tied table once: written down from memory where no page could be
+# reached, so that what they hold is that facts and counts, written apart, agree to the last parameter.
 PUBLISHED_PARAMETERS = {
     "falcon/7B": 6_921_720_704,
     "falcon/40B": 41_303_293_952,
