@@ -1,6 +1,7 @@
 #include "peft/adapter_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/error.h"
@@ -15,6 +16,7 @@ constexpr double kMostAlpha = 1e6;
 
 // Whole numbers without a point, as PEFT writes them.
 Json number(double value) {
+  if (std::abs(value) > kMostAlpha) return value;
   const auto whole = static_cast<std::int64_t>(value);
   return value == static_cast<double>(whole) ? Json(whole) : Json(value);
 }

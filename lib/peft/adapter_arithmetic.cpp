@@ -1,0 +1,168 @@
+#include "peft/adapter_arithmetic.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/strings.h"
+
+namespace lorikeet::peft {
+namespace {
+
+void require_linear(const AdapterContents& adapter) {
+  if (!adapter.config.use_dora) return;
+  throw Error(
+      "[adapters] expected plain LoRA, got an adapter with use_dora: DoRA's change of a weight isn't linear "
+      "in "
+      "B A, so that it can't be scaled, averaged or shrunk by its factors; merge it into the base instead");
+}
+
+void require_factor(double factor, const char* what) {
+  if (std::isfinite(factor) && factor != 0) return;
+  throw Error(std::string("[adapters] expected ") + what + " that is finite and not 0, got " +
+              format_number("%g", factor));
+}
+
+// Plain LoRA's alpha for a scale.
+double alpha_of(const LowRankUpdate& update) { return update.scale * static_cast<double>(update.rank()); }
+
+// The names that choose the modules of all adapters, and no others, in any base: the union of their targets
+// where all are names, else the modules' whole names.
+std::vector<std::string> targets_of(const std::vector<AdapterContents>& adapters,
+                                    const std::vector<std::string>& modules) {
+  std::set<std::string> names;
+  for (const AdapterContents& adapter : adapters) {
+    const LoraConfig& config = adapter.config;
+    if (config.targets_all_linear() || is_pattern(config.target_modules) || !config.exclude_modules.empty() ||
+        !config.layers_to_transform.empty())
+      return modules;
+    names.insert(config.target_modules.begin(), config.target_modules.end());
+  }
+  return {names.begin(), names.end()};
+}
+
+void require_same_shape(const std::string& name, const LowRankUpdate& x, const LowRankUpdate& y) {
+  if (x.in_features() == y.in_features() && x.out_features() == y.out_features()) return;
+  const auto text = [](const LowRankUpdate& update) {
+    return "[" + std::to_string(update.out_features()) + ", " + std::to_string(update.in_features()) + "]";
+  };
+  throw Error("[adapters] expected adapters of one base model, got module '" + escape_control(name) +
+              "' with a weight of shape " + text(x) + " in one and " + text(y) + " in another");
+}
+
+std::int64_t new_rank(const at::Tensor& singular_values, const LowRankUpdate& update,
+                      std::optional<std::int64_t> rank, std::optional<double> keep) {
+  std::int64_t least = update.rank();
+  if (rank) least = std::min(least, *rank);
+  if (keep) least = std::min(least, rank_for_share(singular_values, *keep));
+  return least;
+}
+
+}  // namespace
+
+double RankLoss::lost_share() const { return norm > 0 ? lost_norm / norm : 0; }
+
+RankLoss total_loss(const std::vector<RankLoss>& modules) {
+  RankLoss total{.module = "total"};
+  for (const RankLoss& one : modules) {
+    total.rank_before = std::max(total.rank_before, one.rank_before);
+    total.rank_after = std::max(total.rank_after, one.rank_after);
+    total.norm = std::hypot(total.norm, one.norm);
+    total.lost_norm = std::hypot(total.lost_norm, one.lost_norm);
+  }
+  return total;
+}
+
+AdapterContents scaled(const AdapterContents& adapter, double factor) {
+  require_linear(adapter);
+  require_factor(factor, "a factor");
+  AdapterContents result = adapter;
+  for (auto& [name, module] : result.modules) {
+    module.alpha *= std::abs(factor);
+    module.update.scale *= std::abs(factor);
+    if (factor < 0) module.update.b = -module.update.b;
+  }
+  return result;
+}
+
+std::vector<AbsentModule> absent_modules(const std::vector<AdapterContents>& adapters) {
+  std::map<std::string, std::vector<std::size_t>> lacking;
+  for (const AdapterContents& adapter : adapters) {
+    for (const auto& [name, module] : adapter.modules) lacking[name];
+  }
+  std::vector<AbsentModule> absent;
+  for (auto& [name, indices] : lacking) {
+    for (std::size_t i = 0; i < adapters.size(); ++i) {
+      if (!adapters[i].modules.contains(name)) indices.push_back(i);
+    }
+    if (!indices.empty()) absent.push_back({name, indices});
+  }
+  return absent;
+}
+
+AdapterContents weighted_sum(const std::vector<AdapterContents>& adapters,
+                             const std::vector<double>& weights) {
+  if (adapters.empty() || adapters.size() != weights.size()) {
+    throw Error("[adapters] expected a weight for each adapter, got " + std::to_string(weights.size()) +
+                " for " + std::to_string(adapters.size()));
+  }
+  std::map<std::string, std::pair<std::vector<LowRankUpdate>, std::vector<double>>> terms;
+  AdapterContents sum{
+      .config = adapters[0].config, .base_model = adapters[0].base_model, .dtype = adapters[0].dtype};
+  for (std::size_t i = 0; i < adapters.size(); ++i) {
+    require_linear(adapters[i]);
+    require_factor(weights[i], "a weight");
+    sum.dtype = widest(sum.dtype, adapters[i].dtype);
+    for (const auto& [name, module] : adapters[i].modules) {
+      auto& term = terms[name];
+      if (!term.first.empty()) require_same_shape(name, term.first.front(), module.update);
+      term.first.push_back(module.update);
+      term.second.push_back(weights[i]);
+    }
+  }
+  for (const auto& [name, term] : terms) {
+    LowRankUpdate update = weighted_sum(term.first, term.second);
+    const double alpha = alpha_of(update);
+    sum.modules[name] = {.alpha = alpha, .update = std::move(update), .magnitude = {}};
+  }
+  sum.config.use_rslora = false;
+  sum.config.target_modules = targets_of(adapters, sum.names());
+  sum.config.exclude_modules.clear();
+  sum.config.layers_to_transform.clear();
+  sum.config.layers_pattern.clear();
+  return sum;
+}
+
+Shrunk shrunk(const AdapterContents& adapter, std::optional<std::int64_t> rank, std::optional<double> keep) {
+  require_linear(adapter);
+  if (rank && *rank < 1) throw Error("[adapters] expected a rank from 1 on, got " + std::to_string(*rank));
+  if (keep && !(*keep > 0 && *keep <= 1)) {
+    throw Error("[adapters] expected a share to keep above 0 and at most 1, got " +
+                format_number("%g", *keep));
+  }
+  if (!rank && !keep) throw Error("[adapters] expected a rank or a share to keep, got neither");
+  Shrunk result{.adapter = adapter, .modules = {}};
+  result.adapter.config.use_rslora = false;
+  for (auto& [name, module] : result.adapter.modules) {
+    const UpdateSvd parts = svd(module.update);
+    const std::int64_t before = module.update.rank(), after = new_rank(parts.s, module.update, rank, keep);
+    RankLoss loss{.module = name, .rank_before = before, .rank_after = after};
+    loss.norm = parts.s.norm().item<double>();
+    const std::int64_t values = parts.s.size(0);
+    if (after < before) {
+      const std::int64_t kept = std::min(after, values);
+      loss.rank_after = kept;
+      loss.lost_norm = parts.s.narrow(0, kept, values - kept).norm().item<double>();
+      module.update = truncated(parts, kept, module.update.scale);
+    }
+    module.alpha = alpha_of(module.update);
+    result.modules.push_back(loss);
+  }
+  return result;
+}
+
+}  // namespace lorikeet::peft

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "peft/adapter_contents.h"
+
+// Sums, multiples and lower ranks of adapters. All throw Error for DoRA adapters: the rows of W + scale * B A
+// are brought to a length there, so that W's change isn't linear in scale * B A.
+namespace lorikeet::peft {
+
+/// `adapter` times a finite factor that isn't zero: alphas are multiplied by its size, Bs by its sign.
+AdapterContents scaled(const AdapterContents& adapter, double factor);
+
+/// sum of weights[i] * adapters[i], exactly: a module's rank is the sum of the ranks of its adapters, a
+/// module that one lacks counts as zero there. Written without rsLoRA, in the widest dtype, with the first
+/// one's base and dropout. Throws Error for modules whose shapes differ, and for weights that are zero or not
+/// finite.
+AdapterContents weighted_sum(const std::vector<AdapterContents>& adapters,
+                             const std::vector<double>& weights);
+
+/// A module that some of several adapters lack.
+struct AbsentModule {
+  std::string name;
+  std::vector<std::size_t> lacking;  ///< which of the adapters
+};
+std::vector<AbsentModule> absent_modules(const std::vector<AdapterContents>& adapters);
+
+/// What a lower rank took from a module: Frobenius norms of scale * B A and of what was left out of it.
+struct RankLoss {
+  std::string module;
+  std::int64_t rank_before = 0, rank_after = 0;
+  double norm = 0, lost_norm = 0;
+  double lost_share() const;  ///< lost_norm of norm, 0 for a norm of 0
+};
+
+/// The same of all modules together.
+RankLoss total_loss(const std::vector<RankLoss>& modules);
+
+struct Shrunk {
+  AdapterContents adapter;
+  std::vector<RankLoss> modules;
+};
+
+/// Every module's scale * B A at a lower rank, the nearest there is: at most `rank`, or the least rank that
+/// holds the share `keep` (above 0, at most 1) of its squared Frobenius norm; one of both must be given.
+/// Where that isn't below a module's rank its factors stay as they are to the bit. Scales stay; without
+/// rsLoRA.
+Shrunk shrunk(const AdapterContents& adapter, std::optional<std::int64_t> rank, std::optional<double> keep);
+
+}  // namespace lorikeet::peft

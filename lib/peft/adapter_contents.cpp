@@ -1,0 +1,182 @@
+#include "peft/adapter_contents.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/strings.h"
+#include "io/safetensors.h"
+#include "ops/dtype.h"
+#include "peft/adapter_config.h"
+#include "peft/target_rules.h"
+#include "peft/tensor_bytes.h"
+
+namespace lorikeet::peft {
+namespace {
+
+constexpr std::string_view kPrefix = "base_model.model.";
+constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight",
+                           kMagnitude = ".lora_magnitude_vector";
+constexpr const char* kTensors = "adapter_model.safetensors";
+constexpr const char* kConfig = "adapter_config.json";
+
+[[noreturn]] void fail(const io::SafetensorsFile& file, const std::string& what) {
+  throw Error(escape_control("[" + file.path().string() + "] " + what));
+}
+
+at::Tensor read_tensor(const io::SafetensorsFile& file, const io::TensorView& tensor) {
+  const at::Tensor value = at::empty(tensor.shape, ops::to_torch(DType::kF64));
+  copy_into({tensor.name, tensor.dtype, tensor.shape}, tensor.bytes, value, file.path().string());
+  if (!at::isfinite(value).all().item<bool>()) {
+    throw Error(escape_control("[" + file.path().string() + "] expected finite values, tensor '" +
+                               tensor.name + "' has some that are NaN or infinite; take another adapter"),
+                ErrorKind::kRunFailed);
+  }
+  return value;
+}
+
+// The module's name and which of its tensors this is.
+struct Place {
+  std::string module;
+  std::string_view part;
+};
+
+Place place_of(const io::SafetensorsFile& file, const io::TensorView& tensor) {
+  const std::string_view name = tensor.name;
+  for (const std::string_view part : {kA, kB, kMagnitude}) {
+    if (!name.starts_with(kPrefix) || !name.ends_with(part) || name.size() <= kPrefix.size() + part.size())
+      continue;
+    std::string module(name.substr(kPrefix.size(), name.size() - kPrefix.size() - part.size()));
+    // They become regular expressions in rank_pattern.
+    if (is_pattern({module})) break;
+    if (tensor.shape.size() != (part == kMagnitude ? 1 : 2))
+      fail(file, "tensor '" + tensor.name + "' has shape " + io::shape_text(tensor.shape) +
+                     ", which isn't a linear module's: only adapters of linear modules can be read here");
+    return {std::move(module), part};
+  }
+  fail(file, "tensor '" + tensor.name +
+                 "' is no lora_A, lora_B or lora_magnitude_vector of a linear module; adapters with other "
+                 "trained parts (embeddings, modules_to_save) can't be read here");
+}
+
+void require_whole(const io::SafetensorsFile& file, const std::string& name, const AdapterModule& module,
+                   const LoraConfig& config, const TargetRules& rules) {
+  const LowRankUpdate& update = module.update;
+  const auto require = [&](bool holds, const std::string& what) {
+    if (!holds) fail(file, "module '" + name + "' " + what);
+  };
+  require(update.a.defined(), "has no lora_A");
+  require(update.b.defined(), "has no lora_B");
+  require(update.a.size(0) == update.b.size(1), "has a lora_A of rank " + std::to_string(update.a.size(0)) +
+                                                    " and a lora_B of rank " +
+                                                    std::to_string(update.b.size(1)));
+  require(update.a.numel() > 0 && update.b.numel() > 0, "has a lora_A or lora_B without elements");
+  require(rules.matches(name, /*is_head=*/false), "is no target of its adapter_config.json");
+  require(update.rank() == rules.rank(name), "has rank " + std::to_string(update.rank()) +
+                                                 ", its adapter_config.json says " +
+                                                 std::to_string(rules.rank(name)));
+  require(module.magnitude.defined() == config.use_dora,
+          config.use_dora ? "has no lora_magnitude_vector, though use_dora is set"
+                          : "has a lora_magnitude_vector, though use_dora isn't set");
+  require(!config.use_dora || module.magnitude.size(0) == update.out_features(),
+          "has a lora_magnitude_vector of another length than lora_B");
+}
+
+// What most modules have.
+template <typename F>
+auto most_common(const AdapterContents& contents, F value) {
+  std::map<decltype(value(contents.modules.begin()->second)), std::size_t> counts;
+  for (const auto& [name, module] : contents.modules) ++counts[value(module)];
+  return std::max_element(counts.begin(), counts.end(),
+                          [](const auto& x, const auto& y) { return x.second < y.second; })
+      ->first;
+}
+
+at::Tensor stored(const at::Tensor& value, DType dtype, const std::string& name) {
+  at::Tensor stored = value.to(ops::to_torch(dtype));
+  if (at::isfinite(stored).all().item<bool>()) return stored;
+  throw Error(
+      "[adapters] " + name + " would get values beyond the range of " + std::string(dtype_name(dtype)),
+      ErrorKind::kRunFailed);
+}
+
+}  // namespace
+
+std::vector<std::string> AdapterContents::names() const {
+  std::vector<std::string> names;
+  names.reserve(modules.size());
+  for (const auto& [name, module] : modules) names.push_back(name);
+  return names;
+}
+
+LoraConfig written_config(const AdapterContents& contents) {
+  LoraConfig config = contents.config;
+  config.rank_pattern.clear();
+  config.alpha_pattern.clear();
+  config.rank = most_common(contents, [](const AdapterModule& m) { return m.update.rank(); });
+  config.alpha = most_common(contents, [](const AdapterModule& m) { return m.alpha; });
+  for (const auto& [name, module] : contents.modules) {
+    if (module.update.rank() != config.rank) config.rank_pattern.emplace_back(name, module.update.rank());
+    if (module.alpha != config.alpha) config.alpha_pattern.emplace_back(name, module.alpha);
+  }
+  return config;
+}
+
+DType widest(DType a, DType b) {
+  if (a == b) return a;
+  return a == DType::kF64 || b == DType::kF64 ? DType::kF64 : DType::kF32;
+}
+
+AdapterContents read_adapter_contents(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / kConfig;
+  if (!std::filesystem::exists(path)) {
+    throw Error("[adapter] '" + folder.string() + "' has no " + kConfig + "; expected a PEFT adapter folder");
+  }
+  const Json json = Json::parse(read_file(path, 1U << 20), path.string());
+  const JsonView view(json, path.string());
+  AdapterContents contents{.config = read_adapter_config(view),
+                           .base_model = view.get_string("base_model_name_or_path", "")};
+
+  const auto file = io::SafetensorsFile::open(folder / kTensors);
+  if (file.tensors().empty()) fail(file, "holds no tensors");
+  contents.dtype = file.tensors().front().dtype;
+  for (const io::TensorView& tensor : file.tensors()) {
+    const Place place = place_of(file, tensor);
+    AdapterModule& module = contents.modules[place.module];
+    (place.part == kA   ? module.update.a
+     : place.part == kB ? module.update.b
+                        : module.magnitude) = read_tensor(file, tensor);
+    contents.dtype = widest(contents.dtype, tensor.dtype);
+  }
+  const TargetRules rules(contents.config);
+  for (auto& [name, module] : contents.modules) {
+    require_whole(file, name, module, contents.config, rules);
+    module.alpha = rules.alpha(name);
+    module.update.scale = rules.scale(name);
+  }
+  return contents;
+}
+
+void write_adapter_contents(const std::filesystem::path& folder, const AdapterContents& contents) {
+  TensorBytes tensors;
+  const auto add = [&](const std::string& module, std::string_view part, const at::Tensor& value) {
+    const std::string name = std::string(kPrefix) + module + std::string(part);
+    tensors.add(name, stored(value, contents.dtype, name));
+  };
+  for (const auto& [name, module] : contents.modules) {
+    add(name, kA, module.update.a);
+    add(name, kB, module.update.b);
+    if (module.magnitude.defined()) add(name, kMagnitude, module.magnitude);
+  }
+  const std::filesystem::path path = folder / kConfig;
+  const Json config = adapter_config_json(written_config(contents), contents.base_model, contents.names());
+  read_adapter_config(JsonView(config, path.filename().string()));  // throws for what no file may have
+  io::write_safetensors(folder / kTensors, tensors.entries(), {{"format", "pt"}});
+  write_file_atomic(path, config.dump(2) + "\n");
+}
+
+}  // namespace lorikeet::peft

@@ -1,0 +1,177 @@
+#include "peft/adapter_arithmetic.h"
+
+#include <ATen/ATen.h>
+
+#include <limits>
+
+#include "support/catch.h"
+#include "support/error_text.h"
+#include "support/paths.h"
+#include "support/random_adapter.h"
+
+using namespace lorikeet;
+using namespace lorikeet::peft;
+using namespace lorikeet::test;
+using Catch::Contains;
+
+namespace {
+
+const std::vector<RandomModule> kModules = {{"layers.0.q"}, {"layers.1.q"}, {"layers.1.up", 4, 9, 2, 5}};
+
+AdapterContents written_and_read(const AdapterContents& adapter) {
+  const TemporaryFolder folder;
+  write_adapter_contents(folder.path(), adapter);
+  return read_adapter_contents(folder.path());
+}
+
+}  // namespace
+
+TEST_CASE("the average of an adapter with itself is that adapter") {
+  for (const bool rslora : {false, true}) {
+    const AdapterContents adapter = random_adapter(1, kModules, DType::kBF16, rslora);
+    const AdapterContents average = written_and_read(weighted_sum({adapter, adapter}, {0.5, 0.5}));
+    CHECK(average.dtype == DType::kBF16);
+    for (const auto& [name, module] : adapter.modules) {
+      const AdapterModule& other = average.modules.at(name);
+      CHECK(other.update.rank() == 2 * module.update.rank());
+      CHECK(relative_distance(dense(other), dense(module)) < 1e-14);
+    }
+  }
+}
+
+TEST_CASE("a weighted sum is the dense one, over adapters of other ranks, scales, modules and dtypes") {
+  const AdapterContents a = random_adapter(1, {{"layers.0.q"}, {"layers.1.q"}}, DType::kBF16);
+  const AdapterContents b =
+      random_adapter(2, {{"layers.0.q", 10, 8, 5, 3}, {"layers.0.up"}}, DType::kF32, true);
+  const AdapterContents sum = written_and_read(weighted_sum({a, b}, {0.25, -1.5}));
+  CHECK(sum.dtype == DType::kF32);
+  CHECK_FALSE(sum.config.use_rslora);
+  REQUIRE(sum.names() == std::vector<std::string>{"layers.0.q", "layers.0.up", "layers.1.q"});
+  const at::Tensor both = 0.25 * dense(a.modules.at("layers.0.q")) - 1.5 * dense(b.modules.at("layers.0.q"));
+  CHECK(sum.modules.at("layers.0.q").update.rank() == 8);
+  CHECK(relative_distance(dense(sum.modules.at("layers.0.q")), both) < 1e-6);  // fp32's rounding of B
+  CHECK(relative_distance(dense(sum.modules.at("layers.1.q")), 0.25 * dense(a.modules.at("layers.1.q"))) <
+        1e-14);
+  CHECK(relative_distance(dense(sum.modules.at("layers.0.up")), -1.5 * dense(b.modules.at("layers.0.up"))) <
+        1e-14);
+
+  const auto absent = absent_modules({a, b});
+  REQUIRE(absent.size() == 2);
+  CHECK(absent[0].name == "layers.0.up");
+  CHECK(absent[0].lacking == std::vector<std::size_t>{0});
+  CHECK(absent[1].name == "layers.1.q");
+  CHECK(absent[1].lacking == std::vector<std::size_t>{1});
+}
+
+TEST_CASE("a sum's targets are names that choose its modules and no others") {
+  AdapterContents a = random_adapter(1, {{"layers.0.q"}, {"layers.1.q"}});
+  AdapterContents b = random_adapter(2, {{"layers.0.up"}});
+  a.config.target_modules = {"q"};
+  CHECK(weighted_sum({a, b}, {1, 1}).config.target_modules == std::vector<std::string>{"layers.0.up", "q"});
+  const std::vector<std::string> whole = {"layers.0.q", "layers.0.up", "layers.1.q"};
+  b.config.exclude_modules = {"layers.1.up"};
+  const AdapterContents sum = weighted_sum({a, b}, {1, 1});
+  CHECK(sum.config.target_modules == whole);
+  CHECK(sum.config.exclude_modules.empty());
+  b.config = a.config;
+  b.config.target_modules = {".*up"};
+  CHECK(weighted_sum({a, b}, {1, 1}).config.target_modules == whole);
+  b.config.target_modules = {"up"};
+  b.config.layers_to_transform = {0};
+  CHECK(weighted_sum({a, b}, {1, 1}).config.target_modules == whole);
+}
+
+TEST_CASE("an adapter times 2, then times a half, is the adapter to the bit") {
+  const AdapterContents adapter = random_adapter(5, kModules, DType::kBF16, true);
+  for (const double factor : {2.0, -2.0}) {
+    const AdapterContents once = written_and_read(scaled(adapter, factor));
+    const AdapterContents twice = written_and_read(scaled(once, 1 / factor));
+    for (const auto& [name, module] : adapter.modules) {
+      CHECK(relative_distance(dense(once.modules.at(name)), factor * dense(module)) < 1e-14);
+      CHECK(at::equal(twice.modules.at(name).update.a, module.update.a));
+      CHECK(at::equal(twice.modules.at(name).update.b, module.update.b));
+      CHECK(twice.modules.at(name).alpha == module.alpha);
+      CHECK(twice.modules.at(name).update.scale == module.update.scale);
+    }
+  }
+}
+
+TEST_CASE("to the full rank nothing is shrunk, to the bit") {
+  const AdapterContents adapter = random_adapter(6, kModules, DType::kF32, true);
+  const Shrunk same = shrunk(adapter, 3, std::nullopt);
+  CHECK(total_loss(same.modules).lost_share() == 0);
+  for (const auto& [name, module] : adapter.modules) {
+    const AdapterModule& other = same.adapter.modules.at(name);
+    CHECK(at::equal(other.update.a, module.update.a));
+    CHECK(at::equal(other.update.b, module.update.b));
+    CHECK(other.alpha / static_cast<double>(other.update.rank()) == Approx(module.update.scale));
+  }
+}
+
+TEST_CASE("a shrunk adapter loses the least that its rank allows, and says how much") {
+  const AdapterContents adapter = random_adapter(6, kModules);
+  const Shrunk low = shrunk(adapter, 1, std::nullopt);
+  const AdapterContents read = written_and_read(low.adapter);
+  double lost = 0, norm = 0;
+  REQUIRE(low.modules.size() == 3);
+  for (const RankLoss& loss : low.modules) {
+    const at::Tensor whole = dense(adapter.modules.at(loss.module));
+    const at::Tensor values = at::linalg_svdvals(whole);
+    const double bound = values.narrow(0, 1, values.size(0) - 1).norm().item<double>();
+    CHECK(loss.rank_after == 1);
+    CHECK(loss.lost_norm == Approx(bound));
+    CHECK(loss.norm == Approx(whole.norm().item<double>()));
+    CHECK((dense(read.modules.at(loss.module)) - whole).norm().item<double>() == Approx(bound).epsilon(1e-6));
+    CHECK(read.modules.at(loss.module).update.scale == Approx(adapter.modules.at(loss.module).update.scale));
+    lost += bound * bound;
+    norm += loss.norm * loss.norm;
+  }
+  CHECK(total_loss(low.modules).lost_share() == Approx(std::sqrt(lost / norm)));
+}
+
+TEST_CASE("a share to keep gives each module the least rank that holds it") {
+  AdapterContents adapter = random_adapter(7, {{"layers.0.q"}, {"layers.1.q"}});
+  AdapterModule& module = adapter.modules.at("layers.1.q");
+  module.update.b.select(1, 0).mul_(1e4);  // next to all of it in one direction
+  const Shrunk low = shrunk(adapter, std::nullopt, 0.999999);
+  CHECK(low.adapter.modules.at("layers.0.q").update.rank() == 3);
+  CHECK(low.adapter.modules.at("layers.1.q").update.rank() == 1);
+  CHECK(total_loss(low.modules).lost_share() <= 1e-3);
+}
+
+TEST_CASE("an average brought back to the rank of equal adapters is that adapter") {
+  const AdapterContents adapter = random_adapter(8, kModules);
+  const Shrunk back = shrunk(weighted_sum({adapter, adapter}, {0.5, 0.5}), 3, std::nullopt);
+  CHECK(total_loss(back.modules).lost_share() < 1e-12);
+  for (const auto& [name, module] : adapter.modules)
+    CHECK(relative_distance(dense(back.adapter.modules.at(name)), dense(module)) < 1e-12);
+}
+
+TEST_CASE("an adapter that changes nothing can be averaged and shrunk") {
+  AdapterContents adapter = random_adapter(9, {{"q"}});
+  adapter.modules.at("q").update.b.zero_();
+  const Shrunk low = shrunk(weighted_sum({adapter, adapter}, {0.5, 0.5}), 2, std::nullopt);
+  CHECK(total_loss(low.modules).lost_share() == 0);
+  CHECK(written_and_read(low.adapter).modules.at("q").update.rank() == 2);
+}
+
+TEST_CASE("what can't be computed is one clear error") {
+  const AdapterContents adapter = random_adapter(1, {{"q"}});
+  AdapterContents dora = adapter;
+  dora.config.use_dora = true;
+  CHECK_THAT(error_text([&] { scaled(dora, 2); }), Contains("use_dora"));
+  CHECK_THAT(error_text([&] { shrunk(dora, 1, std::nullopt); }), Contains("use_dora"));
+  CHECK_THAT(error_text([&] { weighted_sum({adapter, dora}, {1, 1}); }), Contains("use_dora"));
+  for (const double factor :
+       {0.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    CHECK_THAT(error_text([&] { scaled(adapter, factor); }), Contains("a factor that is finite and not 0"));
+    CHECK_THAT(error_text([&] { weighted_sum({adapter}, {factor}); }),
+               Contains("a weight that is finite and not 0"));
+  }
+  CHECK_THAT(error_text([&] { weighted_sum({adapter}, {1, 1}); }), Contains("got 2 for 1"));
+  CHECK_THAT(error_text([&] { weighted_sum({adapter, random_adapter(2, {{"q", 10, 9}})}, {1, 1}); }),
+             Contains("[10, 8] in one and [10, 9] in another"));
+  CHECK_THAT(error_text([&] { shrunk(adapter, 0, std::nullopt); }), Contains("a rank from 1 on"));
+  CHECK_THAT(error_text([&] { shrunk(adapter, std::nullopt, 1.5); }), Contains("above 0 and at most 1"));
+  CHECK_THAT(error_text([&] { shrunk(adapter, std::nullopt, std::nullopt); }), Contains("got neither"));
+}
