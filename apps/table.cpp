@@ -1,23 +1,26 @@
 #include "apps/table.h"
 
 #include <algorithm>
-#include <iostream>
 
 namespace lorikeet::apps {
 
-void print_table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths(rows.front().size(), 0);
+std::string text_table(const std::vector<std::vector<std::string>>& rows, std::size_t left_aligned,
+                       std::size_t indent) {
+  if (rows.empty()) return "";
+  std::vector<std::size_t> widths(rows.front().size());
   for (const auto& row : rows) {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
+  std::string text;
   for (const auto& row : rows) {
-    std::string line = "  ";
+    std::string line(indent, ' ');
     for (std::size_t i = 0; i < row.size(); ++i) {
-      line += row[i];
-      if (i + 1 < row.size()) line.append(widths[i] - row[i].size() + 2, ' ');
+      const std::string blanks(widths[i] - row[i].size(), ' ');
+      line += (i == 0 ? "" : "  ") + (i < left_aligned ? row[i] + blanks : blanks + row[i]);
     }
-    std::cout << line << "\n";
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
+  return text;
 }
 
 }  // namespace lorikeet::apps

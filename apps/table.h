@@ -1,12 +1,14 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 namespace lorikeet::apps {
 
-/// Prints rows of equally many cells to stdout, indented by two blanks, each column as wide as its widest
-/// cell.
-void print_table(const std::vector<std::vector<std::string>>& rows);
+/// Rows of cells as lines with aligned columns behind `indent` blanks, the first `left_aligned` columns to
+/// the left, the others, numbers, to the right. All rows have as many cells as the first, the header.
+std::string text_table(const std::vector<std::vector<std::string>>& rows, std::size_t left_aligned = 1,
+                       std::size_t indent = 0);
 
 }  // namespace lorikeet::apps

@@ -97,7 +97,7 @@ void print(const std::vector<Entry>& entries) {
                     entry.name});
   }
   std::cout << join(recipe_names(), ", ") << "\n";
-  print_table(rows);
+  std::cout << text_table(rows, rows.front().size(), 2);
   std::cout << "Least memory of one GPU: the config with activation checkpointing, one row of "
                "data.max_seq_len tokens at "
                "a time.\n";

@@ -82,7 +82,7 @@ void print_options(const recipes::RunPlan& plan) {
   std::cout << "\nWays to run it (* the best; of each the micro-batch that is fastest, or the smallest where "
                "none fits; "
             << bytes(plan.options.front().available) << " on one device)\n";
-  print_table(rows);
+  std::cout << text_table(rows, rows.front().size(), 2);
 }
 
 void print_memory(const recipes::RunPlan& plan) {
@@ -96,7 +96,7 @@ void print_memory(const recipes::RunPlan& plan) {
       rows.back()[1] += " (a layer keeps " + bytes(option.memory.activations_per_layer) + ")";
   }
   rows.push_back({"total", bytes(option.memory.total()) + " of " + bytes(option.available)});
-  print_table(rows);
+  std::cout << text_table(rows, rows.front().size(), 2);
 }
 
 void print_decision(const recipes::RunPlan& plan) {

@@ -35,6 +35,8 @@ constexpr auto kOtherWords = std::to_array<std::pair<std::string_view, std::stri
     {"inference", "generate"},
     {"chat", "generate"},
     {"export", "merge"},
+    {"lora", "adapters"},
+    {"average", "adapters"},
     {"topology", "topo"},
     {"diagnose", "doctor"},
     {"env", "doctor"},

@@ -26,6 +26,7 @@ Verb add_tokenize(CLI::App& app);
 Verb add_eval(CLI::App& app);
 Verb add_generate(CLI::App& app);
 Verb add_merge(CLI::App& app);
+Verb add_adapters(CLI::App& app);
 Verb add_topo(CLI::App& app);
 Verb add_doctor(CLI::App& app);
 /// Not for people: what `doctor` starts to measure.

@@ -35,6 +35,10 @@ class Programs:
         _run([self.lorikeet, "merge", model, adapter, output, "device=cpu"])
         return output
 
+    def adapters(self, verb, *arguments, output):
+        _run([self.lorikeet, "adapters", verb, *arguments, "--output", output])
+        return output
+
     def train(self, model, data, output, *overrides):
         """Runs a fine-tuning; returns its lines of metrics.jsonl, one an optimizer step."""
         config = output.with_suffix(".yaml")
