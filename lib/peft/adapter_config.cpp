@@ -56,6 +56,7 @@ std::vector<std::string> names_or_pattern(const JsonView& config, const char* ke
   std::vector<std::string> names;
   for (const JsonView& name : value->items()) names.push_back(name.as_string());
   std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 
