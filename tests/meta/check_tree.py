@@ -17,6 +17,7 @@ from tree import Tree
 
 HERE = Path(__file__).resolve().parent
 WAITS = "tests/meta/cuda_waits.txt"
+DTYPES = "tests/meta/dtype_allowed.txt"
 # Folders of tests beside those that mirror a layer.
 OTHER_TESTS = ("support", "meta", "parity", "fuzz", "toy", "card")
 
@@ -24,11 +25,12 @@ OTHER_TESTS = ("support", "meta", "parity", "fuzz", "toy", "card")
 def check(root):
     tree = Tree(root)
     order = layers.read_layers(HERE / "layers.txt")
+    dtypes = rules.read_allowed_dtypes(tree.root / DTYPES) if tree.has(DTYPES) else {}
     waits = cuda_rules.read_allowed_waits(tree.root / WAITS) if tree.has(WAITS) else {}
     return [
         *layers.check_layers(tree, order),
         *rules.check_machine_paths(tree),
-        *rules.check_dtypes(tree, rules.read_allowed_dtypes(HERE / "dtype_allowed.txt")),
+        *rules.check_dtypes(tree, dtypes),
         *cuda_rules.check_launches(tree),
         *cuda_rules.check_waits(tree, waits),
         *rules.check_length(tree),
