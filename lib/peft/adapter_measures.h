@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "peft/adapter_contents.h"
 
-// What adapters change, and by how much two of them differ, told by norms of scale * B A.
+// What adapters change, and by how much two of them differ, measured by norms of scale * B A.
 namespace lorikeet::peft {
 
 /// One adapted module, or a sum over several.
