@@ -2,6 +2,7 @@
 
 #include "base/strings.h"
 #include "config/schema.h"
+#include "text/regex.h"
 
 namespace lorikeet::config {
 namespace {
@@ -49,9 +50,6 @@ void check_validation(const ValidationSettings& validation, std::vector<std::str
         "data.validation.every_steps: needs data.validation.path or data.validation.fraction");
 }
 
-// Names of modules have none of these.
-constexpr const char* kRegexCharacters = "*+?()[]{}|^$\\";
-
 void check_lora(const LoraSettings& lora, std::vector<std::string>& problems) {
   if (lora.target_modules.size() > 1) {
     for (const std::string& target : lora.target_modules) {
@@ -62,7 +60,7 @@ void check_lora(const LoraSettings& lora, std::vector<std::string>& problems) {
   for (const auto& [setting, names] : {std::pair{"lora.target_modules", &lora.target_modules},
                                        std::pair{"lora.exclude_modules", &lora.exclude_modules}}) {
     for (const std::string& name : *names) {
-      if (names->size() > 1 && name.find_first_of(kRegexCharacters) != std::string::npos)
+      if (names->size() > 1 && text::has_regex_syntax(name))
         problems.push_back(std::string(setting) + ": '" + escape_control(name) +
                            "' is a regular expression, which stands alone: join several as 'one|other'");
     }

@@ -37,9 +37,7 @@ std::vector<std::string> targets_of(const std::vector<AdapterContents>& adapters
   std::set<std::string> names;
   for (const AdapterContents& adapter : adapters) {
     const LoraConfig& config = adapter.config;
-    if (config.targets_all_linear() || is_pattern(config.target_modules) || !config.exclude_modules.empty() ||
-        !config.layers_to_transform.empty())
-      return modules;
+    if (!config.targets_by_names()) return modules;
     names.insert(config.target_modules.begin(), config.target_modules.end());
   }
   return {names.begin(), names.end()};

@@ -12,17 +12,16 @@
 #include "io/safetensors.h"
 #include "ops/dtype.h"
 #include "peft/adapter_config.h"
+#include "peft/adapter_folder.h"
 #include "peft/target_rules.h"
 #include "peft/tensor_bytes.h"
 
 namespace lorikeet::peft {
 namespace {
 
-constexpr std::string_view kPrefix = "base_model.model.";
+constexpr std::string_view kPrefix = kAdapterPrefix;
 constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight",
                            kMagnitude = ".lora_magnitude_vector";
-constexpr const char* kTensors = "adapter_model.safetensors";
-constexpr const char* kConfig = "adapter_config.json";
 
 [[noreturn]] void fail(const io::SafetensorsFile& file, const std::string& what) {
   throw Error(escape_control("[" + file.path().string() + "] " + what));
@@ -31,11 +30,7 @@ constexpr const char* kConfig = "adapter_config.json";
 at::Tensor read_tensor(const io::SafetensorsFile& file, const io::TensorView& tensor) {
   const at::Tensor value = at::empty(tensor.shape, ops::to_torch(DType::kF64));
   copy_into({tensor.name, tensor.dtype, tensor.shape}, tensor.bytes, value, file.path().string());
-  if (!at::isfinite(value).all().item<bool>()) {
-    throw Error(escape_control("[" + file.path().string() + "] expected finite values, tensor '" +
-                               tensor.name + "' has some that are NaN or infinite; take another adapter"),
-                ErrorKind::kRunFailed);
-  }
+  require_finite(value, tensor.name, file.path());
   return value;
 }
 
@@ -132,16 +127,12 @@ DType widest(DType a, DType b) {
 }
 
 AdapterContents read_adapter_contents(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / kConfig;
-  if (!std::filesystem::exists(path)) {
-    throw Error("[adapter] '" + folder.string() + "' has no " + kConfig + "; expected a PEFT adapter folder");
-  }
-  const Json json = Json::parse(read_file(path, 1U << 20), path.string());
-  const JsonView view(json, path.string());
+  const Json json = read_adapter_json(folder);
+  const JsonView view(json, (folder / kAdapterConfig).string());
   AdapterContents contents{.config = read_adapter_config(view),
                            .base_model = view.get_string("base_model_name_or_path", "")};
 
-  const auto file = io::SafetensorsFile::open(folder / kTensors);
+  const auto file = io::SafetensorsFile::open(folder / kAdapterTensors);
   if (file.tensors().empty()) fail(file, "holds no tensors");
   contents.dtype = file.tensors().front().dtype;
   for (const io::TensorView& tensor : file.tensors()) {
@@ -172,10 +163,10 @@ void write_adapter_contents(const std::filesystem::path& folder, const AdapterCo
     add(name, kB, module.update.b);
     if (module.magnitude.defined()) add(name, kMagnitude, module.magnitude);
   }
-  const std::filesystem::path path = folder / kConfig;
+  const std::filesystem::path path = folder / kAdapterConfig;
   const Json config = adapter_config_json(written_config(contents), contents.base_model, contents.names());
   read_adapter_config(JsonView(config, path.filename().string()));  // throws for what no file may have
-  io::write_safetensors(folder / kTensors, tensors.entries(), {{"format", "pt"}});
+  io::write_safetensors(folder / kAdapterTensors, tensors.entries(), {{"format", "pt"}});
   write_file_atomic(path, config.dump(2) + "\n");
 }
 

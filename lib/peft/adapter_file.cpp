@@ -11,14 +11,11 @@
 #include "base/strings.h"
 #include "io/safetensors.h"
 #include "peft/adapter_config.h"
+#include "peft/adapter_folder.h"
 #include "peft/tensor_bytes.h"
 
 namespace lorikeet::peft {
 namespace {
-
-constexpr const char* kPrefix = "base_model.model.";
-constexpr const char* kTensors = "adapter_model.safetensors";
-constexpr const char* kConfig = "adapter_config.json";
 
 std::string quoted(std::vector<std::string> names) {
   std::sort(names.begin(), names.end());
@@ -37,7 +34,7 @@ std::vector<FileTensor> file_tensors(const LoraAdapters& adapters) {
   const AdapterStore& store = adapters.store();
   std::vector<FileTensor> tensors;
   const auto add = [&](std::size_t segment, const std::optional<std::size_t>& behind, std::size_t dim) {
-    FileTensor tensor{kPrefix + store.segment(segment).name,
+    FileTensor tensor{kAdapterPrefix + store.segment(segment).name,
                       {segment},
                       static_cast<std::int64_t>(dim),
                       store.segment(segment).shape};
@@ -86,19 +83,10 @@ void require_fits(const io::SafetensorsFile& file, const std::vector<FileTensor>
       count(unexpected, " are unexpected") + ", " + count(mismatched, " have another shape")));
 }
 
-void require_finite(const at::Tensor& value, const std::string& name, const std::filesystem::path& file) {
-  if (at::isfinite(value).all().item<bool>()) return;
-  throw Error(
-      escape_control("[" + file.string() + "] expected finite values, tensor '" + name +
-                     "' has some that are NaN or infinite; the training that wrote it diverged, or the "
-                     "file is damaged: take another adapter"),
-      ErrorKind::kRunFailed);
-}
-
 }  // namespace
 
 void require_adapter_fits(const std::filesystem::path& folder, const LoraAdapters& adapters) {
-  require_fits(io::SafetensorsFile::open(folder / kTensors), file_tensors(adapters));
+  require_fits(io::SafetensorsFile::open(folder / kAdapterTensors), file_tensors(adapters));
 }
 
 void save_adapter(const std::filesystem::path& folder, const LoraAdapters& adapters,
@@ -107,26 +95,22 @@ void save_adapter(const std::filesystem::path& folder, const LoraAdapters& adapt
   TensorBytes tensors;
   for (const FileTensor& tensor : file_tensors(adapters))
     tensors.add(tensor.name, joined(store, tensor), store.segment(tensor.segments[0]).order);
-  io::write_safetensors(folder / kTensors, tensors.entries(), {{"format", "pt"}});
+  io::write_safetensors(folder / kAdapterTensors, tensors.entries(), {{"format", "pt"}});
 
   std::vector<std::string> modules;
   for (const auto& module : adapters.modules()) modules.push_back(module.name);
-  write_file_atomic(folder / kConfig,
+  write_file_atomic(folder / kAdapterConfig,
                     adapter_config_json(as_plain(adapters.config()), base_model, modules).dump(2) + "\n");
 }
 
 LoraConfig load_adapter_config(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / kConfig;
-  if (!std::filesystem::exists(path)) {
-    throw Error("[adapter] '" + folder.string() + "' has no " + kConfig + "; expected a PEFT adapter folder");
-  }
-  const Json json = Json::parse(read_file(path, 1U << 20), path.string());
-  return read_adapter_config(JsonView(json, path.string()));
+  const Json json = read_adapter_json(folder);
+  return read_adapter_config(JsonView(json, (folder / kAdapterConfig).string()));
 }
 
 void load_adapter(const std::filesystem::path& folder, LoraAdapters& adapters) {
   AdapterStore& store = adapters.store();
-  const auto file = io::SafetensorsFile::open(folder / kTensors);
+  const auto file = io::SafetensorsFile::open(folder / kAdapterTensors);
   const std::vector<FileTensor> tensors = file_tensors(adapters);
   require_fits(file, tensors);
   const at::Tensor before = store.all_values().clone();
@@ -165,11 +149,8 @@ void require_same_settings(const LoraConfig& wanted, const LoraConfig& found, co
   same_flag("lora.use_dora", wanted.use_dora, found.use_dora);
   // What is chosen otherwise is written out as names in adapter files; load_adapter compares the modules it
   // stands for.
-  const auto by_names = [](const LoraConfig& config) {
-    return !config.targets_all_linear() && !is_pattern(config.target_modules) &&
-           config.exclude_modules.empty() && config.layers_to_transform.empty();
-  };
-  if (by_names(wanted) && by_names(found) && quoted(wanted.target_modules) != quoted(found.target_modules)) {
+  if (wanted.targets_by_names() && found.targets_by_names() &&
+      quoted(wanted.target_modules) != quoted(found.target_modules)) {
     fail("lora.target_modules", quoted(wanted.target_modules), quoted(found.target_modules));
   }
 }

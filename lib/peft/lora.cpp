@@ -140,18 +140,12 @@ void LoraAdapters::initialize(LoraInit init, const nn::WeightStore& base,
   store_.refresh_compute();
 }
 
-LoraAdapters::Factors LoraAdapters::computed(const Module& module) const {
-  Factors own{store_.compute(module.a), store_.compute(module.b)};
-  if (!module.start_a) return own;
-  return {at::cat({own.a, store_.compute(*module.start_a)}),
-          at::cat({own.b, store_.compute(*module.start_b)}, 1)};
-}
-
-LoraAdapters::Factors LoraAdapters::values(const Module& module) const {
-  Factors own{store_.value(module.a), store_.value(module.b)};
-  if (!module.start_a) return own;
-  return {at::cat({own.a, store_.value(*module.start_a)}),
-          at::cat({own.b, store_.value(*module.start_b)}, 1)};
+LoraAdapters::Factors LoraAdapters::factors(const Module& module,
+                                            at::Tensor (AdapterStore::*copy)(std::size_t) const) const {
+  const auto tensor = [&](std::size_t segment) { return (store_.*copy)(segment); };
+  if (!module.start_a) return {tensor(module.a), tensor(module.b)};
+  return {at::cat({tensor(module.a), tensor(*module.start_a)}),
+          at::cat({tensor(module.b), tensor(*module.start_b)}, 1)};
 }
 
 at::Tensor LoraAdapters::norms(const Module& module, const nn::UnitLoan& weights) const {

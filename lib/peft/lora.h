@@ -65,8 +65,8 @@ class LoraAdapters {
   struct Factors {
     at::Tensor a, b;
   };
-  Factors computed(const Module& module) const;
-  Factors values(const Module& module) const;
+  Factors computed(const Module& module) const { return factors(module, &AdapterStore::compute); }
+  Factors values(const Module& module) const { return factors(module, &AdapterStore::value); }
 
   /// Euclidean norms of the rows of a module's W + scale * B A, fp32 [out], in group order.
   at::Tensor norms(const Module& module, const nn::UnitLoan& weights) const;
@@ -79,6 +79,7 @@ class LoraAdapters {
   void require_matches() const;
 
  private:
+  Factors factors(const Module& module, at::Tensor (AdapterStore::*copy)(std::size_t) const) const;
   void draw(const Module& module, LoraInit init);
   void start_from_base(const Module& module, const nn::UnitLoan& weights, LoraInit init,
                        std::optional<std::int64_t> iterations);

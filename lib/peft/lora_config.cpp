@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "text/regex.h"
+
 namespace lorikeet::peft {
 
 std::string last_part(std::string_view module) { return std::string(module.substr(module.rfind('.') + 1)); }
@@ -17,8 +19,12 @@ LoraConfig as_plain(LoraConfig config) {
   return config;
 }
 
+bool LoraConfig::narrows_targets() const {
+  return is_pattern(target_modules) || !exclude_modules.empty() || !layers_to_transform.empty();
+}
+
 bool is_pattern(const std::vector<std::string>& names) {
-  return names.size() == 1 && names[0].find_first_of("*+?()[]{}|^$\\") != std::string::npos;
+  return names.size() == 1 && text::has_regex_syntax(names[0]);
 }
 
 }  // namespace lorikeet::peft

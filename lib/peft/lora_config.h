@@ -44,6 +44,10 @@ struct LoraConfig {
   bool from_file = false;
 
   bool targets_all_linear() const { return target_modules.size() == 1 && target_modules[0] == "all-linear"; }
+  /// Whether only some of what target_modules names may get an adapter, or it names nothing but a pattern.
+  bool narrows_targets() const;
+  /// Whether the targets are names, all of whose modules get an adapter.
+  bool targets_by_names() const { return !targets_all_linear() && !narrows_targets(); }
 };
 
 /// The settings of the plain adapter that computes the same: one that starts from the base has twice the

@@ -96,6 +96,10 @@ std::optional<Regex::Match> Regex::search(std::string_view text, std::size_t fro
   return Match{std::min(span[0], span[1]), span[1]};
 }
 
+bool has_regex_syntax(std::string_view text) {
+  return text.find_first_of("*+?()[]{}|^$\\") != std::string_view::npos;
+}
+
 std::size_t Regex::next_character(std::string_view text, std::size_t at) {
   return at >= text.size() ? at + 1 : at + utf8_length(text[at]);
 }

@@ -60,4 +60,8 @@ class Regex {
   bool jit_ = false;
 };
 
+/// True for a text with a character that means something else in a regular expression than in a name: one of
+/// * + ? ( ) [ ] { } | ^ $ and the backslash (a dot is in names too).
+bool has_regex_syntax(std::string_view text);
+
 }  // namespace lorikeet::text
