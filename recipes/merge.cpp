@@ -3,8 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <map>
-
 #include "base/error.h"
 #include "base/file.h"
 #include "base/philox.h"
@@ -12,12 +10,11 @@
 #include "io/checkpoint.h"
 #include "io/disk.h"
 #include "io/folders.h"
-#include "io/safetensors_writer.h"
 #include "nn/batch.h"
-#include "ops/dtype.h"
 #include "peft/adapter_file.h"
 #include "peft/weight_updates.h"
 #include "recipes/adapter_template.h"
+#include "recipes/merged_checkpoint.h"
 #include "recipes/model_session.h"
 #include "recipes/tokenizer_files.h"
 
@@ -45,39 +42,6 @@ double largest_difference(const at::Tensor& a, const at::Tensor& b) {
   return (a - b).abs().max().item<double>();
 }
 
-// Writes one shard with the updates added; returns how many tensors they changed.
-std::size_t write_shard(const io::SafetensorsFile& file,
-                        const std::map<std::string, peft::WeightUpdate>& updates,
-                        const std::filesystem::path& target) {
-  std::vector<io::TensorSpec> specs;
-  for (const io::TensorView& t : file.tensors()) specs.push_back({t.name, t.dtype, t.shape});
-  io::SafetensorsWriter writer(target, specs, file.metadata());
-  std::size_t merged = 0;
-  for (const io::TensorSpec& spec : writer.order()) {
-    const io::TensorView& view = *file.find(spec.name);
-    const auto update = updates.find(spec.name);
-    if (update == updates.end()) {
-      writer.write(view.bytes);
-    } else {
-      std::string bytes(view.bytes);  // aligned, and ours to change
-      const at::Tensor weight =
-          at::from_blob(bytes.data(), spec.shape, at::TensorOptions().dtype(ops::to_torch(spec.dtype)));
-      weight.copy_(update->second.applied_to(weight));
-      if (!at::isfinite(weight).all().item<bool>()) {
-        throw Error("[merge] " + spec.name + " would get values that are NaN or infinite as " +
-                        std::string(dtype_name(spec.dtype)) +
-                        ": base and adapter together are beyond its range, or the base has such values",
-                    ErrorKind::kRunFailed);
-      }
-      writer.write(bytes);
-      ++merged;
-    }
-    file.drop_pages(view);
-  }
-  writer.finish();
-  return merged;
-}
-
 void copy_other_files(const std::filesystem::path& from, const std::filesystem::path& to) {
   for (const auto& entry : std::filesystem::directory_iterator(from)) {
     const std::string name = entry.path().filename().string();
@@ -99,28 +63,20 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
   at::Tensor with_adapter, base;
   {
     ModelSession session = load_model_with_adapter(model, adapter, merge_policy(), device);
-    if (session.model->shape().tied_head && session.adapters->modules().back().name == "lm_head") {
-      throw Error(
-          "[merge] this adapter changes lm_head, whose weight the base shares with its embedding; they can't "
-          "be told apart after a merge");
-    }
     with_adapter = probe(session);
-    const auto changes = peft::weight_updates(*session.adapters);
+    auto changes = peft::weight_updates(*session.adapters);
     // Fresh adapters change nothing.
     session.adapters->initialize(peft::LoraInit::kKaiming, session.model->store());
     base = probe(session);
 
     const io::Checkpoint checkpoint = io::Checkpoint::open(model);
+    const MergedCheckpoint weights(checkpoint, session.model->spec(), std::move(changes));
+    report.merged_tensors = weights.changed();
     io::require_free_space(output, checkpoint.total_bytes());
     io::AtomicFolder folder(output);
-    for (const io::SafetensorsFile& file : checkpoint.files()) {
-      report.merged_tensors += write_shard(file, changes, folder.path() / file.path().filename());
-    }
-    if (report.merged_tensors != changes.size()) {
-      throw Error("[merge] " + std::to_string(changes.size()) + " weights are adapted, " +
-                  std::to_string(report.merged_tensors) + " of them were found in '" + model.string() + "'");
-    }
     copy_other_files(model, folder.path());
+    weights.write_weights(folder.path());
+    weights.write_config(folder.path());
     if (const auto trained = adapter_template(adapter))
       set_chat_template(folder.path(), text::jinja_of(trained->chosen, trained->chosen.rows));
     folder.commit();

@@ -145,6 +145,7 @@ ModelSession load_model_with_adapter(const std::filesystem::path& path, const st
   ModelSession session = open_model(path, policy, device, peft::load_adapter_config(adapter), 0);
   peft::require_adapter_fits(adapter, *session.adapters);
   load_weights(session);
+  peft::require_same_base(adapter, *session.adapters, session.model->store());
   peft::load_adapter(adapter, *session.adapters);
   return session;
 }

@@ -42,7 +42,9 @@ peft::LoraConfig lora_config(const config::LoraSettings& settings) {
           .exclude_modules = settings.exclude_modules,
           .layers_to_transform = settings.layers_to_transform,
           .rank_pattern = settings.rank_pattern,
-          .alpha_pattern = settings.alpha_pattern};
+          .alpha_pattern = settings.alpha_pattern,
+          .modules_to_save = settings.modules_to_save,
+          .ensure_weight_tying = settings.ensure_weight_tying};
 }
 
 data::DataOptions data_options(const config::Settings& settings) {

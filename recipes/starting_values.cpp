@@ -55,7 +55,8 @@ void initialize_adapters(const config::LoraSettings& settings, peft::LoraAdapter
                          const nn::WeightStore& base, RankGroup& group) {
   if (!settings.starts_from_folder()) {
     adapters.initialize(start_of(settings.init), base, settings.pissa_iterations());
-    if (settings.starts_from_base()) {
+    if (settings.starts_from_base() ||
+        !adapters.tables().empty()) {  // computed, so perhaps not bit for bit alike
       group.broadcast(adapters.store().all_values());
       adapters.store().refresh_compute();
     }
@@ -65,6 +66,7 @@ void initialize_adapters(const config::LoraSettings& settings, peft::LoraAdapter
   const peft::LoraConfig found = peft::load_adapter_config(from);
   peft::require_same_settings(adapters.config(), found, from.string());
   peft::require_same_scales(adapters, found, from.string());
+  peft::require_same_base(from, adapters, base);
   peft::load_adapter(from, adapters);
   log_info("adapter values from " + from.string());
 }

@@ -30,7 +30,7 @@ void declare_lora(Schema& schema) {
              ListRule<TextRule>{.rule = text("a module's name, a regular expression or all-linear"),
                                 .scalar_too = true,
                                 .least = 1},
-             "Modules that get an adapter; all-linear is every linear one but lm_head. A name is the "
+             "Modules that get an adapter; all-linear is every linear one but the head. A name is the "
              "module's or "
              "its end after a dot (`q_proj`, `layers.0.mlp.up_proj`); a regular expression stands alone and "
              "matches whole names (`'.*\\.(q|v)_proj'`).")
@@ -45,6 +45,14 @@ void declare_lora(Schema& schema) {
              "a module's name or its end after a dot matches; the first that does counts.")
       .field("alpha_pattern", &LoraSettings::alpha_pattern,
              MapRule<NumberRule>{NumberRule{.above = 0, .at_most = 1e6}}, "Other alphas, likewise.")
+      .field("modules_to_save", &LoraSettings::modules_to_save,
+             ListRule<TextRule>{.rule = text("a module's name"), .scalar_too = true},
+             "Of the embedding and the head (`[embed_tokens, lm_head]`), those whose whole table is trained "
+             "instead of an adapter.")
+      .field(
+          "ensure_weight_tying", &LoraSettings::ensure_weight_tying, flag(),
+          "Where the head shares the embedding's table, either name in modules_to_save trains the one table "
+          "for both; false trains a copy for each that is named.")
       .field("use_rslora", &LoraSettings::use_rslora, flag(), "Scale by alpha / sqrt(rank) instead.")
       .field("use_dora", &LoraSettings::use_dora, flag(),
              "Train the length of each row of a weight apart from its direction (DoRA).")

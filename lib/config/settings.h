@@ -29,6 +29,8 @@ struct LoraSettings {
   /// Regular expressions and their modules' ranks and alphas; the first that matches counts.
   std::vector<std::pair<std::string, std::int64_t>> rank_pattern;
   std::vector<std::pair<std::string, double>> alpha_pattern;
+  std::vector<std::string> modules_to_save;
+  bool ensure_weight_tying = true;
   bool use_rslora = false;
   bool use_dora = false;
   bool freeze_a = false;

@@ -1,19 +1,21 @@
 #include "nn/causal_lm.h"
 
 #include <ATen/ATen.h>
-#include <ATen/ScalarOps.h>
 
 #include "nn/batch.h"
-#include "ops/embedding/embedding.h"
 
 namespace lorikeet::nn {
 
-CausalLM::CausalLM(const CausalLMSpec& spec, LinearFactory& factory)
-    : spec_(spec), compute_(factory.policy().compute) {
+CausalLM::CausalLM(const CausalLMSpec& spec, LinearFactory& factory) : spec_(spec) {
   const DType storage = factory.policy().base_storage;
   const ModelShape& shape = spec.shape;
-  embedding_ = declare_matrix(spec.embedding_name + ".weight", shape.vocab_size, shape.hidden_size,
-                              store_.add_unit("embedding"), factory.policy());
+  embedding_table_ = declare_matrix(spec.embedding_name + ".weight", shape.vocab_size, shape.hidden_size,
+                                    store_.add_unit("embedding"), factory.policy());
+  embedding_ = factory.embedding({.name = spec.embedding_name,
+                                  .scale = spec.embedding_scale,
+                                  .scale_rounded = spec.embedding_scale_rounded,
+                                  .tied_head = shape.tied_head ? spec.head.name : ""},
+                                 embedding_table_);
   if (spec.rotary) rotary_.emplace(*spec.rotary);
   if (spec.local_rotary) local_rotary_.emplace(*spec.local_rotary);
   for (const DecoderLayerSpec& layer : spec.layers) {
@@ -21,7 +23,7 @@ CausalLM::CausalLM(const CausalLMSpec& spec, LinearFactory& factory)
   }
   WeightUnit& last = store_.add_unit("head");
   final_norm_.emplace(spec.final_norm, last, storage);
-  head_table_ = shape.tied_head ? embedding_
+  head_table_ = shape.tied_head ? embedding_table_
                                 : declare_matrix(spec.head.name + ".weight", spec.head.vocab_size,
                                                  spec.head.hidden_size, last, factory.policy());
   head_ = factory.head(spec.head, head_table_);
@@ -38,24 +40,18 @@ std::optional<std::int64_t> CausalLM::cache_switch_length() const {
 }
 
 Hidden CausalLM::embed(const Batch& batch) const {
-  const UnitLoan weights = store_.borrow(*embedding_.unit);
-  at::Tensor embedded = ops::embedding(batch.tokens, embedding_.of(weights), compute_);
-  if (spec_.embedding_scale != 1) {
-    // A tensor, since mul_ with a number rounds it to the tensor's dtype on a CPU.
-    const at::Tensor scale = c10::scalar_to_tensor(spec_.embedding_scale);
-    embedded.mul_(spec_.embedding_scale_rounded ? scale.to(embedded.scalar_type()) : scale);
-  }
-  return {std::move(embedded), {}};
+  return {embedding_->forward(batch, store_.borrow(*embedding_table_.unit)), {}};
 }
 
 std::int64_t CausalLM::first_trained_layer() const {
+  if (embedding_->learns()) return 0;
   std::int64_t layer = 0;
   while (layer < std::ssize(layers_) && !layers_[static_cast<std::size_t>(layer)]->learns()) ++layer;
   return layer;
 }
 
 std::vector<const WeightUnit*> CausalLM::units_in_order(bool training) const {
-  std::vector<const WeightUnit*> order{embedding_.unit};
+  std::vector<const WeightUnit*> order{embedding_table_.unit};
   for (const auto& layer : layers_) order.push_back(&layer->unit());
   order.push_back(head_table_.unit);
   if (!training) return order;

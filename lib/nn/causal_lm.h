@@ -40,13 +40,15 @@ class CausalLM {
   ForwardContext context(ForwardContext context) const;
   /// The stream before the first layer.
   Hidden embed(const Batch& batch) const;
+  const Embedding& embedding() const { return *embedding_; }
   const std::vector<std::unique_ptr<DecoderLayer>>& layers() const { return layers_; }
   const Norm& final_norm() const { return *final_norm_; }
   const Head& head() const { return *head_; }
   /// The unit that the head's table lies in: the embedding's where it is tied.
   const WeightUnit& head_unit() const { return *head_table_.unit; }
 
-  /// The lowest layer with anything trainable: backward ends there. The number of layers where none has.
+  /// The lowest layer that backward passes: 0 where the embedding learns, else the lowest with anything
+  /// trainable; the number of layers where none has.
   std::int64_t first_trained_layer() const;
   /// Units in the order of their use: forward, and, in training, the layers back to first_trained_layer.
   std::vector<const WeightUnit*> units_in_order(bool training) const;
@@ -60,9 +62,9 @@ class CausalLM {
 
  private:
   CausalLMSpec spec_;
-  DType compute_;
   WeightStore store_;
-  MatrixPlace embedding_;
+  MatrixPlace embedding_table_;
+  std::unique_ptr<Embedding> embedding_;
   std::optional<RotaryTable> rotary_, local_rotary_;
   std::vector<std::unique_ptr<DecoderLayer>> layers_;
   std::optional<Norm> final_norm_;

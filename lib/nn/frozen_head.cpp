@@ -9,8 +9,8 @@
 namespace lorikeet::nn {
 
 at::Tensor FrozenHead::logits(const at::Tensor& hidden, const UnitLoan& weights) const {
-  at::Tensor logits = ops::lora_linear(hidden, table_.of(weights), {}, adapters(), std::nullopt)
-                          .to(ops::to_torch(logits_dtype_));
+  at::Tensor logits =
+      ops::lora_linear(hidden, table(weights), {}, adapters(), std::nullopt).to(ops::to_torch(logits_dtype_));
   if (options_.scale != 1) logits = logits * options_.scale;
   if (options_.soft_cap != 0) logits = at::tanh(logits / options_.soft_cap) * options_.soft_cap;
   return logits;
@@ -19,13 +19,14 @@ at::Tensor FrozenHead::logits(const at::Tensor& hidden, const UnitLoan& weights)
 ops::CrossEntropy FrozenHead::loss(const at::Tensor& hidden, const UnitLoan& weights, double loss_scale,
                                    const ForwardContext& context, bool hidden_gradient) const {
   const Batch& batch = context.batch;
-  return ops::linear_cross_entropy(hidden, table_.of(weights).dense(ops::to_torch(compute_)), adapters(),
-                                   batch.label_rows, batch.labels, loss_scale, options_, hidden_gradient);
+  return ops::linear_cross_entropy(hidden, table(weights).dense(ops::to_torch(compute_)), adapters(),
+                                   batch.label_rows, batch.labels, loss_scale, options_, hidden_gradient,
+                                   table_gradient());
 }
 
 at::Tensor FrozenHead::token_nll(const at::Tensor& hidden, const UnitLoan& weights,
                                  const ForwardContext& context) const {
-  return ops::token_nll(hidden, table_.of(weights).dense(ops::to_torch(compute_)), adapters(),
+  return ops::token_nll(hidden, table(weights).dense(ops::to_torch(compute_)), adapters(),
                         context.batch.label_rows, context.batch.labels, options_);
 }
 

@@ -6,7 +6,7 @@
 
 namespace lorikeet::nn {
 
-/// A head over a frozen table; PEFT's head adds an adapter to it by `adapters`.
+/// A head over a frozen table; PEFT's head adds an adapter to it by `adapters`, or has a table of its own.
 class FrozenHead : public Head {
  public:
   FrozenHead(const HeadSpec& spec, const MatrixPlace& table, const precision::Policy& policy)
@@ -20,11 +20,14 @@ class FrozenHead : public Head {
                          const ForwardContext& context, bool hidden_gradient) const override;
   at::Tensor token_nll(const at::Tensor& hidden, const UnitLoan& weights,
                        const ForwardContext& context) const override;
-  bool learns() const override { return !adapters().empty(); }
+  bool learns() const override { return !adapters().empty() || table_gradient().defined(); }
 
  protected:
   /// The adapters on the head: none or one.
   virtual std::vector<ops::LoraProjection> adapters() const { return {}; }
+  /// The table, and where its gradient is added: undefined where it is frozen.
+  virtual ops::FrozenMatrix table(const UnitLoan& weights) const { return table_.of(weights); }
+  virtual at::Tensor table_gradient() const { return {}; }
 
  private:
   MatrixPlace table_;

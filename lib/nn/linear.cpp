@@ -1,5 +1,6 @@
 #include "nn/linear.h"
 
+#include "nn/frozen_embedding.h"
 #include "nn/frozen_head.h"
 #include "ops/lora/lora_linear.h"
 
@@ -69,6 +70,10 @@ std::unique_ptr<LinearGroup> frozen_group(const GroupWeights& weights) {
 
 std::unique_ptr<LinearGroup> FrozenFactory::linear(const GroupSpec& spec, WeightUnit& unit) {
   return frozen_group({spec, unit, policy_});
+}
+
+std::unique_ptr<Embedding> FrozenFactory::embedding(const EmbeddingSpec& spec, const MatrixPlace& table) {
+  return std::make_unique<FrozenEmbedding>(spec, table, policy_);
 }
 
 std::unique_ptr<Head> FrozenFactory::head(const HeadSpec& spec, const MatrixPlace& table) {

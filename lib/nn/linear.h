@@ -93,6 +93,27 @@ class Head {
   virtual bool learns() const = 0;
 };
 
+/// The token embedding: the stream before the first layer.
+class Embedding {
+ public:
+  virtual ~Embedding() = default;
+  /// [T, D] in the compute dtype for the batch's tokens.
+  virtual at::Tensor forward(const Batch& batch, const UnitLoan& weights) const = 0;
+  /// Adds the gradients of what is trainable in the embedding; dy: the gradient of forward's result. To be
+  /// called only where it learns.
+  virtual void backward(const at::Tensor& dy, const Batch& batch) const = 0;
+  /// Whether anything of the embedding is trainable.
+  virtual bool learns() const = 0;
+};
+
+/// What a family asks of its embedding.
+struct EmbeddingSpec {
+  std::string name;
+  double scale = 1;            ///< multiplies what is looked up
+  bool scale_rounded = false;  ///< to the compute dtype before it multiplies (Gemma)
+  std::string tied_head;       ///< name of the head that shares the table; empty where none does
+};
+
 /// What a family asks of its head.
 struct HeadSpec {
   std::string name = "lm_head";
@@ -120,6 +141,8 @@ class LinearFactory {
 
   /// A group whose weights become segments of `unit`.
   virtual std::unique_ptr<LinearGroup> linear(const GroupSpec& spec, WeightUnit& unit) = 0;
+  /// The embedding over `table`: the first part of a model that is asked for.
+  virtual std::unique_ptr<Embedding> embedding(const EmbeddingSpec& spec, const MatrixPlace& table) = 0;
   /// A head over `table`, its own or the embedding's.
   virtual std::unique_ptr<Head> head(const HeadSpec& spec, const MatrixPlace& table) = 0;
 
@@ -155,6 +178,7 @@ class FrozenFactory : public LinearFactory {
  public:
   using LinearFactory::LinearFactory;
   std::unique_ptr<LinearGroup> linear(const GroupSpec& spec, WeightUnit& unit) override;
+  std::unique_ptr<Embedding> embedding(const EmbeddingSpec& spec, const MatrixPlace& table) override;
   std::unique_ptr<Head> head(const HeadSpec& spec, const MatrixPlace& table) override;
 };
 

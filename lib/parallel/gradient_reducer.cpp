@@ -23,20 +23,24 @@ std::map<std::string, std::size_t> layers_by_weight(const nn::CausalLM& model) {
 }
 
 // For every layer, and for the head behind them: how many adapter elements it and what is above it have.
+// Those of the embedding, and of a table that it shares with the head, are complete when the step is.
 std::vector<std::int64_t> elements_from(const peft::LoraAdapters& adapters, const nn::CausalLM& model) {
   const auto layer_of = layers_by_weight(model);
   const std::size_t head = model.layers().size();
   std::vector<std::int64_t> counts(head + 1, 0), ends(head + 1, 0);
-  for (const auto& module : adapters.modules()) {
-    const auto found = layer_of.find(module.name + ".weight");
+  const auto add = [&](const std::string& module, std::size_t segment) {
+    if (module == model.spec().embedding_name) return;
+    const auto found = layer_of.find(module + ".weight");
     const std::size_t layer = found == layer_of.end() ? head : found->second;
-    for (const std::size_t segment : module.segments()) {
-      const peft::AdapterSegment& s = adapters.store().segment(segment);
-      if (s.frozen) continue;
-      counts[layer] += s.size();
-      ends[layer] = std::max(ends[layer], s.offset + s.size());
-    }
+    const peft::AdapterSegment& s = adapters.store().segment(segment);
+    if (s.frozen) return;
+    counts[layer] += s.size();
+    ends[layer] = std::max(ends[layer], s.offset + s.size());
+  };
+  for (const auto& module : adapters.modules()) {
+    for (const std::size_t segment : module.segments()) add(module.name, segment);
   }
+  for (const auto& table : adapters.tables()) add(table.name, table.segment);
   for (std::size_t layer = head + 1; layer-- > 0;) {
     if (layer < head) counts[layer] += counts[layer + 1];
     if (ends[layer] != 0 && ends[layer] != counts[layer]) {

@@ -115,6 +115,7 @@ Json adapter_config_json(const LoraConfig& config, const std::string& base_model
   json.set("auto_mapping", Json());
   json.set("base_model_name_or_path", base_model);
   json.set("bias", "none");
+  if (config.ensure_weight_tying) json.set("ensure_weight_tying", true);
   json.set("fan_in_fan_out", false);
   json.set("inference_mode", true);
   json.set("init_lora_weights", true);
@@ -122,7 +123,10 @@ Json adapter_config_json(const LoraConfig& config, const std::string& base_model
   json.set("layers_to_transform", Json());
   json.set("lora_alpha", number(config.alpha));
   json.set("lora_dropout", config.dropout);
-  json.set("modules_to_save", Json());
+  json.set("modules_to_save",
+           config.modules_to_save.empty()
+               ? Json()
+               : Json(Json::Array(config.modules_to_save.begin(), config.modules_to_save.end())));
   json.set("peft_type", "LORA");
   json.set("r", config.rank);
   json.set("rank_pattern",
@@ -143,7 +147,6 @@ LoraConfig read_adapter_config(const JsonView& config) {
     throw Error("[" + type.where() + "] expected LORA, got '" + escape_control(type.as_string()) + "'");
   }
   require_empty(config, "fan_in_fan_out", "a transposed base weight");
-  require_empty(config, "modules_to_save", "training whole modules");
   require_empty(config, "lora_bias", "a bias in the adapter");
   require_empty(config, "trainable_token_indices", "training single tokens");
   require_empty(config, "target_parameters", "adapting parameters instead of modules");
@@ -179,6 +182,8 @@ LoraConfig read_adapter_config(const JsonView& config) {
   lora.layers_pattern = names_or_pattern(config, "layers_pattern");
   lora.rank_pattern = read_pattern<std::int64_t>(config, "rank_pattern", read_rank);
   lora.alpha_pattern = read_pattern<double>(config, "alpha_pattern", read_alpha);
+  lora.modules_to_save = names_or_pattern(config, "modules_to_save");
+  lora.ensure_weight_tying = config.get_bool("ensure_weight_tying", false);
   lora.from_file = true;
   return lora;
 }

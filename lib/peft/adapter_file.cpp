@@ -22,12 +22,14 @@ std::string quoted(std::vector<std::string> names) {
   return "[" + join(names, ", ") + "]";
 }
 
-// A tensor of the file: one segment, or two after each other along `dim`.
+// A tensor of the file: one segment, transposed for some, or two after each other along `dim`.
 struct FileTensor {
   std::string name;
   std::vector<std::size_t> segments;
   std::int64_t dim = 0;
   std::vector<std::int64_t> shape;
+  bool transposed = false;
+  bool same_as_before = false;  // the tensor before it, under another name
 };
 
 std::vector<FileTensor> file_tensors(const LoraAdapters& adapters) {
@@ -44,21 +46,57 @@ std::vector<FileTensor> file_tensors(const LoraAdapters& adapters) {
     }
     tensors.push_back(std::move(tensor));
   };
+  const auto transpose = [](FileTensor& tensor) {
+    tensor.transposed = true;
+    std::reverse(tensor.shape.begin(), tensor.shape.end());
+  };
   for (const auto& module : adapters.modules()) {
     add(module.a, module.start_a, 0);
+    if (module.is_embedding()) transpose(tensors.back());
     add(module.b, module.start_b, 1);
+    if (module.is_embedding()) transpose(tensors.back());
     if (module.magnitude) add(*module.magnitude, std::nullopt, 0);
+  }
+  for (const auto& table : adapters.tables()) {
+    add(table.segment, std::nullopt, 0);
+    if (table.tied_head.empty()) continue;
+    add(table.segment, std::nullopt, 0);  // PEFT's files have it under both names
+    tensors.back().name = kAdapterPrefix + table.tied_head + ".weight";
+    tensors.back().same_as_before = true;
   }
   return tensors;
 }
 
-at::Tensor joined(const AdapterStore& store, const FileTensor& tensor) {
-  if (tensor.segments.size() == 1) return store.value(tensor.segments[0]);
-  return at::cat({store.value(tensor.segments[0]), store.value(tensor.segments[1])}, tensor.dim);
+at::Tensor in_file(const AdapterStore& store, const FileTensor& tensor) {
+  const at::Tensor first = store.value(tensor.segments[0]);
+  if (tensor.transposed) return first.t().contiguous();
+  if (tensor.segments.size() == 1) return first;
+  return at::cat({first, store.value(tensor.segments[1])}, tensor.dim);
 }
 
-void require_fits(const io::SafetensorsFile& file, const std::vector<FileTensor>& expected) {
-  std::set<std::string> wanted;
+void from_file(const at::Tensor& whole, const FileTensor& tensor, AdapterStore& store) {
+  const at::Tensor first = store.value(tensor.segments[0]);
+  if (tensor.segments.size() == 1) {
+    first.copy_(tensor.transposed ? whole.t() : whole);
+    return;
+  }
+  const std::int64_t half = first.size(tensor.dim);
+  first.copy_(whole.narrow(tensor.dim, 0, half));
+  store.value(tensor.segments[1]).copy_(whole.narrow(tensor.dim, half, half));
+}
+
+// PEFT writes the base's own table beside an adapter of the embedding or the head.
+std::vector<std::string> base_tables(const LoraAdapters& adapters) {
+  std::vector<std::string> names;
+  for (const auto& module : adapters.modules()) {
+    if (module.is_table()) names.push_back(kAdapterPrefix + module.name + ".base_layer.weight");
+  }
+  return names;
+}
+
+void require_fits(const io::SafetensorsFile& file, const std::vector<FileTensor>& expected,
+                  const std::vector<std::string>& also_allowed) {
+  std::set<std::string> wanted(also_allowed.begin(), also_allowed.end());
   std::vector<std::string> missing, unexpected, mismatched;
   for (const FileTensor& own : expected) {
     const io::TensorView* tensor = file.find(own.name);
@@ -83,10 +121,25 @@ void require_fits(const io::SafetensorsFile& file, const std::vector<FileTensor>
       count(unexpected, " are unexpected") + ", " + count(mismatched, " have another shape")));
 }
 
+// The tables that are trained, by name; both ends where they share one.
+LoraConfig written_config(const LoraAdapters& adapters) {
+  LoraConfig config = as_plain(adapters.config());
+  config.modules_to_save.clear();
+  config.ensure_weight_tying = false;
+  for (const auto& table : adapters.tables()) {
+    config.modules_to_save.push_back(last_part(table.name));
+    if (table.tied_head.empty()) continue;
+    config.modules_to_save.push_back(last_part(table.tied_head));
+    config.ensure_weight_tying = true;
+  }
+  return config;
+}
+
 }  // namespace
 
 void require_adapter_fits(const std::filesystem::path& folder, const LoraAdapters& adapters) {
-  require_fits(io::SafetensorsFile::open(folder / kAdapterTensors), file_tensors(adapters));
+  require_fits(io::SafetensorsFile::open(folder / kAdapterTensors), file_tensors(adapters),
+               base_tables(adapters));
 }
 
 void save_adapter(const std::filesystem::path& folder, const LoraAdapters& adapters,
@@ -94,38 +147,72 @@ void save_adapter(const std::filesystem::path& folder, const LoraAdapters& adapt
   const AdapterStore& store = adapters.store();
   TensorBytes tensors;
   for (const FileTensor& tensor : file_tensors(adapters))
-    tensors.add(tensor.name, joined(store, tensor), store.segment(tensor.segments[0]).order);
+    tensors.add(tensor.name, in_file(store, tensor), store.segment(tensor.segments[0]).order);
   io::write_safetensors(folder / kAdapterTensors, tensors.entries(), {{"format", "pt"}});
 
   std::vector<std::string> modules;
   for (const auto& module : adapters.modules()) modules.push_back(module.name);
   write_file_atomic(folder / kAdapterConfig,
-                    adapter_config_json(as_plain(adapters.config()), base_model, modules).dump(2) + "\n");
+                    adapter_config_json(written_config(adapters), base_model, modules).dump(2) + "\n");
 }
 
 LoraConfig load_adapter_config(const std::filesystem::path& folder) {
   const Json json = read_adapter_json(folder);
-  return read_adapter_config(JsonView(json, (folder / kAdapterConfig).string()));
+  LoraConfig config = read_adapter_config(JsonView(json, (folder / kAdapterConfig).string()));
+  if (config.modules_to_save.empty()) return config;
+  const auto file = io::SafetensorsFile::open(folder / kAdapterTensors);
+  for (const io::TensorView& tensor : file.tensors()) {
+    for (const std::string& name : config.modules_to_save) {
+      if (tensor.name.ends_with("." + name + ".weight") && tensor.shape.size() == 2)
+        config.table_rows = tensor.shape[0];
+    }
+  }
+  return config;
+}
+
+void require_same_base(const std::filesystem::path& folder, const LoraAdapters& adapters,
+                       const nn::WeightStore& base) {
+  const auto file = io::SafetensorsFile::open(folder / kAdapterTensors);
+  for (const auto& module : adapters.modules()) {
+    const io::TensorView* tensor = file.find(kAdapterPrefix + module.name + ".base_layer.weight");
+    if (!module.is_table() || tensor == nullptr) continue;
+    base.expect({module.weight.unit});
+    const nn::UnitLoan loan = base.borrow(*module.weight.unit);
+    const at::Tensor own = module.weight.of(loan).dense(adapters.store().values().scalar_type());
+    const at::Tensor theirs = at::empty(tensor->shape, own.options());
+    copy_into({tensor->name, tensor->dtype, tensor->shape}, tensor->bytes, theirs, file.path().string());
+    // Either may have been rounded to 16 bits.
+    if (theirs.sizes() != own.sizes() || !at::allclose(theirs, own, /*rtol=*/1e-2, /*atol=*/1e-6)) {
+      throw Error(
+          escape_control("[" + file.path().string() + "] " + tensor->name +
+                         " is another table than this base's: the adapter belongs to another base, or "
+                         "to one whose embedding was resized, which is read only as modules_to_save"));
+    }
+  }
 }
 
 void load_adapter(const std::filesystem::path& folder, LoraAdapters& adapters) {
   AdapterStore& store = adapters.store();
   const auto file = io::SafetensorsFile::open(folder / kAdapterTensors);
   const std::vector<FileTensor> tensors = file_tensors(adapters);
-  require_fits(file, tensors);
+  require_fits(file, tensors, base_tables(adapters));
   const at::Tensor before = store.all_values().clone();
   try {
     for (const FileTensor& own : tensors) {
       const io::TensorView* tensor = file.find(own.name);
       const at::Tensor first = store.value(own.segments[0]);
-      const at::Tensor whole = own.segments.size() == 1 ? first : at::empty(own.shape, first.options());
+      const bool direct = own.segments.size() == 1 && !own.transposed && !own.same_as_before;
+      const at::Tensor whole = direct ? first : at::empty(own.shape, first.options());
       copy_into({tensor->name, tensor->dtype, tensor->shape}, tensor->bytes, whole, file.path().string(),
                 store.segment(own.segments[0]).order);
       require_finite(whole, tensor->name, file.path());
-      if (own.segments.size() == 1) continue;
-      const std::int64_t half = first.size(own.dim);
-      first.copy_(whole.narrow(own.dim, 0, half));
-      store.value(own.segments[1]).copy_(whole.narrow(own.dim, half, half));
+      if (own.same_as_before && !at::equal(whole, store.value(own.segments[0]))) {
+        throw Error(
+            escape_control("[" + file.path().string() + "] " + own.name +
+                           " is another table than the embedding's, though ensure_weight_tying says that "
+                           "they are one"));
+      }
+      if (!direct) from_file(whole, own, store);
     }
   } catch (...) {
     store.all_values().copy_(before);

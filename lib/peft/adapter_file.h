@@ -19,6 +19,11 @@ LoraConfig load_adapter_config(const std::filesystem::path& folder);
 /// that a damaged adapter_config.json made up never become memory. Throws Error for what load_adapter would.
 void require_adapter_fits(const std::filesystem::path& folder, const LoraAdapters& adapters);
 
+/// PEFT writes the base's own table beside an adapter of the embedding or the head: throws Error where one in
+/// the folder isn't `base`'s.
+void require_same_base(const std::filesystem::path& folder, const LoraAdapters& adapters,
+                       const nn::WeightStore& base);
+
 /// Fills the values of `adapters` (allocated, of the same settings) from a PEFT adapter folder. Every tensor
 /// must be there in its shape and no other may be: PEFT itself ignores misspelt names silently. Throws Error
 /// otherwise, and for values that are NaN or infinite (kRunFailed); changes nothing then.

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "base/strings.h"
 #include "ops/dtype.h"
 #include "ops/lora/dora.h"
 #include "peft/base_factors.h"
@@ -22,19 +23,19 @@ std::vector<std::size_t> LoraAdapters::Module::segments() const {
 }
 
 std::vector<LoraAdapters::Module> LoraAdapters::declare(const std::vector<nn::Module>& modules,
-                                                        const nn::MatrixPlace& weight, bool is_head) {
+                                                        const nn::MatrixPlace& weight, Kind kind) {
+  const bool is_embedding = kind == Kind::kEmbedding;
+  const char* const a_name = is_embedding ? ".lora_embedding_B" : ".lora_A.weight";
+  const char* const b_name = is_embedding ? ".lora_embedding_A" : ".lora_B.weight";
   std::vector<Module> added;
   std::vector<AdapterSegment> as, bs, others;
   for (std::size_t i = 0; i < modules.size(); ++i) {
     const nn::Module& module = modules[i];
     seen_.push_back(module.name);
-    if (!rules_.matches(module.name, is_head)) continue;
+    if (rules_.saves(module.name) || !rules_.matches(module.name, kind != Kind::kLinear)) continue;
     const std::int64_t rank = rules_.rank(module.name);
-    as.push_back(
-        {.name = module.name + ".lora_A.weight", .shape = {rank, weight.cols}, .frozen = config_.freeze_a});
-    bs.push_back({.name = module.name + ".lora_B.weight",
-                  .shape = {module.out_features, rank},
-                  .order = module.order});
+    as.push_back({.name = module.name + a_name, .shape = {rank, weight.cols}, .frozen = config_.freeze_a});
+    bs.push_back({.name = module.name + b_name, .shape = {module.out_features, rank}, .order = module.order});
     if (config_.use_dora) {
       others.push_back({.name = module.name + ".lora_magnitude_vector",
                         .shape = {module.out_features},
@@ -51,7 +52,8 @@ std::vector<LoraAdapters::Module> LoraAdapters::declare(const std::vector<nn::Mo
                      .a = 0,
                      .b = 0,
                      .scale = rules_.scale(module.name),
-                     .weight = {weight.unit, weight.segment + i, module.out_features, weight.cols}});
+                     .weight = {weight.unit, weight.segment + i, module.out_features, weight.cols},
+                     .kind = kind});
   }
   if (added.empty()) return added;
   // All A of a group lie next to each other: together they are one [sum of ranks, in] matrix.
@@ -73,11 +75,36 @@ std::vector<LoraAdapters::Module> LoraAdapters::declare(const std::vector<nn::Mo
   return added;
 }
 
+std::optional<LoraAdapters::Table> LoraAdapters::declare_table(const std::string& module,
+                                                               const nn::MatrixPlace& weight,
+                                                               const std::string& tied_head) {
+  seen_tables_.push_back(module);
+  const bool tied = config_.ensure_weight_tying && !tied_head.empty();
+  if (tied) seen_tables_.push_back(tied_head);
+  if (!rules_.saves(module) && !(tied && rules_.saves(tied_head))) return std::nullopt;
+  seen_.push_back(module);  // which may be a target too: it is trained whole then, as in PEFT
+  const std::int64_t rows = std::max(config_.table_rows, weight.rows);
+  tables_.push_back({.name = module,
+                     .segment = store_.declare({{.name = module + ".weight", .shape = {rows, weight.cols}}}),
+                     .weight = weight,
+                     .tied_head = tied ? tied_head : ""});
+  return tables_.back();
+}
+
+std::optional<LoraAdapters::Table> LoraAdapters::shared_table(const std::string& head) const {
+  for (const Table& table : tables_) {
+    if (table.tied_head == head) return table;
+  }
+  return std::nullopt;
+}
+
 void LoraAdapters::draw(const Module& module, LoraInit init) {
   const AdapterSegment& segment = store_.segment(module.a);
   PhiloxStream stream(seed_, segment.name);
   std::vector<float> values(static_cast<std::size_t>(segment.size()));
-  if (init == LoraInit::kKaiming) {
+  if (module.is_embedding()) {
+    for (float& v : values) v = stream.normal();  // whatever init says, as PEFT
+  } else if (init == LoraInit::kKaiming) {
     // torch.nn.init.kaiming_uniform_(a=sqrt(5)): uniform in +-1/sqrt(fan_in).
     const float bound = 1.0F / std::sqrt(static_cast<float>(segment.shape[1]));
     for (float& v : values) v = (2.0F * stream.uniform() - 1.0F) * bound;
@@ -107,6 +134,25 @@ void LoraAdapters::start_from_base(const Module& module, const nn::UnitLoan& wei
   store_.value(*module.start_b).copy_(start.b.neg());
 }
 
+void LoraAdapters::copy_table(const Table& table, const nn::WeightStore& base) {
+  base.expect({table.weight.unit});
+  const nn::UnitLoan loan = base.borrow(*table.weight.unit);
+  const at::Tensor rows = table.weight.of(loan).dense(ops::to_torch(store_.policy().statistics));
+  at::Tensor value = store_.value(table.segment);
+  const std::int64_t known = table.weight.rows, added = value.size(0) - known;
+  value.narrow(0, 0, known).copy_(rows);
+  if (added == 0) return;
+  // z (E - mean) / sqrt(rows) with z from a normal distribution has the covariance of E's rows.
+  constexpr double kVariance = 1e-9;
+  PhiloxStream stream(seed_, table.name + ".added_rows");
+  std::vector<float> drawn(static_cast<std::size_t>(added * known));
+  for (float& z : drawn) z = stream.normal();
+  const at::Tensor z = at::tensor(drawn).view({added, known}).to(rows.options());
+  const at::Tensor mean = rows.mean(0, /*keepdim=*/true);
+  const at::Tensor noise = at::mm(z, rows - mean).mul_(std::sqrt(kVariance / static_cast<double>(known)));
+  value.narrow(0, known, added).copy_(noise.add_(mean));
+}
+
 template <typename F>
 void LoraAdapters::for_each_weight(const nn::WeightStore& base, F f) {
   std::vector<const nn::WeightUnit*> order;
@@ -125,6 +171,7 @@ void LoraAdapters::initialize(LoraInit init, const nn::WeightStore& base,
                               std::optional<std::int64_t> iterations) {
   const at::NoGradGuard no_grad;
   store_.all_values().zero_();
+  for (const Table& table : tables_) copy_table(table, base);
   if (config_.starts_from_base) {
     for_each_weight(base, [&](const Module& module, const nn::UnitLoan& weights) {
       start_from_base(module, weights, init, iterations);
@@ -146,6 +193,19 @@ LoraAdapters::Factors LoraAdapters::factors(const Module& module,
   if (!module.start_a) return {tensor(module.a), tensor(module.b)};
   return {at::cat({tensor(module.a), tensor(*module.start_a)}),
           at::cat({tensor(module.b), tensor(*module.start_b)}, 1)};
+}
+
+ops::LoraProjection LoraAdapters::projection(const Module& module, std::int64_t begin,
+                                             std::int64_t end) const {
+  Factors factors = computed(module);
+  return {begin,
+          end,
+          std::move(factors.a),
+          std::move(factors.b),
+          store_.gradient(module.a),
+          store_.gradient(module.b),
+          module.scale,
+          module.reached.get()};
 }
 
 at::Tensor LoraAdapters::norms(const Module& module, const nn::UnitLoan& weights) const {
@@ -171,7 +231,15 @@ std::vector<std::string> LoraAdapters::narrower_than_rank() const {
 void LoraAdapters::require_matches() const {
   std::vector<std::string> adapted;
   for (const Module& module : modules_) adapted.push_back(module.name);
-  rules_.require_used(seen_, adapted);
+  rules_.require_used(seen_, adapted, seen_tables_);
+  for (const Table& table : tables_) {
+    const std::int64_t rows = store_.segment(table.segment).shape[0];
+    if (rows > table.weight.rows && tables_.size() == 1 && table.tied_head.empty())
+      throw Error("[lora.modules_to_save] '" + table.name + "' has " + std::to_string(rows) +
+                  " rows, the base " + std::to_string(table.weight.rows) +
+                  ": with added tokens both the embedding and the head have to be trained whole (" +
+                  join(seen_tables_, ", ") + ")");
+  }
 }
 
 }  // namespace lorikeet::peft

@@ -28,7 +28,11 @@ class LoraAdapters {
   AdapterStore& store() { return store_; }
   const AdapterStore& store() const { return store_; }
 
-  /// One adapted module: indices of its A [rank, in] and B [out, rank] in the store.
+  enum class Kind { kLinear, kHead, kEmbedding };
+
+  /// One adapted module: indices of its A [rank, in] and B [out, rank] in the store. The embedding is one of
+  /// as many outputs as it has rows: its A is what PEFT calls lora_embedding_B, transposed, and its B
+  /// lora_embedding_A.
   struct Module {
     std::string name;
     std::size_t a, b;
@@ -39,25 +43,45 @@ class LoraAdapters {
     nn::MatrixPlace weight;  ///< W, rows in group order
     /// All of its segments.
     std::vector<std::size_t> segments() const;
+    Kind kind = Kind::kLinear;
+    bool is_embedding() const { return kind == Kind::kEmbedding; }
+    bool is_table() const { return kind != Kind::kLinear; }
     /// Whether a backward pass has added to their gradients, be it zeros: operators set it.
     std::shared_ptr<bool> reached = std::make_shared<bool>(false);
   };
   const std::vector<Module>& modules() const { return modules_; }
 
+  /// A table that is trained whole: [rows, D] in the store.
+  struct Table {
+    std::string name;  ///< of its module
+    std::size_t segment;
+    nn::MatrixPlace weight;      ///< where it begins; the base may have fewer rows
+    std::string tied_head = {};  ///< the head that shares it; empty where none does
+    std::shared_ptr<bool> reached = std::make_shared<bool>(false);  ///< as Module's
+  };
+  const std::vector<Table>& tables() const { return tables_; }
+
   /// Declares the adapters of one group's modules that match; returns the modules it added. `weight` is the
   /// group's matrix, a segment a module.
   std::vector<Module> declare(const std::vector<nn::Module>& modules, const nn::MatrixPlace& weight,
-                              bool is_head);
+                              Kind kind = Kind::kLinear);
+  /// Declares the trained copy of a table where the settings save its module, or the head that shares it.
+  std::optional<Table> declare_table(const std::string& module, const nn::MatrixPlace& weight,
+                                     const std::string& tied_head = {});
+  /// The trained table that the head shares with the embedding, where there is one.
+  std::optional<Table> shared_table(const std::string& head) const;
 
   /// The number of groups with an adapter so far: the next group's index (a part of its dropout key).
   std::uint32_t groups() const { return groups_; }
 
   /// Fresh values, made on the CPU by a counter-based generator keyed by (seed, parameter name): the same for
-  /// every device, number of devices and library version. DoRA's magnitudes are the norms of `base`'s rows.
-  /// What starts from the base is computed from it, on its device, and may differ in the last bits from
-  /// device to device; PiSSA's by subspace iteration where `iterations` has a value. To be called after
-  /// `store().allocate` and, for these, after the base's weights were loaded. Throws Error where a start from
-  /// the base needs a higher rank than a weight has.
+  /// every device, number of devices and library version. Trained tables are copies of the base's; rows that
+  /// it doesn't have are as transformers' resize_token_embeddings makes them: the mean of its rows, and noise
+  /// of their covariance times 1e-9. DoRA's magnitudes are the norms of `base`'s rows. What starts from the
+  /// base is computed from it, on its device, and may differ in the last bits from device to device; PiSSA's
+  /// by subspace iteration where `iterations` has a value. To be called after `store().allocate` and, for
+  /// these, after the base's weights were loaded. Throws Error where a start from the base needs a higher
+  /// rank than a weight has.
   void initialize(LoraInit init, const nn::WeightStore& base, std::optional<std::int64_t> iterations = {});
 
   /// A [rank, in] and B [out, rank] of a module, or, with what is subtracted behind it, twice as many ranks:
@@ -67,6 +91,9 @@ class LoraAdapters {
   };
   Factors computed(const Module& module) const { return factors(module, &AdapterStore::compute); }
   Factors values(const Module& module) const { return factors(module, &AdapterStore::value); }
+
+  /// The adapter of a module on output columns [begin, end) as operators take it.
+  ops::LoraProjection projection(const Module& module, std::int64_t begin, std::int64_t end) const;
 
   /// Euclidean norms of the rows of a module's W + scale * B A, fp32 [out], in group order.
   at::Tensor norms(const Module& module, const nn::UnitLoan& weights) const;
@@ -81,6 +108,7 @@ class LoraAdapters {
  private:
   Factors factors(const Module& module, at::Tensor (AdapterStore::*copy)(std::size_t) const) const;
   void draw(const Module& module, LoraInit init);
+  void copy_table(const Table& table, const nn::WeightStore& base);
   void start_from_base(const Module& module, const nn::UnitLoan& weights, LoraInit init,
                        std::optional<std::int64_t> iterations);
   // Calls f(module, loan) for all modules in the order of forward.
@@ -92,7 +120,9 @@ class LoraAdapters {
   std::uint64_t seed_;
   AdapterStore store_;
   std::vector<Module> modules_;
-  std::vector<std::string> seen_;  // all linear modules asked for, for error texts
+  std::vector<Table> tables_;
+  std::vector<std::string> seen_;         // all modules asked for, for error texts
+  std::vector<std::string> seen_tables_;  // those of them that could be trained whole
   std::uint32_t groups_ = 0;
 };
 
@@ -103,6 +133,10 @@ class LoraFactory : public nn::LinearFactory {
       : nn::LinearFactory(policy), frozen_(policy), adapters_(adapters) {}
 
   std::unique_ptr<nn::LinearGroup> linear(const nn::GroupSpec& spec, nn::WeightUnit& unit) override;
+  /// Throws Error for settings that aren't built for an embedding or a head: dropout and DoRA on the head,
+  /// DoRA, starts from the base and a frozen A on the embedding.
+  std::unique_ptr<nn::Embedding> embedding(const nn::EmbeddingSpec& spec,
+                                           const nn::MatrixPlace& table) override;
   std::unique_ptr<nn::Head> head(const nn::HeadSpec& spec, const nn::MatrixPlace& table) override;
 
  private:

@@ -40,6 +40,14 @@ struct LoraConfig {
   /// first that matches counts.
   Pattern<std::int64_t> rank_pattern = {};
   Pattern<double> alpha_pattern = {};
+  /// Modules that are trained whole, in place of an adapter: the embedding, the head or both, by their names
+  /// or the ends of these after a dot.
+  std::vector<std::string> modules_to_save = {};
+  /// Of a model whose head shares the embedding's table: that either of them stands for the one table in
+  /// modules_to_save. Else each is trained alone, the other one stays with the base's.
+  bool ensure_weight_tying = false;
+  /// Rows of trained tables, where that is more than the base has: tokens were added.
+  std::int64_t table_rows = 0;
   /// Whether these settings are an adapter file's: what matches nothing there is no slip of this user's.
   bool from_file = false;
 

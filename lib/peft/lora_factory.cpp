@@ -1,32 +1,14 @@
 #include <ATen/ATen.h>
 
-#include <tuple>
 #include <utility>
 
-#include "base/error.h"
 #include "nn/batch.h"
-#include "nn/frozen_head.h"
 #include "ops/lora/dora.h"
 #include "ops/lora/lora_linear.h"
 #include "peft/lora.h"
 
 namespace lorikeet::peft {
 namespace {
-
-// The adapter of `module` on output rows [begin, end) as the operator takes it.
-ops::LoraProjection projection(const LoraAdapters& adapters, const LoraAdapters::Module& module,
-                               std::int64_t begin, std::int64_t end) {
-  const AdapterStore& store = adapters.store();
-  LoraAdapters::Factors factors = adapters.computed(module);
-  return {begin,
-          end,
-          std::move(factors.a),
-          std::move(factors.b),
-          store.gradient(module.a),
-          store.gradient(module.b),
-          module.scale,
-          module.reached.get()};
-}
 
 std::optional<ops::LoraDropout> dropout(const LoraAdapters& adapters, const nn::ForwardContext& context,
                                         std::uint32_t group) {
@@ -83,7 +65,7 @@ class LoraGroup : public nn::LinearGroup {
     std::vector<ops::LoraProjection> projections;
     projections.reserve(parts_.size());
     for (const Part& part : parts_)
-      projections.push_back(projection(adapters_, part.module, part.begin, part.end));
+      projections.push_back(adapters_.projection(part.module, part.begin, part.end));
     return projections;
   }
 
@@ -129,47 +111,14 @@ class LoraGroup : public nn::LinearGroup {
   mutable std::uint64_t norms_of_ = 0;
 };
 
-class LoraHead : public nn::FrozenHead {
- public:
-  LoraHead(const nn::HeadSpec& spec, const nn::MatrixPlace& table, const LoraAdapters& adapters,
-           LoraAdapters::Module module)
-      : nn::FrozenHead(spec, table, adapters.store().policy()),
-        adapters_(adapters),
-        module_(std::move(module)),
-        vocab_size_(spec.vocab_size) {}
-
- protected:
-  std::vector<ops::LoraProjection> adapters() const override {
-    return {projection(adapters_, module_, 0, vocab_size_)};
-  }
-
- private:
-  const LoraAdapters& adapters_;
-  LoraAdapters::Module module_;
-  std::int64_t vocab_size_;
-};
-
 }  // namespace
 
 std::unique_ptr<nn::LinearGroup> LoraFactory::linear(const nn::GroupSpec& spec, nn::WeightUnit& unit) {
   const std::uint32_t group = adapters_.groups();
   nn::GroupWeights weights(spec, unit, policy_);
-  const auto modules = adapters_.declare(spec.modules, weights.weight, false);
+  const auto modules = adapters_.declare(spec.modules, weights.weight);
   if (modules.empty()) return nn::frozen_group(weights);
   return std::make_unique<LoraGroup>(spec, weights, adapters_, group, modules);
-}
-
-std::unique_ptr<nn::Head> LoraFactory::head(const nn::HeadSpec& spec, const nn::MatrixPlace& table) {
-  const auto modules = adapters_.declare({{spec.name, spec.vocab_size}}, table, true);
-  if (modules.empty()) return frozen_.head(spec, table);
-  for (const auto& [used, setting, what] :
-       {std::tuple{adapters_.config().dropout > 0, "lora.dropout=0", "[lora.dropout] dropout"},
-        std::tuple{adapters_.config().use_dora, "lora.use_dora=false", "[lora.use_dora] DoRA"}}) {
-    if (used)
-      throw Error(std::string(what) + " is not built for an adapter on '" + spec.name + "'; set " + setting +
-                  " or leave '" + spec.name + "' out of lora.target_modules");
-  }
-  return std::make_unique<LoraHead>(spec, table, adapters_, modules.front());
 }
 
 }  // namespace lorikeet::peft

@@ -46,7 +46,7 @@ void require_names_used(const std::vector<std::string>& names, const char* setti
                         const std::vector<std::string>& modules) {
   for (const std::string& name : names) {
     if (!any(modules, [&](const std::string& m) { return is_named(m, name); }))
-      fail_unused(setting, name, "linear module", modules);
+      fail_unused(setting, name, "module", modules);
   }
 }
 
@@ -106,9 +106,13 @@ bool TargetRules::in_layers(const std::string& module) const {
   return own && std::find(wanted.begin(), wanted.end(), *own) != wanted.end();
 }
 
-bool TargetRules::matches(const std::string& module, bool is_head) const {
+bool TargetRules::matches(const std::string& module, bool is_table) const {
   if (excluded_.match(module)) return false;
-  return (config_.targets_all_linear() ? !is_head : targets_.match(module)) && in_layers(module);
+  return (config_.targets_all_linear() ? !is_table : targets_.match(module)) && in_layers(module);
+}
+
+bool TargetRules::saves(const std::string& module) const {
+  return any(config_.modules_to_save, [&](const std::string& name) { return is_named(module, name); });
 }
 
 std::int64_t TargetRules::rank(const std::string& module) const {
@@ -130,13 +134,19 @@ double TargetRules::scale(const std::string& module) const {
   return alpha(module) / (config_.use_rslora ? std::sqrt(r) : r);
 }
 
-void TargetRules::require_used(const std::vector<std::string>& all,
-                               const std::vector<std::string>& adapted) const {
+void TargetRules::require_used(const std::vector<std::string>& all, const std::vector<std::string>& adapted,
+                               const std::vector<std::string>& tables) const {
+  for (const std::string& name : config_.modules_to_save) {
+    if (!any(tables, [&](const std::string& m) { return is_named(m, name); }))
+      throw Error("[lora.modules_to_save] expected the embedding or the head of this model (" +
+                  join(tables, ", ") + "), got '" + escape_control(name) +
+                  "': other modules can't be trained whole");
+  }
   if (!config_.targets_all_linear()) require_names_used(targets_.names, "target_modules", all);
   if (!config_.from_file) {
     require_names_used(excluded_.names, "exclude_modules", all);
     if (!excluded_.pattern.empty() && !any(all, [&](const std::string& m) { return excluded_.match(m); }))
-      fail_unused("exclude_modules", config_.exclude_modules[0], "linear module", all);
+      fail_unused("exclude_modules", config_.exclude_modules[0], "module", all);
     for (const std::int64_t wanted : config_.layers_to_transform) {
       if (!any(adapted, [&](const std::string& m) { return layer(m) == wanted; }))
         throw Error("[lora.layers_to_transform] no module of layer " + std::to_string(wanted) +

@@ -17,16 +17,21 @@ class TargetRules {
   /// Throws Error, naming the setting, for a regular expression that PCRE2 doesn't compile.
   explicit TargetRules(const LoraConfig& config);
 
-  /// True if a projection gets an adapter. `is_head` marks the head, which all-linear leaves out.
-  bool matches(const std::string& module, bool is_head) const;
+  /// True if a module gets an adapter. `is_table` marks the embedding and the head, which all-linear leaves
+  /// out.
+  bool matches(const std::string& module, bool is_table) const;
+  /// True if a module, the embedding or the head, is trained whole.
+  bool saves(const std::string& module) const;
   std::int64_t rank(const std::string& module) const;
   double alpha(const std::string& module) const;
   /// alpha over the rank, or over its square root with rsLoRA.
   double scale(const std::string& module) const;
 
   /// Throws Error for a setting that has no effect on a model with these modules: a target, an exclusion, a
-  /// layer or a pattern that matches none. Of an adapter file's settings only the targets are looked at.
-  void require_used(const std::vector<std::string>& all, const std::vector<std::string>& adapted) const;
+  /// layer or a pattern that matches none, or a module to save that isn't one of `tables`. Of an adapter
+  /// file's settings only the targets and the modules to save are looked at.
+  void require_used(const std::vector<std::string>& all, const std::vector<std::string>& adapted,
+                    const std::vector<std::string>& tables) const;
 
  private:
   /// Names, or the one regular expression that they are.

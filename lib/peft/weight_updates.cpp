@@ -9,6 +9,7 @@
 namespace lorikeet::peft {
 
 at::Tensor WeightUpdate::applied_to(const at::Tensor& weight) const {
+  if (table.defined()) return table;
   at::Tensor sum = weight.to(delta.scalar_type()) + delta;
   if (!magnitude.defined()) return sum;
   const at::Tensor norms = at::norm(sum, 2, {1}).clamp_min_(std::numeric_limits<float>::min());
@@ -28,6 +29,12 @@ std::map<std::string, WeightUpdate> weight_updates(const LoraAdapters& adapters)
     // A copy: the store goes on changing.
     if (module.magnitude)
       update.magnitude = in_module_order(store.value(*module.magnitude), *module.magnitude).clone();
+  }
+  for (const auto& table : adapters.tables()) {
+    const at::Tensor rows = store.value(table.segment).cpu().clone();
+    for (const std::string& name : {table.name, table.tied_head}) {
+      if (!name.empty()) updates[name + ".weight"].table = rows;  // one tensor for both names
+    }
   }
   return updates;
 }

@@ -71,9 +71,11 @@ class MicroStep {
       const nn::UnitLoan weights = store_.borrow(layer(i).unit());
       nn::LayerKept own = std::exchange(kept(i), {});
       if (options_.checkpointing) layer(i).forward({std::move(own.input), {}}, weights, context_, &own);
-      gradient = layer(i).backward(std::move(gradient), weights, context_, own, i > first_trained_);
+      gradient = layer(i).backward(std::move(gradient), weights, context_, own,
+                                   i > first_trained_ || model_.embedding().learns());
       if (options_.reducer != nullptr) options_.reducer->completed(i);
     }
+    if (model_.embedding().learns()) model_.embedding().backward(gradient, context_.batch);
   }
 
   const nn::CausalLM& model_;

@@ -62,6 +62,9 @@ void StepRunner::require_reached(std::uint64_t step) {
   for (const auto& module : adapters_.modules()) {
     if (!*module.reached) missed.push_back(module.name);
   }
+  for (const auto& table : adapters_.tables()) {
+    if (!*table.reached) missed.push_back(table.name);
+  }
   if (!missed.empty()) {
     throw Error("[train] step " + std::to_string(step + 1) +
                     ": expected backward to reach every adapter, it missed " + std::to_string(missed.size()) +

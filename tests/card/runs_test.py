@@ -46,6 +46,11 @@ class Training(CardPrograms):
                           "optimizer.loraplus_lr_ratio=4")
         self.assert_losses_near("dora", SECOND, FP32_RELATIVE)
 
+    def test_an_adapter_on_the_embedding_beside_a_trained_head(self):
+        self.train_beside("tables", (CPU, SECOND), "precision.preset=fp32", "lora.target_modules='.*'",
+                          "lora.modules_to_save=lm_head")
+        self.assert_losses_near("tables", SECOND, FP32_RELATIVE)
+
     def test_dropout_in_bf16(self):
         report = self.train_beside("dropout16", (CPU, SECOND), "lora.dropout=0.1", "training.max_steps=4")[1]
         self.assert_losses_near("dropout16", SECOND, BF16_RELATIVE)

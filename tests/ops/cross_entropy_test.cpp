@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/matmul/matmul.h"
+#include "ops/wide.h"
 #include "support/catch.h"
 #include "support/gradcheck.h"
 #include "support/tolerance.h"
@@ -57,28 +58,28 @@ Setup setup(at::ScalarType dtype, bool adapter) {
 
 struct Result {
   at::Tensor nll;
-  std::vector<at::Tensor> grads;  // hidden, a, b
+  std::vector<at::Tensor> grads;  // head, hidden, a, b
 };
 
 Result run_fused(const Setup& s, double loss_scale, const CrossEntropyOptions& options) {
+  const at::Tensor head = at::zeros_like(s.head, wide_type(s.hidden));
   const auto found = linear_cross_entropy(s.hidden, s.head, s.lora, s.rows, s.labels, loss_scale, options,
-                                          /*hidden_gradient=*/true);
-  Result result{found.loss, {found.hidden}};
+                                          /*hidden_gradient=*/true, head);
+  Result result{found.loss, {head, found.hidden}};
   if (!s.lora.empty()) result.grads.insert(result.grads.end(), {s.lora[0].grad_a, s.lora[0].grad_b});
   return result;
 }
 
 Result run_reference(const Setup& s, double loss_scale, const CrossEntropyOptions& options) {
   const auto exact = [](const at::Tensor& t) { return t.detach().to(at::kDouble).requires_grad_(true); };
-  std::vector<at::Tensor> inputs{exact(s.hidden)};
+  std::vector<at::Tensor> inputs{exact(s.head), exact(s.hidden)};
   auto lora = s.lora;
   for (auto& p : lora) {
     p.a = exact(p.a);
     p.b = exact(p.b);
     inputs.insert(inputs.end(), {p.a, p.b});
   }
-  const auto loss =
-      reference::token_nll(inputs[0], s.head.to(at::kDouble), lora, s.rows, s.labels, options).sum();
+  const auto loss = reference::token_nll(inputs[1], inputs[0], lora, s.rows, s.labels, options).sum();
   return {loss, torch::autograd::grad({loss * loss_scale}, inputs)};
 }
 
@@ -136,7 +137,7 @@ TEST_CASE("cross-entropy's tolerance notices a shifted label, a missing cap and 
   for (const auto& wrong : {run_reference(shifted, 1, {2.0, 1, 0}), run_reference(s, 1, {0, 1, 0}),
                             run_reference(s, 1, {2.0, 1.05, 0})}) {
     CHECK(relative_distance(wrong.nll, right.nll) > 5e-3);
-    CHECK(relative_distance(wrong.grads[0], right.grads[0]) > 2e-2);
+    for (const std::size_t i : {0, 1}) CHECK(relative_distance(wrong.grads[i], right.grads[i]) > 2e-2);
   }
 }
 
@@ -161,7 +162,7 @@ TEST_CASE("no label rows give a loss of 0 and gradients of 0") {
   s.labels = at::empty({0}, at::kLong);
   const auto result = run_fused(s, 1, {});
   CHECK(result.nll.item<double>() == 0);
-  CHECK(result.grads[0].abs().sum().item<double>() == 0);
+  for (const auto& grad : result.grads) CHECK(grad.abs().sum().item<double>() == 0);
 }
 
 TEST_CASE("the adapter's gradients are added to what is there, and the hidden states' left out on demand") {
@@ -197,4 +198,9 @@ TEST_CASE("cross-entropy names what doesn't fit") {
   CHECK_THROWS_AS(call(partial), Error);
   narrow.hidden = s.hidden.slice(1, 1);
   CHECK_THROWS_AS(call(narrow), Error);
+  const auto with_gradient = [&](const at::Tensor& gradient) {
+    linear_cross_entropy(s.hidden, s.head, s.lora, s.rows, s.labels, 1, {}, true, gradient);
+  };
+  CHECK_THROWS_AS(with_gradient(at::zeros({kVocabulary, kWidth + 1})), Error);
+  CHECK_THROWS_AS(with_gradient(at::zeros({kVocabulary, kWidth}, at::kBFloat16)), Error);
 }

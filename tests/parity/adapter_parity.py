@@ -66,6 +66,22 @@ class AdapterParity(live_test.LiveTest):
         self.assertEqual(len(magnitudes), 12)
         self.check_same(adapter, "saved DoRA adapter")
 
+    def test_saved_tables_and_embedding_adapters_give_the_same_in_peft_and_merged(self):
+        for index, (variant, options) in enumerate((
+                ("plain", ["lora.target_modules='.*'"]),
+                ("plain", ["lora.modules_to_save=[embed_tokens, lm_head]"]),
+                ("tied", ["lora.target_modules='.*(q_proj|embed_tokens)'"]),
+                ("tied", ["lora.modules_to_save=lm_head"]),
+                ("tied", ["lora.modules_to_save=[embed_tokens]", "lora.ensure_weight_tying=false"]))):
+            with self.subTest(variant=variant, options=options):
+                self.base = tiny_llama.make_checkpoint(self.root / f"base {index}", variant)
+                shutil.rmtree(self.root / "run", ignore_errors=True)
+                ours = self.check_same(self.train(*options), f"saved {variant} {options}")
+                merged = self.programs.merge(self.base, self.root / "run", self.root / f"merged {index}")
+                model = reference.load(merged, dtype="auto")
+                self.assertEqual(model.config.tie_word_embeddings, variant == "tied" and index == 3)
+                self.below(reference.deviation(ours, reference.token_nll(model, self.rows)), LIMIT, f"merged {index}")
+
     def test_adapters_of_peft_give_the_same_here(self):
         for what, options in (("PEFT's adapter", {}), ("PEFT's rsLoRA adapter", {"use_rslora": True}),
                               ("PEFT's DoRA adapter", {"use_dora": True}),
@@ -73,7 +89,9 @@ class AdapterParity(live_test.LiveTest):
                               ("PEFT's adapter of a pattern", {"targets": r".*\.(q_proj|(?<!0\.mlp\.)up_proj)"}),
                               ("PEFT's adapter of one layer", {"layers_to_transform": [1], "layers_pattern": "layers"}),
                               ("PEFT's adapter without two modules", {"exclude_modules": ["k_proj", "layers.0.mlp.up_proj"]}),
-                              ("PEFT's adapter with patterns", PATTERNS)):
+                              ("PEFT's adapter with patterns", PATTERNS),
+                              ("PEFT's adapter of both tables", {"targets": [*reference.LINEARS, "embed_tokens", "lm_head"]}),
+                              ("PEFT's saved tables", {"modules_to_save": ["embed_tokens", "lm_head"]})):
             with self.subTest(what):
                 self.check_same(reference.make_adapter(self.base, self.root / what, **options), what)
 

@@ -55,8 +55,8 @@ def make_adapter(base, folder, targets=LINEARS, rank=4, alpha=8, seed=3, **more)
     model = get_peft_model(load(base), config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "lora_B" in name:
-                parameter.normal_(0.0, 0.05)
+            if "lora_B" in name or "lora_embedding_A" in name or "modules_to_save" in name:
+                parameter.add_(0.05 * torch.randn_like(parameter))
             if "lora_magnitude" in name:  # away from the norms of the weights too
                 parameter.mul_(1 + 0.1 * torch.randn_like(parameter))
     model.save_pretrained(folder)
@@ -130,7 +130,9 @@ def train(model, rows, output, bf16=False, lr=1e-3, batch=4, warmup_steps=2, cau
 
 
 def adapter_tensors(folder):
-    return load_file(folder / "adapter_model.safetensors")
+    """Without the base's own tables, which PEFT writes beside an adapter of the embedding or the head."""
+    tensors = load_file(folder / "adapter_model.safetensors")
+    return {name: tensor for name, tensor in tensors.items() if ".base_layer." not in name}
 
 
 def update_deviation(initial, ours, theirs):

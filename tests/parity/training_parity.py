@@ -25,6 +25,10 @@ class TrainingParity(live_test.LiveTest):
         self.rows = tiny_llama.make_rows(4 * STEPS)
         self.data = tiny_llama.write_rows(self.root / "rows.jsonl", self.rows)
 
+    def clear(self):
+        for name in ("base", "init", "ours", "theirs"):
+            shutil.rmtree(self.root / name, ignore_errors=True)
+
     def ours(self, base, init, *more, preset="fp32", name="ours"):
         lines = self.programs.train(base, self.data, self.root / name, f"precision.preset={preset}",
                                     f"lora.init={init}", *SETTINGS, *more)
@@ -75,6 +79,24 @@ class TrainingParity(live_test.LiveTest):
     def test_ten_dora_steps_on_some_of_a_models_biased_modules_equal_peft(self):
         self.check("DoRA with biases", "biases", targets=["q_proj", "v_proj", "down_proj"], use_dora=True,
                    overrides=["lora.use_dora=true", "lora.target_modules=[q_proj, v_proj, down_proj]"])
+
+    def test_ten_steps_with_an_adapter_on_the_embedding_equal_peft(self):
+        for variant in ("plain", "tied"):
+            with self.subTest(variant):
+                self.clear()
+                targets = [*reference.LINEARS, "embed_tokens"]
+                self.check(f"{variant} embedding", variant, targets=targets,
+                           overrides=[f"lora.target_modules=[{', '.join(targets)}]"])
+
+    def test_ten_steps_of_tables_that_are_trained_whole_equal_peft(self):
+        for variant, saved, tie in (("plain", ["embed_tokens", "lm_head"], False), ("plain", ["lm_head"], False),
+                                    ("tied", ["embed_tokens"], True), ("tied", ["embed_tokens", "lm_head"], False),
+                                    ("tied", ["embed_tokens"], False)):
+            with self.subTest(variant=variant, saved=saved, tie=tie):
+                self.clear()
+                self.check(f"{variant} {saved} {tie}", variant, modules_to_save=saved, ensure_weight_tying=tie,
+                           overrides=[f"lora.modules_to_save=[{', '.join(saved)}]",
+                                      f"lora.ensure_weight_tying={str(tie).lower()}"])
 
     def test_ten_steps_of_loraplus_equal_peft(self):
         self.check("LoRA+", overrides=["optimizer.loraplus_lr_ratio=8"], training={"loraplus_lr_ratio": 8})

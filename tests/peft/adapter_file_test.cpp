@@ -82,6 +82,76 @@ TEST_CASE("tensors are written under PEFT's names in the adapter's dtype") {
   CHECK(a->dtype == DType::kF32);
 }
 
+TEST_CASE("an embedding's adapter and trained tables are written as PEFT has them, and read back") {
+  const LoraConfig config{
+      .rank = 2, .alpha = 4, .target_modules = {"wte", "query"}, .modules_to_save = {"output"}};
+  const TemporaryFolder folder;
+  const ToyLora toy(config);
+  save_adapter(folder.path(), toy.adapters, "base");
+  const auto file = io::SafetensorsFile::open(folder / "adapter_model.safetensors");
+  const auto shape = [&](const std::string& name) {
+    const io::TensorView* tensor = file.find("base_model.model." + name);
+    return tensor == nullptr ? std::vector<std::int64_t>{} : tensor->shape;
+  };
+  CHECK(shape("transformer.wte.lora_embedding_A") == std::vector<std::int64_t>{2, 37});
+  CHECK(shape("transformer.wte.lora_embedding_B") == std::vector<std::int64_t>{24, 2});
+  CHECK(shape("output.weight") == std::vector<std::int64_t>{37, 24});
+  const LoraConfig found = load_adapter_config(folder.path());
+  CHECK(found.modules_to_save == std::vector<std::string>{"output"});
+  CHECK(found.table_rows == 37);
+  CHECK_FALSE(found.ensure_weight_tying);
+
+  ToyLora other(found);
+  other.randomize(99);
+  load_adapter(folder.path(), other.adapters);
+  CHECK(at::equal(other.adapters.store().values(), toy.adapters.store().values()));
+}
+
+TEST_CASE("a table that the head shares is written under both names, as PEFT does") {
+  nn::CausalLMSpec spec = toy_spec();
+  spec.shape.tied_head = true;
+  const LoraConfig config{.rank = 2, .modules_to_save = {"output"}, .ensure_weight_tying = true};
+  const TemporaryFolder folder;
+  const ToyLora toy(config, fp32_policy(), {}, spec);
+  save_adapter(folder.path(), toy.adapters, "base");
+  const LoraConfig found = load_adapter_config(folder.path());
+  CHECK(found.modules_to_save == std::vector<std::string>{"output", "wte"});
+  CHECK(found.ensure_weight_tying);
+  ToyLora other(found, fp32_policy(), {}, spec);
+  other.randomize(99);
+  load_adapter(folder.path(), other.adapters);
+  CHECK(at::equal(other.adapters.store().values(), toy.adapters.store().values()));
+
+  // Two tables under the names of one: which of them was meant can't be known.
+  State state;
+  const auto file = io::SafetensorsFile::open(folder / "adapter_model.safetensors");
+  for (const io::TensorView& tensor : file.tensors()) {
+    at::Tensor value = at::empty(tensor.shape);
+    copy_into({tensor.name, tensor.dtype, tensor.shape}, tensor.bytes, value, "test");
+    state[tensor.name] = value;
+  }
+  state.at("base_model.model.output.weight")[3][4] += 1;
+  rewrite(folder, state);
+  CHECK_THAT(error_text([&] { load_adapter(folder.path(), other.adapters); }),
+             Contains("output.weight") && Contains("ensure_weight_tying"));
+}
+
+TEST_CASE("PEFT's copy of the base's table beside an adapter is held against the base") {
+  const LoraConfig config{.rank = 2, .alpha = 4, .target_modules = {"output", "query"}};
+  const TemporaryFolder folder;
+  ToyLora toy(config);
+  State state = saved(folder, toy);
+  const std::string name = "base_model.model.output.base_layer.weight";
+  state[name] = toy.state.at("output.weight").to(at::kBFloat16);
+  rewrite(folder, state);
+  load_adapter(folder.path(), toy.adapters);
+  require_same_base(folder.path(), toy.adapters, toy.model.store());
+  state[name] = state[name] * 1.5;
+  rewrite(folder, state);
+  CHECK_THAT(error_text([&] { require_same_base(folder.path(), toy.adapters, toy.model.store()); }),
+             Contains(name) && Contains("another base"));
+}
+
 TEST_CASE("rows of an interleaved module's B are written and read in the checkpoint's order") {
   const TemporaryFolder folder;
   const LoraConfig config{.rank = 2, .alpha = 4, .target_modules = {"h.0.attn.qkv"}};

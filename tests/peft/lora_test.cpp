@@ -37,7 +37,7 @@ const std::vector<nn::Module> kMlp{{"h.0.up", 32}};
 test::State fresh(const std::vector<std::vector<nn::Module>>& groups, std::uint64_t seed,
                   LoraInit init = LoraInit::kKaiming) {
   LoraAdapters adapters({.rank = 4, .alpha = 4}, test::fp32_policy(), seed);
-  for (const auto& group : groups) adapters.declare(group, {.cols = 64}, false);
+  for (const auto& group : groups) adapters.declare(group, {.cols = 64});
   adapters.store().allocate(at::kCPU);
   adapters.initialize(init, nn::WeightStore());
   test::State values;
@@ -59,8 +59,8 @@ TEST_CASE("only matching projections of a group get an adapter, and the head whe
 
 TEST_CASE("modules with fewer rows or columns than the rank are known by name") {
   LoraAdapters adapters({.rank = 6, .alpha = 6}, test::fp32_policy(), 1);
-  adapters.declare(kQkv, {.cols = 64}, false);
-  adapters.declare(kMlp, {.cols = 5}, false);
+  adapters.declare(kQkv, {.cols = 64});
+  adapters.declare(kMlp, {.cols = 5});
   CHECK(adapters.narrower_than_rank() == Names{"h.0.k", "h.0.v", "h.0.up"});
 }
 
@@ -68,9 +68,9 @@ TEST_CASE("a target that matches nothing is an error with the modules there are"
   CHECK(match_error({"query", "key"}) == "no error");
   CHECK(match_error({"all-linear"}) == "no error");
   CHECK_THAT(match_error({"query", "valeu"}),
-             Contains("[lora.target_modules] 'valeu' matches no linear module") &&
+             Contains("[lora.target_modules] 'valeu' matches no module") &&
                  Contains("did you mean 'value'?") &&
-                 Contains("it has dense, key, output, query, value, w1, w2, w3"));
+                 Contains("it has dense, key, output, query, value, w1, w2, w3, wte"));
   CHECK_THAT(match_error({"q_proj_of_another_family"}),
              !Contains("did you mean") && Contains("it has dense"));
   CHECK_THAT(match_error({}), Contains("no module of this model matches"));
@@ -84,6 +84,68 @@ TEST_CASE("DoRA on the head is refused") {
 TEST_CASE("dropout on the head's adapter is refused") {
   CHECK_THAT(error_text([] { test::ToyLora({.rank = 2, .dropout = 0.1, .target_modules = {"output"}}); }),
              Contains("[lora.dropout]") && Contains("'output'"));
+}
+
+TEST_CASE("what isn't built for the embedding is refused by name") {
+  const auto error = [](LoraConfig config) {
+    config.target_modules = {"wte", "query"};
+    return error_text([&] { test::ToyLora{config}; });
+  };
+  CHECK_THAT(error({.use_dora = true}), Contains("[lora.use_dora]") && Contains("transformer.wte"));
+  CHECK_THAT(error({.starts_from_base = true}), Contains("[lora.init]"));
+  CHECK_THAT(error({.freeze_a = true}), Contains("[lora.freeze_a]"));
+  CHECK(error({}) == "no error");
+}
+
+TEST_CASE("modules to save are the embedding and the head, and no others") {
+  const auto error = [](const std::vector<std::string>& saved) {
+    return error_text([&] { test::ToyLora({.modules_to_save = saved}).adapters.require_matches(); });
+  };
+  CHECK(error({"wte", "output"}) == "no error");
+  CHECK_THAT(error({"query"}), Contains("[lora.modules_to_save]") && Contains("transformer.wte, output") &&
+                                   Contains("'query'"));
+  CHECK_THAT(error({"lm_head"}), Contains("'lm_head'"));
+}
+
+TEST_CASE("a fresh adapter on the embedding, and fresh tables, change nothing") {
+  test::ToyLora toy({.rank = 3, .target_modules = {".*"}, .modules_to_save = {"output"}});
+  toy.adapters.initialize(LoraInit::kKaiming, toy.model.store());
+  nn::FrozenFactory factory(test::fp32_policy());
+  nn::CausalLM plain(test::toy_spec(), factory);
+  test::fill(plain, toy.state);
+  const nn::Batch batch = test::labelled(test::toy_prompts());
+  CHECK(at::equal(toy.model.logits({.batch = batch}), plain.logits({.batch = batch})));
+  const auto& embedding = toy.adapters.modules().front();
+  REQUIRE(embedding.is_embedding());
+  const at::Tensor a = toy.adapters.store().value(embedding.a), b = toy.adapters.store().value(embedding.b);
+  CHECK(at::equal(b, at::zeros_like(b)));
+  CHECK(a.std().item<double>() == Approx(1).margin(0.4));  // 24 draws of a normal distribution
+}
+
+TEST_CASE("rows that are added to a table are the mean of its rows, with next to no noise") {
+  test::ToyLora toy({.rank = 3, .modules_to_save = {"wte", "output"}, .table_rows = 40});
+  toy.adapters.initialize(LoraInit::kKaiming, toy.model.store());
+  for (const auto& table : toy.adapters.tables()) {
+    const at::Tensor rows = toy.adapters.store().value(table.segment);
+    const at::Tensor base = toy.state.at(table.name + ".weight");
+    REQUIRE(base.size(0) == 37);
+    REQUIRE(rows.size(0) == 40);
+    CHECK(at::equal(rows.slice(0, 0, 37), base));
+    const at::Tensor noise = rows.slice(0, 37) - base.mean(0);
+    CHECK(noise.abs().max().item<double>() < 1e-3);
+    CHECK(noise.abs().min().item<double>() > 0);
+    CHECK_FALSE(at::equal(rows[37], rows[38]));
+  }
+  // Tokens that are added can be read and said.
+  const nn::Batch batch = test::labelled({{1, 39, 37}, {38, 2}});
+  CHECK(toy.model.logits({.batch = batch}).size(1) == 40);
+  CHECK(std::isfinite(toy.gradients({batch}).first.item<double>()));
+}
+
+TEST_CASE("rows for tokens that only one end of the model has are refused") {
+  const auto error = error_text(
+      [] { test::ToyLora({.modules_to_save = {"wte"}, .table_rows = 40}).adapters.require_matches(); });
+  CHECK_THAT(error, Contains("40 rows") && Contains("output"));
 }
 
 TEST_CASE("a fresh DoRA adapter changes nothing") {
@@ -142,8 +204,8 @@ TEST_CASE("cached norms follow the values") {
 
 TEST_CASE("a group's A lie next to each other, so that they are one matrix") {
   LoraAdapters adapters({.rank = 4, .alpha = 4, .target_modules = {"q", "v"}}, test::fp32_policy(), 1);
-  const auto added = adapters.declare(kQkv, {.cols = 64}, false);
-  CHECK(adapters.declare(kMlp, {.cols = 64}, false).empty());
+  const auto added = adapters.declare(kQkv, {.cols = 64});
+  CHECK(adapters.declare(kMlp, {.cols = 64}).empty());
   CHECK(adapters.groups() == 1);
   adapters.store().allocate(at::kCPU);
   REQUIRE(added.size() == 2);
@@ -182,7 +244,7 @@ TEST_CASE("B begins at zero and A as PEFT draws it") {
   const std::vector<nn::Module> wide{{"w", 8}};
   for (const LoraInit init : {LoraInit::kKaiming, LoraInit::kGaussian}) {
     LoraAdapters adapters({.rank = 64, .alpha = 4}, test::fp32_policy(), 9);
-    const auto module = adapters.declare(wide, {.cols = 400}, false).at(0);
+    const auto module = adapters.declare(wide, {.cols = 400}).at(0);
     adapters.store().allocate(at::kCPU);
     adapters.store().values().fill_(7);
     adapters.initialize(init, nn::WeightStore());

@@ -63,12 +63,16 @@ TEST_CASE("a dry step's peak is the real step's, to the byte") {
       sequences[s].push_back(static_cast<std::int32_t>((7 * i + s) % 37));
   }
   const nn::Batch batch = labelled(sequences);
-  const peft::LoraConfig configs[] = {{.rank = 3, .alpha = 6},
-                                      {.rank = 3, .alpha = 6, .dropout = 0.3},
-                                      {.rank = 3, .alpha = 6, .use_dora = true},
-                                      {.rank = 3, .alpha = 6, .freeze_a = true},
-                                      {.rank = 3, .alpha = 6, .starts_from_base = true},
-                                      {.rank = 2, .alpha = 6, .target_modules = {"query", "w2"}}};
+  const peft::LoraConfig configs[] = {
+      {.rank = 3, .alpha = 6},
+      {.rank = 3, .alpha = 6, .dropout = 0.3},
+      {.rank = 3, .alpha = 6, .use_dora = true},
+      {.rank = 3, .alpha = 6, .freeze_a = true},
+      {.rank = 3, .alpha = 6, .starts_from_base = true},
+      {.rank = 2, .alpha = 6, .target_modules = {"query", "w2"}},
+      {.rank = 2, .alpha = 6, .target_modules = {".*"}, .modules_to_save = {"output"}},
+      {.rank = 2, .alpha = 6, .target_modules = {"wte"}},
+      {.rank = 2, .alpha = 6, .modules_to_save = {"wte"}}};
   precision::Policy bf16 = fp32_policy(), fp16 = fp32_policy();
   bf16.base_storage = bf16.compute = DType::kBF16;
   fp16.base_storage = fp16.compute = DType::kF16;

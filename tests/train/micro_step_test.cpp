@@ -27,6 +27,7 @@ const Family kToy{toy_spec, toy_logits}, kForms{toy_forms_spec, toy_forms_logits
 Expected composition(const Family& family, const ToyLora& toy, double loss_scale) {
   State weights;
   for (const auto& [name, tensor] : toy.state) weights[name] = tensor.to(at::kDouble);
+  if (toy.model.shape().tied_head) weights["output.weight"] = weights.at("transformer.wte.weight");
   std::map<std::string, at::Tensor> leaves;
   const peft::AdapterStore& store = toy.adapters.store();
   for (const auto& module : toy.adapters.modules()) {
@@ -45,6 +46,12 @@ Expected composition(const Family& family, const ToyLora& toy, double loss_scale
     }
     if (!toy.adapters.config().freeze_a) leaves[store.segment(module.a).name] = a;
     leaves[store.segment(module.b).name] = b;
+  }
+  for (const auto& table : toy.adapters.tables()) {
+    const at::Tensor value = store.value(table.segment).to(at::kDouble).requires_grad_();
+    weights.at(table.name + ".weight") = value;
+    if (!table.tied_head.empty()) weights.at(table.tied_head + ".weight") = value;
+    leaves[store.segment(table.segment).name] = value;
   }
   at::Tensor sum = at::zeros({}, at::TensorOptions(at::kDouble));
   for (const auto& sequence : kSequences) {
@@ -122,6 +129,47 @@ TEST_CASE("what an adapter began as is subtracted, and has no gradient") {
 TEST_CASE("with A frozen the gradients of B are the same, and A has none") {
   check_gradients(kToy, {.rank = 3, .alpha = 6, .freeze_a = true}, 21);
   check_gradients(kForms, {.rank = 3, .alpha = 6, .freeze_a = true, .target_modules = {"key", "w2"}}, 8);
+}
+
+TEST_CASE("gradients are right for an adapter on the embedding, alone and with others") {
+  for (const Family& family : {kToy, kForms}) {
+    const std::size_t all = family.spec == kToy.spec ? 21 : 27;
+    check_gradients(family, {.rank = 3, .alpha = 6, .target_modules = {"wte"}}, 1);
+    check_gradients(family, {.rank = 3, .alpha = 6, .target_modules = {".*"}}, all + 2);
+  }
+  check_gradients(kToy, {.rank = 3, .alpha = 6, .target_modules = {"wte", "h.2.ffn.w3"}}, 2);
+}
+
+TEST_CASE("gradients are right for tables that are trained whole") {
+  for (const Family& family : {kToy, kForms}) {
+    for (const std::vector<std::string>& saved :
+         {std::vector<std::string>{"wte"}, {"output"}, {"wte", "output"}}) {
+      check_gradients(family, {.rank = 3, .alpha = 6, .target_modules = {"w2"}, .modules_to_save = saved},
+                      family.spec == kToy.spec ? 3 : 4);
+    }
+  }
+}
+
+TEST_CASE("a table that the head shares is trained for both ends, or each copy alone") {
+  const Family tied{[] {
+                      nn::CausalLMSpec spec = toy_spec();
+                      spec.shape.tied_head = true;
+                      return spec;
+                    },
+                    toy_logits};
+  for (const bool together : {true, false}) {
+    for (const std::vector<std::string>& saved :
+         {std::vector<std::string>{"wte"}, {"output"}, {"wte", "output"}}) {
+      CAPTURE(together, saved);
+      check_gradients(tied,
+                      {.rank = 3,
+                       .alpha = 6,
+                       .target_modules = {"w2"},
+                       .modules_to_save = saved,
+                       .ensure_weight_tying = together},
+                      3);
+    }
+  }
 }
 
 TEST_CASE("ranks and scales by pattern reach the operators") {

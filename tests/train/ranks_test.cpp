@@ -28,6 +28,7 @@ struct Case {
   precision::Policy policy = fp32_policy();
   int degree = 1;  // ranks that share one copy of the weights
   bool dora = false;
+  bool tables = false;  // an adapter on the embedding, the head trained whole
 };
 
 struct Outcome {
@@ -54,7 +55,12 @@ Outcome run_rank(const Case& c, comm::Communicator* group, comm::Communicator* s
   const TemporaryFolder folder;
   const nn::WeightShard shard =
       sharers != nullptr ? nn::WeightShard{sharers->rank(), sharers->size()} : nn::WeightShard{};
-  ToyLora toy({.rank = 3, .alpha = 6, .dropout = c.dropout, .use_dora = c.dora}, c.policy, shard);
+  peft::LoraConfig config{.rank = 3, .alpha = 6, .dropout = c.dropout, .use_dora = c.dora};
+  if (c.tables) {
+    config.target_modules = {".*"};
+    config.modules_to_save = {"output"};
+  }
+  ToyLora toy(config, c.policy, shard);
   std::optional<parallel::WeightGatherer> gatherer;
   if (sharers != nullptr) gatherer.emplace(*sharers, toy.model);
   toy.adapters.initialize(peft::LoraInit::kKaiming, toy.model.store());
@@ -147,6 +153,7 @@ TEST_CASE("two to four ranks give the losses of one, with all that a step may us
       }
     }
   }
+  cases.push_back({{.dropout = 0.1, .tables = true}, 3e-6});
   // In bf16 sums over a step, taken in another order, don't reach the activations but by the adapter's
   // rounding to its compute copy: a last bit of it now and then, 2^-9 of a value.
   cases.push_back({{0.1, true, false, bf16_compute()}, 2e-3});

@@ -3,12 +3,26 @@
 #include <ATen/core/Tensor.h>
 
 #include "base/dtype.h"
+#include "ops/lora/lora_linear.h"
 #include "ops/weight_format.h"
 
 namespace lorikeet::ops {
 
-/// Rows of a frozen table [V, D]. ids: int64 [T], each in [0, V). Returns [T, D] in `out`; there is no
-/// gradient. Throws Error when ids isn't an int64 vector (an id out of range is the kernel's error).
+/// Rows of a frozen table [V, D]. ids: int64 [T], each in [0, V). Returns [T, D] in `out`. Throws Error when
+/// ids isn't an int64 vector (an id out of range is the kernel's error).
 at::Tensor embedding(const at::Tensor& ids, const FrozenMatrix& table, DType out);
+
+/// The same of table + scale * b a, with the low-rank update of a table [V, D]: b [V, r] and a [r, D], in the
+/// dtype `out`, as LoraProjection has them for a weight of V outputs and D inputs.
+at::Tensor lora_embedding(const at::Tensor& ids, const FrozenMatrix& table, const LoraProjection& update,
+                          DType out);
+
+/// Backward of the same, from dy [T, D]: adds the gradients of a and b and marks them as reached.
+void lora_embedding_backward(const at::Tensor& dy, const at::Tensor& ids, const LoraProjection& update);
+
+/// gradient[ids[t]] += scale * dy[t] for all t: the gradient of a lookup. dy: [T, D] of any floating dtype;
+/// ids: int64 [T]; gradient: [V, D] in fp32 (fp64 for fp64 dy) or, rounded at each addition, in 16 bits. Rows
+/// of one id are added in the order of t, whatever the number of threads.
+void embedding_backward(at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& ids, double scale = 1);
 
 }  // namespace lorikeet::ops

@@ -63,10 +63,10 @@ void check_inputs(const Inputs& in) {
   }
 }
 
-// One pass over the chunks: writes nll [L]. With `gradients` adds the adapter's, and writes the hidden
-// states' [T, D] where that is defined (zeroed by the caller).
+// One pass over the chunks: writes nll [L]. With `gradients` adds the adapter's and, where it is defined, the
+// head's, and writes the hidden states' [T, D] where that is defined (zeroed by the caller).
 void run_chunks(const Inputs& in, double grad_scale, at::Tensor& nll, bool gradients,
-                const at::Tensor& hidden_gradient = {}) {
+                const at::Tensor& hidden_gradient = {}, at::Tensor head_gradient = {}) {
   const auto count = in.rows.size(0);
   const auto step = in.options.chunk_rows > 0 ? in.options.chunk_rows
                                               : default_chunk_rows(in.head.size(0), kernels_of(in.hidden));
@@ -93,6 +93,7 @@ void run_chunks(const Inputs& in, double grad_scale, at::Tensor& nll, bool gradi
       if (p.grad_a.defined()) matmul_tn_add(p.grad_a, low.slice(1, 0, p.grad_a.size(0)), x, 1);
       back.push_back({low, p.a, 0});
     }
+    if (head_gradient.defined()) matmul_tn_add(head_gradient, logits, x, 1);
     if (hidden_gradient.defined()) {
       auto dx = at::empty({end - begin, in.hidden.size(1)}, in.hidden.options());
       matmul_nn_out(dx, logits, in.head, back);
@@ -106,13 +107,18 @@ void run_chunks(const Inputs& in, double grad_scale, at::Tensor& nll, bool gradi
 CrossEntropy linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& head,
                                   const std::vector<LoraProjection>& head_lora, const at::Tensor& label_rows,
                                   const at::Tensor& labels, double loss_scale,
-                                  const CrossEntropyOptions& options, bool hidden_gradient) {
+                                  const CrossEntropyOptions& options, bool hidden_gradient,
+                                  const at::Tensor& head_gradient) {
   const Inputs in{hidden, head, head_lora, label_rows, labels, options};
   check_inputs(in);
+  if (head_gradient.defined()) {
+    check_tensor(head_gradient.sizes() == head.sizes() && head_gradient.scalar_type() == wide_type(hidden),
+                 kOp, "a gradient of the head's shape in fp32 (fp64 for fp64 hidden)", head_gradient);
+  }
   CrossEntropy result;
   if (hidden_gradient) result.hidden = at::zeros_like(hidden);
   auto nll = at::empty({label_rows.size(0)}, hidden.options().dtype(wide_type(hidden)));
-  run_chunks(in, loss_scale, nll, /*gradients=*/true, result.hidden);
+  run_chunks(in, loss_scale, nll, /*gradients=*/true, result.hidden, head_gradient);
   for (const auto& p : head_lora) {
     if (p.reached != nullptr) *p.reached = true;
   }

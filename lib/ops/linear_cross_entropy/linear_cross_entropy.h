@@ -25,15 +25,17 @@ struct CrossEntropy {
 ///   sum over l of -log softmax(cap(scale * hidden[label_rows[l]] head^T))[labels[l]]
 /// not averaged, and its gradient at once, chunk by chunk of label rows, while the chunk's logits exist:
 /// [T, V] never does.
-/// hidden: [T, D]; head: [V, D] of hidden's dtype, frozen; head_lora: empty or one projection of all V
+/// hidden: [T, D]; head: [V, D] of hidden's dtype; head_lora: empty or one projection of all V
 /// columns; label_rows: int64 [L], each row once at most; labels: int64 [L] in [0, V), where V may exceed the
 /// tokenizer's vocabulary. L may be 0. The gradients are loss_scale times the sum's: give one over the step's
-/// label count (times a gradient scaler's factor). The adapter's are added to its grad_a and grad_b. Throws
-/// Error on shapes, dtypes or options that don't fit, and on labels out of range.
+/// label count (times a gradient scaler's factor). The adapter's are added to its grad_a and grad_b, the
+/// head's, where head_gradient is defined, to that: [V, D] in fp32 (fp64 for fp64 hidden). Throws Error on
+/// shapes, dtypes or options that don't fit, and on labels out of range.
 CrossEntropy linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& head,
                                   const std::vector<LoraProjection>& head_lora, const at::Tensor& label_rows,
                                   const at::Tensor& labels, double loss_scale,
-                                  const CrossEntropyOptions& options, bool hidden_gradient);
+                                  const CrossEntropyOptions& options, bool hidden_gradient,
+                                  const at::Tensor& head_gradient = {});
 
 /// The single terms of that sum, fp32 [L] (fp64 for fp64 hidden).
 at::Tensor token_nll(const at::Tensor& hidden, const at::Tensor& head,

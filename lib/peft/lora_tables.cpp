@@ -1,0 +1,155 @@
+// The two ends of a model that read a table of tokens, with an adapter or trained whole.
+
+#include <ATen/ATen.h>
+
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "nn/frozen_embedding.h"
+#include "nn/frozen_head.h"
+#include "ops/embedding/embedding.h"
+#include "peft/lora.h"
+
+namespace lorikeet::peft {
+namespace {
+
+class LoraEmbedding : public nn::FrozenEmbedding {
+ public:
+  LoraEmbedding(const nn::EmbeddingSpec& spec, const nn::MatrixPlace& table, const LoraAdapters& adapters,
+                LoraAdapters::Module module)
+      : nn::FrozenEmbedding(spec, table, adapters.store().policy()),
+        adapters_(adapters),
+        module_(std::move(module)) {}
+
+  bool learns() const override { return true; }
+
+ protected:
+  at::Tensor lookup(const at::Tensor& ids, const ops::FrozenMatrix& table, DType out) const override {
+    return ops::lora_embedding(ids, table, projection(), out);
+  }
+  void lookup_backward(const at::Tensor& dy, const at::Tensor& ids) const override {
+    ops::lora_embedding_backward(dy, ids, projection());
+  }
+
+ private:
+  ops::LoraProjection projection() const { return adapters_.projection(module_, 0, module_.weight.rows); }
+
+  const LoraAdapters& adapters_;
+  LoraAdapters::Module module_;
+};
+
+// An embedding whose table is the store's.
+class TrainedEmbedding : public nn::FrozenEmbedding {
+ public:
+  TrainedEmbedding(const nn::EmbeddingSpec& spec, const AdapterStore& store, LoraAdapters::Table table)
+      : nn::FrozenEmbedding(spec, table.weight, store.policy()), store_(store), own_(std::move(table)) {}
+
+  bool learns() const override { return true; }
+
+ protected:
+  at::Tensor lookup(const at::Tensor& ids, const ops::FrozenMatrix& /*table*/, DType out) const override {
+    return ops::embedding(ids, ops::frozen_matrix(store_.compute(own_.segment)), out);
+  }
+  void lookup_backward(const at::Tensor& dy, const at::Tensor& ids) const override {
+    at::Tensor gradient = store_.gradient(own_.segment);
+    ops::embedding_backward(gradient, dy, ids);
+    *own_.reached = true;
+  }
+
+ private:
+  const AdapterStore& store_;
+  LoraAdapters::Table own_;
+};
+
+class LoraHead : public nn::FrozenHead {
+ public:
+  LoraHead(const nn::HeadSpec& spec, const nn::MatrixPlace& table, const LoraAdapters& adapters,
+           LoraAdapters::Module module)
+      : nn::FrozenHead(spec, table, adapters.store().policy()),
+        adapters_(adapters),
+        module_(std::move(module)),
+        vocab_size_(spec.vocab_size) {}
+
+ protected:
+  std::vector<ops::LoraProjection> adapters() const override {
+    return {adapters_.projection(module_, 0, vocab_size_)};
+  }
+
+ private:
+  const LoraAdapters& adapters_;
+  LoraAdapters::Module module_;
+  std::int64_t vocab_size_;
+};
+
+// A head whose table is the store's.
+class TrainedHead : public nn::FrozenHead {
+ public:
+  TrainedHead(const nn::HeadSpec& spec, const AdapterStore& store, LoraAdapters::Table table)
+      : nn::FrozenHead(spec, table.weight, store.policy()), store_(store), own_(std::move(table)) {}
+
+  ops::CrossEntropy loss(const at::Tensor& hidden, const nn::UnitLoan& weights, double loss_scale,
+                         const nn::ForwardContext& context, bool hidden_gradient) const override {
+    *own_.reached = true;
+    return nn::FrozenHead::loss(hidden, weights, loss_scale, context, hidden_gradient);
+  }
+
+ protected:
+  ops::FrozenMatrix table(const nn::UnitLoan& /*weights*/) const override {
+    return ops::frozen_matrix(store_.compute(own_.segment));
+  }
+  at::Tensor table_gradient() const override { return store_.gradient(own_.segment); }
+
+ private:
+  const AdapterStore& store_;
+  LoraAdapters::Table own_;
+};
+
+struct Unbuilt {
+  bool used;
+  const char* what;
+  const char* setting;  // that turns it off
+};
+
+void refuse(std::initializer_list<Unbuilt> features, const std::string& module) {
+  for (const Unbuilt& feature : features) {
+    if (feature.used)
+      throw Error(std::string(feature.what) + " is not built for an adapter on '" + module + "'; set " +
+                  feature.setting + " or leave '" + module + "' out of lora.target_modules");
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<nn::Embedding> LoraFactory::embedding(const nn::EmbeddingSpec& spec,
+                                                      const nn::MatrixPlace& table) {
+  if (auto own = adapters_.declare_table(spec.name, table, spec.tied_head))
+    return std::make_unique<TrainedEmbedding>(spec, adapters_.store(), std::move(*own));
+  const auto modules = adapters_.declare({{spec.name, table.rows}}, table, LoraAdapters::Kind::kEmbedding);
+  if (modules.empty()) return frozen_.embedding(spec, table);
+  const LoraConfig& config = adapters_.config();
+  refuse({{config.use_dora, "[lora.use_dora] DoRA", "lora.use_dora=false"},
+          {config.starts_from_base, "[lora.init] a start from the base", "lora.init=kaiming"},
+          {config.freeze_a, "[lora.freeze_a] a frozen A", "lora.freeze_a=false"},
+          {config.ensure_weight_tying && !spec.tied_head.empty() && config.from_file,
+           "[ensure_weight_tying] an adapter that the head shares", "ensure_weight_tying to false"}},
+         spec.name);
+  return std::make_unique<LoraEmbedding>(spec, table, adapters_, modules.front());
+}
+
+std::unique_ptr<nn::Head> LoraFactory::head(const nn::HeadSpec& spec, const nn::MatrixPlace& table) {
+  if (auto shared = adapters_.shared_table(spec.name))
+    return std::make_unique<TrainedHead>(spec, adapters_.store(), std::move(*shared));
+  if (auto own = adapters_.declare_table(spec.name, table))
+    return std::make_unique<TrainedHead>(spec, adapters_.store(), std::move(*own));
+  const auto modules = adapters_.declare({{spec.name, spec.vocab_size}}, table, LoraAdapters::Kind::kHead);
+  if (modules.empty()) return frozen_.head(spec, table);
+  const LoraConfig& config = adapters_.config();
+  refuse({{config.dropout > 0, "[lora.dropout] dropout", "lora.dropout=0"},
+          {config.use_dora, "[lora.use_dora] DoRA", "lora.use_dora=false"}},
+         spec.name);
+  return std::make_unique<LoraHead>(spec, table, adapters_, modules.front());
+}
+
+}  // namespace lorikeet::peft
