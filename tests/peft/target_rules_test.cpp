@@ -25,7 +25,7 @@ Names adapted(const LoraConfig& config) {
 }
 
 std::string unused(const LoraConfig& config) {
-  return error_text([&] { TargetRules(config).require_used(kModules, adapted(config)); });
+  return error_text([&] { TargetRules(config).require_used(kModules, adapted(config), {}); });
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ TEST_CASE("the first pattern that matches a module's name or its end gives its r
 TEST_CASE("a setting that matches nothing is an error with the modules there are") {
   CHECK(unused({}) == "no error");
   CHECK_THAT(unused({.target_modules = {"q_proj", "up_prjo"}}),
-             Contains("[lora.target_modules] 'up_prjo' matches no linear module") &&
+             Contains("[lora.target_modules] 'up_prjo' matches no module") &&
                  Contains("did you mean 'up_proj'?") && Contains("it has lm_head, q_proj, up_proj"));
   CHECK_THAT(unused({.target_modules = {".*k_proj"}}), Contains("[lora.target_modules] no module"));
   CHECK_THAT(unused({.exclude_modules = {"k_proj"}}), Contains("[lora.exclude_modules] 'k_proj'"));

@@ -93,7 +93,7 @@ class CommandLine(unittest.TestCase):
                           "lora.init=no/adapter", "data.chat_template=lama3", "device=cuda:99"),
             "6 problems", "there is no folder 'nowhere'", "no/rows.jsonl", "no/held.jsonl", "no/adapter", "data.chat_template", "cuda:99")
         self.assert_refused(self.lorikeet("validate", config, "lora.target_modules=q_porj,v_proj"),
-                            "error: [lora.target_modules] 'q_porj' matches no linear module")
+                            "error: [lora.target_modules] 'q_porj' matches no module")
         broken = self.work / "broken.jsonl"
         broken.write_text('{"instruction": "a"}\n')
         self.assert_refused(self.lorikeet("validate", config, "precision.preset=tf32", f"data.train.path={broken}", "~data.train.format"),
