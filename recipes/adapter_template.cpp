@@ -17,15 +17,6 @@ bool is_run(const std::filesystem::path& folder) {
          std::filesystem::exists(folder / "config.yaml", ignored);
 }
 
-// The folder of the run that wrote the adapter: its own, or that above best/ and checkpoints/step_N/.
-std::filesystem::path run_of(const std::filesystem::path& adapter) {
-  const auto folder = std::filesystem::absolute(adapter / "").lexically_normal().parent_path();
-  std::filesystem::path above = folder.parent_path();
-  if (folder.filename() == kBestFolder && is_run(above)) return above;
-  if (above.filename() == "checkpoints" && is_run(above.parent_path())) return above.parent_path();
-  return adapter;
-}
-
 std::optional<std::string> own_source(const std::filesystem::path& folder) {
   try {
     return text::read_folder_config(folder).chat_template;
@@ -66,8 +57,16 @@ std::string name_of(const std::string& setting, const text::Tokenizer& tokenizer
 
 }  // namespace
 
+std::filesystem::path run_of_adapter(const std::filesystem::path& adapter) {
+  const auto folder = std::filesystem::absolute(adapter / "").lexically_normal().parent_path();
+  std::filesystem::path above = folder.parent_path();
+  if (folder.filename() == kBestFolder && is_run(above)) return above;
+  if (above.filename() == "checkpoints" && is_run(above.parent_path())) return above.parent_path();
+  return adapter;
+}
+
 std::optional<AdapterTemplate> adapter_template(const std::filesystem::path& folder) {
-  const std::filesystem::path run = run_of(folder);
+  const std::filesystem::path run = run_of_adapter(folder);
   const auto source = own_source(run);
   const auto known = source ? text::recognise_source(*source, "in '" + run.string() + "'") : std::nullopt;
   if (const auto settings = run_settings(run)) {

@@ -15,6 +15,9 @@ struct AdapterTemplate {
   std::filesystem::path folder;  ///< whose files say so: the adapter's, or that of the run it is a part of
 };
 
+/// The folder of the run that wrote the adapter: its own, or that above best/ and checkpoints/step_N/.
+std::filesystem::path run_of_adapter(const std::filesystem::path& adapter);
+
 /// The template that the adapter in `folder` was trained with, as far as its files say so in words that are
 /// known here: config.yaml and the tokenizer's files of a run of this program (also for its best/ and
 /// checkpoints/step_N/), the tokenizer's files of any other adapter. Throws nothing for files that can't be

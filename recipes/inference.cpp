@@ -116,7 +116,7 @@ std::vector<Prompt> prompts_of(const GenerateRequest& request, const ModelSessio
   std::vector<Prompt> prompts;
   std::string description;
   if (request.data) {
-    data::DataOptions options = data_options(request.settings, session.model->shape());
+    data::DataOptions options = data_options(request.settings, session.embedding_rows());
     options.chat_template = settled.setting;
     prompts = read_prompts(*request.data, options, tokenizer, request.limit, &description);
   }
@@ -179,7 +179,7 @@ void evaluate(const EvalRequest& request, std::ostream& out) {
   const ModelSession session = open_session(request.model, request.adapter, request.settings);
   const InferenceTemplate settled =
       settle_chat_template(request.settings.data.chat_template, request.adapter, *session.tokenizer);
-  data::DataOptions options = data_options(request.settings, session.model->shape());
+  data::DataOptions options = data_options(request.settings, session.embedding_rows());
   options.chat_template = settled.setting;
   options.use_cache = false;
   const data::LoadedFile file = data::load_file(request.data, options, *session.tokenizer);

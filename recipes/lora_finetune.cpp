@@ -100,6 +100,7 @@ class Finetune {
       write_file_atomic(output_dir() / "config.yaml", config::to_yaml(settings_));
       // At once: checkpoints are adapters too, and are asked in the words of the same template.
       copy_tokenizer_files(base(), output_dir());
+      add_tokens(output_dir(), session_.added_tokens);
       if (chat_template_) set_chat_template(output_dir(), *chat_template_);
     }
     end_ = loop();
@@ -163,7 +164,7 @@ class Finetune {
              (group_.alone() ? "" : ", " + std::to_string(devices_.size()) + " ranks"));
     group_.phase("open model");
     session_ = open_model(base(), policy, device, lora_config(settings_.lora),
-                          static_cast<std::uint64_t>(settings_.training.seed));
+                          static_cast<std::uint64_t>(settings_.training.seed), new_tokens(settings_.model));
     log_info("model: " + base().string() + ", " +
              format_bytes(static_cast<std::uint64_t>(session_.model->store().bytes())) +
              " of frozen weights, tokenizer from " + session_.tokenizer->description());

@@ -75,6 +75,7 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
     io::require_free_space(output, checkpoint.total_bytes());
     io::AtomicFolder folder(output);
     copy_other_files(model, folder.path());
+    if (!session.adapters->tables().empty()) copy_tokenizer_files(run_of_adapter(adapter), folder.path());
     weights.write_weights(folder.path());
     weights.write_config(folder.path());
     if (const auto trained = adapter_template(adapter))

@@ -15,17 +15,18 @@
 #include "ops/cpu_allocator.h"
 #include "ops/matmul/matmul.h"
 #include "peft/adapter_file.h"
+#include "recipes/adapter_template.h"
 
 namespace lorikeet::recipes {
 namespace {
 
 // config.json is read, checked and turned into blocks before any weight is touched.
-void require_tokenizer_fits(const text::Tokenizer& tokenizer, const nn::ModelShape& shape,
+void require_tokenizer_fits(const text::Tokenizer& tokenizer, std::int64_t embedding_rows,
                             const std::string& folder) {
-  if (static_cast<std::int64_t>(tokenizer.vocab_size()) > shape.vocab_size) {
+  if (static_cast<std::int64_t>(tokenizer.vocab_size()) > embedding_rows) {
     throw Error("[model.path] '" + folder + "': the tokenizer has ids up to " +
                 std::to_string(tokenizer.vocab_size() - 1) + ", the embedding only " +
-                std::to_string(shape.vocab_size) + " rows; they don't belong together");
+                std::to_string(embedding_rows) + " rows; they don't belong together");
   }
 }
 
@@ -54,6 +55,17 @@ void finish_loading(ModelSession& session) {
   if (session.adapters) session.adapters->store().allocate(session.torch_device());
 }
 
+// Where the tokenizer of an adapter with tables of its own lies, if it was kept: it may have more tokens than
+// the base's.
+std::optional<std::filesystem::path> tokenizer_folder(const ModelSession& session,
+                                                      const std::filesystem::path& adapter) {
+  if (session.adapters->tables().empty()) return std::nullopt;
+  const std::filesystem::path run = run_of_adapter(adapter);
+  const bool there =
+      std::filesystem::exists(run / "tokenizer.json") || std::filesystem::exists(run / "tokenizer.model");
+  return there ? std::optional(run) : std::nullopt;
+}
+
 // A and B of such modules hold more than their whole matrix.
 void warn_of_rank(const peft::LoraAdapters& adapters) {
   const std::vector<std::string> narrow = adapters.narrower_than_rank();
@@ -80,8 +92,8 @@ at::Device torch_device(const device::Device& device) {
 
 ModelSession open_model(const std::filesystem::path& path, const precision::Policy& policy,
                         const device::Device& device, const std::optional<peft::LoraConfig>& lora,
-                        std::uint64_t seed) {
-  ModelSession session = open_shapes(path, policy, device, lora, seed);
+                        std::uint64_t seed, const text::NewTokens& tokens) {
+  ModelSession session = open_shapes(path, policy, device, lora, seed, tokens);
   session.checkpoint = io::Checkpoint::open(path);
   models::require_complete(models::compare_weights(*session.model, *session.checkpoint), *session.checkpoint);
   session.checkpoint_fingerprint = session.checkpoint->fingerprint();
@@ -90,13 +102,27 @@ ModelSession open_model(const std::filesystem::path& path, const precision::Poli
 
 ModelSession open_shapes(const std::filesystem::path& path, const precision::Policy& policy,
                          const device::Device& device, const std::optional<peft::LoraConfig>& lora,
-                         std::uint64_t seed) {
+                         std::uint64_t seed, const text::NewTokens& tokens) {
   io::require_model_folder(path);
-  ModelSession session = open_config(models::read_config_json(path), (path / "config.json").string(), policy,
-                                     device, lora, seed);
-  session.tokenizer = text::load_tokenizer(path);
-  require_tokenizer_fits(*session.tokenizer, session.model->shape(), path.string());
+  Json config = models::read_config_json(path);
+  auto [tokenizer, added] = text::load_tokenizer_with(path, tokens);
+  std::optional<peft::LoraConfig> with_rows = lora;
+  if (with_rows && !added.empty()) {
+    with_rows->trains_tables = true;
+    with_rows->table_rows = static_cast<std::int64_t>(tokenizer->vocab_size());
+  }
+  ModelSession session =
+      open_config(std::move(config), (path / "config.json").string(), policy, device, with_rows, seed);
+  session.tokenizer = std::move(tokenizer);
+  session.added_tokens = std::move(added);
+  require_tokenizer_fits(*session.tokenizer, session.embedding_rows(), path.string());
   return session;
+}
+
+std::int64_t ModelSession::embedding_rows() const {
+  const std::int64_t base = model->shape().vocab_size;
+  if (!adapters || adapters->tables().empty()) return base;
+  return adapters->store().segment(adapters->tables().front().segment).shape[0];
 }
 
 ModelSession open_config(Json config, const std::string& where, const precision::Policy& policy,
@@ -144,6 +170,11 @@ ModelSession load_model_with_adapter(const std::filesystem::path& path, const st
                                      const precision::Policy& policy, const device::Device& device) {
   ModelSession session = open_model(path, policy, device, peft::load_adapter_config(adapter), 0);
   peft::require_adapter_fits(adapter, *session.adapters);
+  if (const auto folder = tokenizer_folder(session, adapter)) {
+    session.tokenizer = text::load_tokenizer(*folder);
+    require_tokenizer_fits(*session.tokenizer, session.embedding_rows(), folder->string());
+    log_info("tokenizer: the adapter's own (" + folder->string() + ")");
+  }
   load_weights(session);
   peft::require_same_base(adapter, *session.adapters, session.model->store());
   peft::load_adapter(adapter, *session.adapters);

@@ -13,6 +13,7 @@
 #include "nn/causal_lm.h"
 #include "peft/lora.h"
 #include "precision/policy.h"
+#include "text/new_tokens.h"
 #include "text/tokenizer.h"
 
 namespace lorikeet::recipes {
@@ -30,6 +31,7 @@ struct ModelSession {
   device::Device device;
   Json config;  ///< config.json
   std::shared_ptr<const text::Tokenizer> tokenizer;
+  std::vector<text::AddedToken> added_tokens;    ///< that the checkpoint's tokenizer doesn't have
   std::unique_ptr<peft::LoraAdapters> adapters;  ///< null without adapters
   std::unique_ptr<nn::CausalLM> model;
   nn::Architecture architecture;
@@ -37,21 +39,24 @@ struct ModelSession {
   std::optional<io::Checkpoint> checkpoint;  ///< mapped, until the weights are loaded
 
   at::Device torch_device() const { return recipes::torch_device(device); }
+  /// Rows of the embedding: the checkpoint's, or more where tokens were added.
+  std::int64_t embedding_rows() const;
 };
 
 /// Opens the checkpoint folder `path`: its config.json and tokenizer are read and the model's blocks made,
 /// with adapters of these settings where `lora` is given; of the weights only the headers are looked at, and
-/// nothing is allocated. Throws Error for whatever doesn't fit: folder, config.json, tensors, tokenizer,
-/// targets.
+/// nothing is allocated. `tokens` are added to the tokenizer; where some are new, the embedding and the head
+/// get rows for them and are trained whole. Throws Error for whatever doesn't fit: folder, config.json,
+/// tensors, tokenizer, targets.
 ModelSession open_model(const std::filesystem::path& path, const precision::Policy& policy,
                         const device::Device& device, const std::optional<peft::LoraConfig>& lora,
-                        std::uint64_t seed);
+                        std::uint64_t seed, const text::NewTokens& tokens = {});
 
 /// The same from config.json and tokenizer alone: the folder needs no weights, and none of what there are is
 /// looked at.
 ModelSession open_shapes(const std::filesystem::path& path, const precision::Policy& policy,
                          const device::Device& device, const std::optional<peft::LoraConfig>& lora,
-                         std::uint64_t seed);
+                         std::uint64_t seed, const text::NewTokens& tokens = {});
 
 /// The same from a config.json alone, without a tokenizer; `where` names it in errors.
 ModelSession open_config(Json config, const std::string& where, const precision::Policy& policy,
@@ -69,7 +74,8 @@ ModelSession load_model(const std::filesystem::path& path, const precision::Poli
                         const device::Device& device, const std::optional<peft::LoraConfig>& lora,
                         std::uint64_t seed);
 
-/// The same with the trained adapter of a PEFT folder.
+/// The same with the trained adapter of a PEFT folder, and with the tokenizer of that folder's run where the
+/// adapter has tables of its own.
 ModelSession load_model_with_adapter(const std::filesystem::path& path, const std::filesystem::path& adapter,
                                      const precision::Policy& policy, const device::Device& device);
 

@@ -46,14 +46,16 @@ data::TokenDataset longest_rows(const config::Settings& settings) {
 ModelSession planned_model(const PlanRequest& request, const precision::Policy& policy) {
   const config::Settings& settings = request.settings;
   const auto seed = static_cast<std::uint64_t>(settings.training.seed);
-  const peft::LoraConfig lora = lora_config(settings.lora);
+  peft::LoraConfig lora = lora_config(settings.lora);
+  const text::NewTokens tokens = new_tokens(settings.model);
   if (request.published) {
     const std::string where = request.published->string();
+    lora.trains_tables = !tokens.empty();
     return open_config(Json::parse(read_file(*request.published, kMostConfigBytes), where), where, policy,
                        device::Device{}, lora, seed);
   }
   const auto open = has_weights(settings.model.path) ? open_model : open_shapes;
-  return open(settings.model.path, policy, device::Device{}, lora, seed);
+  return open(settings.model.path, policy, device::Device{}, lora, seed, tokens);
 }
 
 PlannedRows planned_rows(const PlanRequest& request, const ModelSession& session) {

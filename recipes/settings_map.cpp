@@ -47,6 +47,10 @@ peft::LoraConfig lora_config(const config::LoraSettings& settings) {
           .ensure_weight_tying = settings.ensure_weight_tying};
 }
 
+text::NewTokens new_tokens(const config::ModelSettings& settings) {
+  return {.words = settings.add_tokens, .special = settings.add_special_tokens};
+}
+
 data::DataOptions data_options(const config::Settings& settings) {
   const config::DataSettings& d = settings.data;
   data::DataOptions options{.train_path = d.train.path,
@@ -63,9 +67,9 @@ data::DataOptions data_options(const config::Settings& settings) {
   return options;
 }
 
-data::DataOptions data_options(const config::Settings& settings, const nn::ModelShape& shape) {
+data::DataOptions data_options(const config::Settings& settings, std::int64_t embedding_rows) {
   data::DataOptions options = data_options(settings);
-  options.embedding_rows = shape.vocab_size;
+  options.embedding_rows = embedding_rows;
   return options;
 }
 

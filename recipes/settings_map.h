@@ -10,6 +10,7 @@
 #include "device/device.h"
 #include "nn/model_shape.h"
 #include "peft/lora.h"
+#include "text/new_tokens.h"
 #include "train/adamw.h"
 #include "train/loop.h"
 
@@ -17,9 +18,10 @@
 namespace lorikeet::recipes {
 
 peft::LoraConfig lora_config(const config::LoraSettings& settings);
+text::NewTokens new_tokens(const config::ModelSettings& settings);
 data::DataOptions data_options(const config::Settings& settings);
-/// The same for a model that is known: ids given as tokens may be as large as its embedding has rows.
-data::DataOptions data_options(const config::Settings& settings, const nn::ModelShape& shape);
+/// The same for a model that is known: ids given as tokens are below the rows of its embedding.
+data::DataOptions data_options(const config::Settings& settings, std::int64_t embedding_rows);
 /// batch.micro_tokens; for auto what is usual on the device, whether it fits or not.
 std::int64_t usual_micro_tokens(const config::Settings& settings, const device::Device& device);
 /// With batch.micro_tokens as it was settled.

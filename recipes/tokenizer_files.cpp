@@ -28,6 +28,15 @@ void copy_tokenizer_files(const std::filesystem::path& from, const std::filesyst
   }
 }
 
+void add_tokens(const std::filesystem::path& folder, const std::vector<text::AddedToken>& tokens) {
+  if (tokens.empty()) return;
+  const std::filesystem::path json = folder / "tokenizer.json", config = folder / "tokenizer_config.json";
+  if (std::filesystem::exists(json))
+    write_file_atomic(json, text::tokenizer_json_with(read_file(json), tokens));
+  const std::string settings = std::filesystem::exists(config) ? read_file(config) : "{}";
+  write_file_atomic(config, text::tokenizer_config_with(settings, tokens));
+}
+
 void set_chat_template(const std::filesystem::path& folder, const std::string& jinja) {
   if (text::read_folder_config(folder).chat_template == jinja) return;
   const std::filesystem::path config = folder / "tokenizer_config.json";

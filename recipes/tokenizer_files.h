@@ -6,6 +6,7 @@
 
 #include "config/settings.h"
 #include "data/load.h"
+#include "text/new_tokens.h"
 #include "text/tokenizer.h"
 
 // The tokenizer's files that a run's output and a merged checkpoint carry, and the chat template among them.
@@ -20,6 +21,9 @@ std::optional<std::string> training_template(const config::Settings& settings, c
 /// Copies the tokenizer's files from the folder `from` to the folder `to`, so that whoever loads the adapter
 /// uses the same.
 void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to);
+
+/// Adds tokens to the tokenizer's files in `folder`, which stay as they are otherwise.
+void add_tokens(const std::filesystem::path& folder, const std::vector<text::AddedToken>& tokens);
 
 /// Makes `jinja` the chat template of the tokenizer's files in `folder`: chat_template.jinja, and the
 /// "chat_template" of tokenizer_config.json where there is one, whose other members stay as they are. Changes

@@ -62,7 +62,7 @@ class Validator {
 
   void open() {
     session_ = open_model(settings_.model.path, policy_, device::Device{}, lora_config(settings_.lora),
-                          static_cast<std::uint64_t>(settings_.training.seed));
+                          static_cast<std::uint64_t>(settings_.training.seed), new_tokens(settings_.model));
   }
 
   void check_start_adapter() {

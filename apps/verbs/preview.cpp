@@ -55,10 +55,13 @@ Verb add_preview(CLI::App& app) {
   command->add_option("overrides", o->overrides,
                       "settings, e.g. data.train.format=chat data.max_seq_len=512");
   return {command, [o] {
-            data::DataOptions options = recipes::data_options(verb_settings(o->model, o->overrides));
+            const config::Settings settings = verb_settings(o->model, o->overrides);
+            data::DataOptions options = recipes::data_options(settings);
             options.use_cache = false;
-            options.embedding_rows = embedding_rows(o->model);
-            const auto tokenizer = text::load_tokenizer(o->model);
+            const auto tokenizer =
+                text::load_tokenizer_with(o->model, recipes::new_tokens(settings.model)).tokenizer;
+            options.embedding_rows =
+                std::max(embedding_rows(o->model), static_cast<std::int64_t>(tokenizer->vocab_size()));
             const data::LoadedFile file = data::load_file(o->data, options, *tokenizer);
             std::cerr << file.report.describe() << "\n";
             const data::PreviewOptions look{.colour = wants_colour()};

@@ -15,7 +15,14 @@ void declare_model(Schema& schema) {
       schema, "model", [](Settings& s) -> ModelSettings& { return s.model; }, "The base model.")
       .field("path", &ModelSettings::path, path("a folder"),
              "A checkpoint in Hugging Face's format: config.json, safetensors, tokenizer.")
-      .required();
+      .required()
+      .field(
+          "add_tokens", &ModelSettings::add_tokens, ListRule<TextRule>{.rule = text("a token's text")},
+          "Words that the tokenizer gets as tokens of their own, wherever a row has them; the embedding and "
+          "the head get a row for each and are trained whole.")
+      .field("add_special_tokens", &ModelSettings::add_special_tokens,
+             ListRule<TextRule>{.rule = text("a token's text")},
+             "Control tokens that it gets likewise (a chat template's): what rows say never becomes one.");
 }
 
 void declare_lora(Schema& schema) {

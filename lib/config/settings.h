@@ -16,6 +16,7 @@ namespace lorikeet::config {
 
 struct ModelSettings {
   std::string path;
+  std::vector<std::string> add_tokens, add_special_tokens;
 };
 
 struct LoraSettings {

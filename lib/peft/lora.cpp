@@ -32,7 +32,7 @@ std::vector<LoraAdapters::Module> LoraAdapters::declare(const std::vector<nn::Mo
   for (std::size_t i = 0; i < modules.size(); ++i) {
     const nn::Module& module = modules[i];
     seen_.push_back(module.name);
-    if (rules_.saves(module.name) || !rules_.matches(module.name, kind != Kind::kLinear)) continue;
+    if (!rules_.matches(module.name, kind != Kind::kLinear)) continue;
     const std::int64_t rank = rules_.rank(module.name);
     as.push_back({.name = module.name + a_name, .shape = {rank, weight.cols}, .frozen = config_.freeze_a});
     bs.push_back({.name = module.name + b_name, .shape = {module.out_features, rank}, .order = module.order});

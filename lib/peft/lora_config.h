@@ -43,6 +43,8 @@ struct LoraConfig {
   /// Modules that are trained whole, in place of an adapter: the embedding, the head or both, by their names
   /// or the ends of these after a dot.
   std::vector<std::string> modules_to_save = {};
+  /// Both of them, whatever they are called: tokens are added.
+  bool trains_tables = false;
   /// Of a model whose head shares the embedding's table: that either of them stands for the one table in
   /// modules_to_save. Else each is trained alone, the other one stays with the base's.
   bool ensure_weight_tying = false;

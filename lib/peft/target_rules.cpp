@@ -112,7 +112,8 @@ bool TargetRules::matches(const std::string& module, bool is_table) const {
 }
 
 bool TargetRules::saves(const std::string& module) const {
-  return any(config_.modules_to_save, [&](const std::string& name) { return is_named(module, name); });
+  return config_.trains_tables ||
+         any(config_.modules_to_save, [&](const std::string& name) { return is_named(module, name); });
 }
 
 std::int64_t TargetRules::rank(const std::string& module) const {

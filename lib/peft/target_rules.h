@@ -20,7 +20,7 @@ class TargetRules {
   /// True if a module gets an adapter. `is_table` marks the embedding and the head, which all-linear leaves
   /// out.
   bool matches(const std::string& module, bool is_table) const;
-  /// True if a module, the embedding or the head, is trained whole.
+  /// True if the embedding or the head is trained whole.
   bool saves(const std::string& module) const;
   std::int64_t rank(const std::string& module) const;
   double alpha(const std::string& module) const;

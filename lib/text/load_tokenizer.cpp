@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "text/folder_config.h"
+#include "text/new_tokens.h"
 #include "text/sentencepiece_tokenizer.h"
 #include "text/tokenizer_json.h"
 
@@ -31,6 +32,11 @@ bool looks_like_tiktoken(std::string_view bytes) {
 }  // namespace
 
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& folder) {
+  return load_tokenizer(folder, {});
+}
+
+std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& folder,
+                                                const std::vector<AddedToken>& added) {
   const std::filesystem::path json_path = folder / "tokenizer.json";
   const std::filesystem::path model_path = folder / "tokenizer.model";
   const bool has_json = std::filesystem::exists(json_path);
@@ -39,9 +45,12 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& fol
     throw Error("[tokenizer] expected tokenizer.json or tokenizer.model in " + folder.string() +
                 ", found neither; copy the tokenizer's files beside the checkpoint");
   }
-  const FolderConfig config = read_folder_config(folder);
+  FolderConfig config = read_folder_config(folder);
+  config.added_tokens.insert(config.added_tokens.end(), added.begin(), added.end());
+  if (!added.empty()) config.files.emplace_back("added tokens", tokenizer_config_with("{}", added));
   if (has_json) {
-    const std::string bytes = read_file(json_path, kTokenizerLimitBytes);
+    std::string bytes = read_file(json_path, kTokenizerLimitBytes);
+    if (!added.empty()) bytes = tokenizer_json_with(bytes, added);
     const Json json = Json::parse(bytes, json_path.string(), {.max_values = kTokenizerLimitValues});
     const std::string description =
         has_model ? "tokenizer.json (chosen over tokenizer.model, which is there too)" : "tokenizer.json";

@@ -1,11 +1,14 @@
 """Adapters go both ways between Lorikeet and PEFT, and merged checkpoints load in transformers, with the same result."""
 
+import json
 import shutil
 
 import live_test  # first: it skips where torch or PEFT is missing
 import reference
 import tiny_llama
 import torch
+from peft import PeftModel
+from transformers import AutoTokenizer
 
 LIMIT = 1e-5
 NO_OP = 1e-2  # an adapter that moves likelihoods less than this proves nothing
@@ -81,6 +84,39 @@ class AdapterParity(live_test.LiveTest):
                 model = reference.load(merged, dtype="auto")
                 self.assertEqual(model.config.tie_word_embeddings, variant == "tied" and index == 3)
                 self.below(reference.deviation(ours, reference.token_nll(model, self.rows)), LIMIT, f"merged {index}")
+
+    def test_added_tokens_are_the_same_in_transformers_and_peft(self):
+        for variant in ("plain", "tied"):
+            with self.subTest(variant):
+                self.base = tiny_llama.make_checkpoint(self.root / f"base {variant}", variant)
+                texts = [f"<|call|>{'ab c' * n}Lorikeet {n}</call> x Lorikeet" for n in range(1, 9)]
+                data = self.root / "texts.jsonl"
+                data.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+                run = self.root / f"run {variant}"
+                self.programs.train(self.base, data, run, "precision.preset=fp32", "lora.rank=4", "batch.global=4",
+                                    "training.epochs=3", "optimizer.lr=1e-2", "data.train.format=text", "model.add_tokens=[Lorikeet, ab]",
+                                    "model.add_special_tokens=['</call>']")
+                tokenizer = AutoTokenizer.from_pretrained(run)
+                base_size = len(AutoTokenizer.from_pretrained(self.base))
+                new = tokenizer.convert_tokens_to_ids(["Lorikeet", "ab", "</call>"])
+                self.assertEqual(new, [base_size, base_size + 1, base_size + 2])
+                # Words are read in rows, a control token is not: it is what rows are not believed.
+                rows = [[0, *tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True), 1] for text in texts]
+                self.assertEqual(self.programs.text_labels(self.base, data, run), [row[1:] for row in rows])
+                self.assertIn(new[0], rows[0])
+                self.assertNotIn(new[2], rows[0])
+                rows = [{"input_ids": row, "labels": row} for row in rows]
+                data = tiny_llama.write_rows(self.root / f"{variant}.jsonl", rows)
+                model = reference.load(self.base)
+                model.resize_token_embeddings(len(tokenizer))
+                theirs = reference.token_nll(PeftModel.from_pretrained(model, run), rows)
+                ours, _ = self.programs.token_nll(self.base, data, run)
+                self.below(reference.deviation(ours, theirs), LIMIT, f"{variant} with added tokens")
+                merged = self.programs.merge(self.base, run, self.root / f"merged {variant}")
+                model = reference.load(merged, dtype="auto")
+                self.assertEqual(model.config.vocab_size, len(AutoTokenizer.from_pretrained(merged)))
+                self.assertEqual(model.config.tie_word_embeddings, variant == "tied")
+                self.below(reference.deviation(ours, reference.token_nll(model, rows)), LIMIT, f"{variant} merged")
 
     def test_adapters_of_peft_give_the_same_here(self):
         for what, options in (("PEFT's adapter", {}), ("PEFT's rsLoRA adapter", {"use_rslora": True}),

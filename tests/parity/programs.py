@@ -31,6 +31,12 @@ class Programs:
         *rows, summary = [json.loads(line) for line in _run(command).splitlines()]
         return [row["nll"] for row in rows], summary["loss"]
 
+    def text_labels(self, model, data, adapter):
+        """The label tokens of each row of a file of texts, as the adapter's tokenizer has them."""
+        lines = _run([self.lorikeet, "eval", model, "--data", data, "--per-token", "--adapter", adapter,
+                      "precision.preset=fp32", "device=cpu", "data.train.format=text"]).splitlines()
+        return [json.loads(line)["labels"] for line in lines[:-1]]
+
     def merge(self, model, adapter, output):
         _run([self.lorikeet, "merge", model, adapter, output, "device=cpu"])
         return output
