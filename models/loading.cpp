@@ -126,7 +126,13 @@ void convert(const io::Checkpoint& checkpoint, const io::TensorView& view, const
 
 // Buffers that older writers saved although they follow from config.json, and the copy of a tied head.
 bool is_derivable(const std::string& name, const nn::CausalLM& model) {
-  return name.ends_with(".rotary_emb.inv_freq") || (model.shape().tied_head && name == "lm_head.weight");
+  return name.ends_with(".rotary_emb.inv_freq") ||
+         (model.shape().tied_head && name.ends_with(model.spec().head.name + ".weight"));
+}
+
+bool is_of_other_part(const std::string& name, const nn::CheckpointNames& names) {
+  return std::any_of(names.other_parts.begin(), names.other_parts.end(),
+                     [&](const std::string& part) { return name.starts_with(part); });
 }
 
 // "name: expected ..., got ...", or "" where a tensor of the checkpoint fits.
@@ -148,7 +154,7 @@ void load(nn::CausalLM& model, const io::Checkpoint& checkpoint, const nn::Weigh
   for (const auto& unit : model.store().units()) {
     for (std::size_t i = 0; i < unit->segments().size(); ++i) {
       const nn::WeightSegment& segment = unit->segments()[i];
-      const io::TensorView* view = checkpoint.find(segment.name);
+      const io::TensorView* view = find_weight(checkpoint, model.spec().checkpoint_names, segment.name);
       if (view == nullptr) throw Error("[checkpoint] " + escape_control(segment.name) + " is missing");
       const std::string problem = mismatch(segment, *view);
       if (!problem.empty()) throw Error("[checkpoint] " + escape_control(problem));
@@ -171,22 +177,35 @@ std::string list(const std::vector<std::string>& names) {
 
 }  // namespace
 
+const io::TensorView* find_weight(const io::Checkpoint& checkpoint, const nn::CheckpointNames& names,
+                                  const std::string& name) {
+  if (const io::TensorView* view = checkpoint.find(name)) return view;
+  for (const auto& [model, file] : names.prefixes) {
+    if (!name.starts_with(model)) continue;
+    if (const io::TensorView* view = checkpoint.find(file + name.substr(model.size()))) return view;
+  }
+  return nullptr;
+}
+
 LoadReport compare_weights(const nn::CausalLM& model, const io::Checkpoint& checkpoint) {
   LoadReport report;
+  const nn::CheckpointNames& names = model.spec().checkpoint_names;
   std::set<std::string> wanted;
   for (const auto& unit : model.store().units()) {
     for (const nn::WeightSegment& segment : unit->segments()) {
-      wanted.insert(segment.name);
-      const io::TensorView* view = checkpoint.find(segment.name);
+      const io::TensorView* view = find_weight(checkpoint, names, segment.name);
       if (view == nullptr) {
         report.missing.push_back(segment.name);
-      } else if (const std::string problem = mismatch(segment, *view); !problem.empty()) {
-        report.mismatched.push_back(problem);
+        continue;
       }
+      wanted.insert(view->name);
+      const std::string problem = mismatch(segment, *view);
+      if (!problem.empty()) report.mismatched.push_back(problem);
     }
   }
   for (const auto& [name, view] : checkpoint.tensors()) {
-    if (!wanted.contains(name) && !is_derivable(name, model)) report.unexpected.push_back(name);
+    if (!wanted.contains(name) && !is_derivable(name, model) && !is_of_other_part(name, names))
+      report.unexpected.push_back(name);
   }
   return report;
 }

@@ -19,12 +19,19 @@
 namespace lorikeet::models {
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> kFamilies{{"falcon", falcon_spec},     {"gemma", gemma_spec},
-                                             {"gemma2", gemma2_spec},     {"gemma3_text", gemma3_text_spec},
-                                             {"gpt_neox", gpt_neox_spec}, {"granite", granite_spec},
-                                             {"llama", llama_spec},       {"mistral", mistral_spec},
-                                             {"olmo2", olmo2_spec},       {"phi3", phi3_spec},
-                                             {"qwen2", qwen2_spec},       {"qwen3", qwen3_spec},
+  static const std::vector<Family> kFamilies{{"falcon", falcon_spec},
+                                             {"gemma", gemma_spec},
+                                             {"gemma2", gemma2_spec},
+                                             {"gemma3", gemma3_spec},
+                                             {"gemma3_text", gemma3_text_spec},
+                                             {"gpt_neox", gpt_neox_spec},
+                                             {"granite", granite_spec},
+                                             {"llama", llama_spec},
+                                             {"mistral", mistral_spec},
+                                             {"olmo2", olmo2_spec},
+                                             {"phi3", phi3_spec},
+                                             {"qwen2", qwen2_spec},
+                                             {"qwen3", qwen3_spec},
                                              {"smollm3", smollm3_spec}};
   return kFamilies;
 }

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "io/safetensors_writer.h"
+#include "models/loading.h"
 #include "ops/dtype.h"
 
 namespace lorikeet::recipes {
@@ -34,24 +35,33 @@ std::string_view bytes_of(const at::Tensor& tensor) {
 
 MergedCheckpoint::MergedCheckpoint(const io::Checkpoint& base, const nn::CausalLMSpec& spec,
                                    std::map<std::string, peft::WeightUpdate> updates)
-    : base_(base), updates_(std::move(updates)) {
-  const std::string embedding = spec.embedding_name + ".weight", head = spec.head.name + ".weight";
-  const auto embeds = updates_.find(embedding), heads = updates_.find(head);
-  const bool one_table = embeds != updates_.end() && heads != updates_.end() &&
-                         embeds->second.table.defined() && embeds->second.table.is_same(heads->second.table);
-  if (spec.shape.tied_head) {
-    if (embeds != updates_.end() && embeds->second.table.defined()) rows_ = embeds->second.table.size(0);
-    const bool apart = (embeds != updates_.end() || heads != updates_.end()) && !one_table;
-    if (apart) copies_[head] = embedding;
-    if (one_table && base_.find(head) == nullptr) updates_.erase(head);
-  }
+    : base_(base) {
+  const auto in_file = [&](const std::string& name) {
+    const io::TensorView* tensor = models::find_weight(base, spec.checkpoint_names, name);
+    return tensor != nullptr ? tensor->name : name;
+  };
+  for (auto& [name, update] : updates) updates_.emplace(in_file(name), std::move(update));
+  if (spec.shape.tied_head)
+    part_or_share(in_file(spec.embedding_name + ".weight"), in_file(spec.head.name + ".weight"));
   for (const auto& [name, update] : updates_) {
-    if (update.table.defined()) rows_ = update.table.size(0);
+    if (update.table.defined() && update.table.size(0) != spec.shape.vocab_size)
+      rows_ = update.table.size(0);
     if (base_.find(name) == nullptr && !copies_.contains(name))
       throw Error("[merge] the adapter changes '" + name + "', which '" + base_.folder().string() +
                   "' doesn't have");
   }
-  if (rows_ == spec.shape.vocab_size) rows_ = 0;
+}
+
+void MergedCheckpoint::part_or_share(const std::string& embedding, const std::string& head) {
+  const auto embeds = updates_.find(embedding), heads = updates_.find(head);
+  if (embeds == updates_.end() && heads == updates_.end()) return;
+  const bool one_table = embeds != updates_.end() && heads != updates_.end() &&
+                         embeds->second.table.defined() && embeds->second.table.is_same(heads->second.table);
+  if (!one_table) {
+    copies_[head] = embedding;
+  } else if (base_.find(head) == nullptr) {
+    updates_.erase(heads);
+  }
 }
 
 void MergedCheckpoint::write_weights(const std::filesystem::path& folder) const {

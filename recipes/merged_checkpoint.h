@@ -16,7 +16,7 @@ namespace lorikeet::recipes {
 /// table for each, as PEFT's merge has.
 class MergedCheckpoint {
  public:
-  /// Throws Error for an update of a weight that the checkpoint doesn't have.
+  /// `updates` by the model's names of the weights. Throws Error for one that the checkpoint doesn't have.
   MergedCheckpoint(const io::Checkpoint& base, const nn::CausalLMSpec& spec,
                    std::map<std::string, peft::WeightUpdate> updates);
 
@@ -32,11 +32,13 @@ class MergedCheckpoint {
   void write_config(const std::filesystem::path& folder) const;
 
  private:
+  // Of a shared table, by the names in the file: whether it stays shared.
+  void part_or_share(const std::string& embedding, const std::string& head);
   void write_file(const io::SafetensorsFile& file, const std::filesystem::path& target) const;
   void write_index(const std::filesystem::path& folder) const;
 
   const io::Checkpoint& base_;
-  std::map<std::string, peft::WeightUpdate> updates_;  // by the weight's name
+  std::map<std::string, peft::WeightUpdate> updates_;  // by the name in the file
   std::map<std::string, std::string> copies_;          // new tensors -> the base's that they begin as
   std::int64_t rows_ = 0;                              // of a table that has more than the base's
 };

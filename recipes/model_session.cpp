@@ -133,7 +133,9 @@ ModelSession open_config(Json config, const std::string& where, const precision:
   session.architecture = nn::architecture(spec);
 
   if (lora) {
-    session.adapters = std::make_unique<peft::LoraAdapters>(*lora, policy, seed);
+    peft::LoraConfig config_of_model = *lora;
+    config_of_model.write_whole_names = !spec.checkpoint_names.other_parts.empty();
+    session.adapters = std::make_unique<peft::LoraAdapters>(config_of_model, policy, seed);
     peft::LoraFactory factory(policy, *session.adapters);
     session.model = std::make_unique<nn::CausalLM>(spec, factory);
     session.adapters->require_matches();
@@ -197,7 +199,9 @@ std::vector<std::int32_t> stop_ids(const std::filesystem::path& model, const Mod
     const Json json = Json::parse(read_file(generation, 1U << 20), generation.string());
     add_ids(JsonView(json, generation.string()), &ids);
   }
-  add_ids(JsonView(session.config, (model / "config.json").string()), &ids);
+  const JsonView config(session.config, (model / "config.json").string());
+  add_ids(config, &ids);
+  if (const auto text = config.maybe("text_config")) add_ids(*text, &ids);
   if (const auto eos = session.tokenizer->eos_id()) ids.insert(*eos);
   return {ids.begin(), ids.end()};
 }

@@ -163,7 +163,7 @@ void append_layers(Architecture& all, const std::vector<DecoderLayerSpec>& layer
 
 Architecture architecture(const CausalLMSpec& spec) {
   [[maybe_unused]] const auto& [shape, embedding_name, embedding_scale, embedding_scale_rounded, rotary,
-                                local_rotary, layers, final_norm, head] = spec;
+                                local_rotary, layers, final_norm, head, checkpoint_names] = spec;
   // What the layers' own lines say, and what only limits lengths or follows from the rest.
   [[maybe_unused]] const auto& [layer_count, hidden_size, heads, kv_heads, head_dim, intermediate_size,
                                 vocab_size, max_position, layer_linear_parameters, tied_head] = shape;

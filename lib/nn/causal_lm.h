@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "nn/checkpoint_names.h"
 #include "nn/decoder_layer.h"
 #include "nn/model_shape.h"
 
@@ -19,6 +20,7 @@ struct CausalLMSpec {
   std::vector<DecoderLayerSpec> layers;
   NormSpec final_norm;
   HeadSpec head;
+  CheckpointNames checkpoint_names;
 };
 
 /// A decoder-only language model over packed batches. Knows nothing of adapters: they come in by the factory.

@@ -37,7 +37,7 @@ Json exceptions(const std::vector<std::string>& modules, F value, double usual) 
 // is written as whole names: PEFT 0.11 knows nothing of exclude_modules, and no pattern is read in two ways.
 Json::Array target_names(const LoraConfig& config, const std::vector<std::string>& modules) {
   std::set<std::string> names;
-  if (config.narrows_targets()) {
+  if (config.narrows_targets() || config.write_whole_names) {
     names.insert(modules.begin(), modules.end());
   } else if (config.targets_all_linear()) {
     for (const std::string& module : modules) names.insert(last_part(module));

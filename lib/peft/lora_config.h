@@ -50,6 +50,9 @@ struct LoraConfig {
   bool ensure_weight_tying = false;
   /// Rows of trained tables, where that is more than the base has: tokens were added.
   std::int64_t table_rows = 0;
+  /// Whether an adapter file lists whole names: the checkpoint has other modules, of a vision tower, with the
+  /// same last parts.
+  bool write_whole_names = false;
   /// Whether these settings are an adapter file's: what matches nothing there is no slip of this user's.
   bool from_file = false;
 

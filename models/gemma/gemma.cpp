@@ -27,9 +27,9 @@ nn::CausalLMSpec gemma_base(const DecoderSizes& sizes, const nn::RotarySpec& rot
 
 // Gemma 2's and 3's layer: norms before and behind both blocks, queries scaled by a number of the file.
 nn::DecoderLayerSpec sandwich_layer(const DecoderSizes& sizes, double eps, std::int64_t index,
-                                    double query_scalar) {
-  const std::string prefix = "model.layers." + std::to_string(index);
-  nn::DecoderLayerSpec layer = llama_layer(sizes, eps, index);
+                                    double query_scalar, const std::string& model = "model") {
+  const std::string prefix = model + ".layers." + std::to_string(index);
+  nn::DecoderLayerSpec layer = llama_layer(sizes, eps, index, model + ".layers");
   const auto norm = [&](const std::string& name) {
     return nn::NormSpec{prefix + name, sizes.hidden_size, eps, true};
   };
@@ -52,6 +52,49 @@ double read_required_cap(ConfigReader& config, const char* key) {
   if (config.view().json().find(key) == nullptr)
     config.fail(key, "is missing; expected the cap, or null for none");
   return read_cap(config, key);
+}
+
+// Gemma 3 by the text model's settings; its weights' names begin with `model`.
+nn::CausalLMSpec gemma3_decoder(const JsonView& json, const std::string& model) {
+  ConfigReader config(json, "gemma3_text");
+  const DecoderSizes sizes = read_sizes(config, HeadDim::kRequired, kGemma3Defaults);
+  const double eps = config.has("rms_norm_eps") ? config.epsilon("rms_norm_eps") : 1e-6;
+  config.choice("hidden_activation", "gelu_pytorch_tanh", {"gelu_pytorch_tanh"});
+  const bool bias = config.flag("attention_bias", false);
+  config.require_flag("use_bidirectional_attention", false, "a causal model was expected");
+  const double query_scalar = config.positive_or("query_pre_attn_scalar", 1e9, 256);
+  const std::int64_t pattern = config.size_or("sliding_window_pattern", kMostLayers, 6);
+  const auto windows =
+      read_windows(config, sizes, [pattern](std::int64_t layer) { return (layer + 1) % pattern != 0; });
+  const bool by_type = config.has("rope_parameters");
+  nn::CausalLMSpec spec =
+      gemma_base(sizes,
+                 read_rope(config, sizes.head_dim,
+                           {.layer_type = by_type ? "full_attention" : nullptr, .absent_theta = 1e6}),
+                 eps);
+  spec.local_rotary = read_rope(config, sizes.head_dim,
+                                {.theta = "rope_local_base_freq",
+                                 .layer_type = by_type ? "sliding_attention" : nullptr,
+                                 .scaled = false,
+                                 .absent_theta = 1e4});
+  const double attention_cap = read_cap(config, "attn_logit_softcapping");
+  spec.head.soft_cap = read_cap(config, "final_logit_softcapping");
+  config.finish();
+  spec.shape.max_position = sizes.max_position;  // with linear scaling's factor in it already
+  spec.embedding_name = model + ".embed_tokens";
+  spec.final_norm.name = model + ".norm";
+  for (std::int64_t i = 0; i < sizes.layers; ++i) {
+    nn::DecoderLayerSpec layer = sandwich_layer(sizes, eps, i, query_scalar, model);
+    nn::AttentionSpec& attention = layer.attention;
+    attention.qkv_bias = attention.output_bias = bias;
+    attention.qk_norm = nn::QkNormSpec{{attention.prefix + ".q_norm", sizes.head_dim, eps, true},
+                                       {attention.prefix + ".k_norm", sizes.head_dim, eps, true}};
+    attention.options.window = windows[static_cast<std::size_t>(i)];
+    attention.options.soft_cap = attention_cap;
+    layer.rotary = attention.options.window > 0 ? nn::LayerRotary::kLocal : nn::LayerRotary::kGlobal;
+    spec.layers.push_back(layer);
+  }
+  return spec;
 }
 
 }  // namespace
@@ -98,42 +141,28 @@ nn::CausalLMSpec gemma2_spec(const JsonView& json) {
   return spec;
 }
 
-nn::CausalLMSpec gemma3_text_spec(const JsonView& json) {
-  ConfigReader config(json, "gemma3_text");
-  const DecoderSizes sizes = read_sizes(config, HeadDim::kRequired, kGemma3Defaults);
-  const double eps = config.has("rms_norm_eps") ? config.epsilon("rms_norm_eps") : 1e-6;
-  config.choice("hidden_activation", "gelu_pytorch_tanh", {"gelu_pytorch_tanh"});
-  const bool bias = config.flag("attention_bias", false);
-  config.require_flag("use_bidirectional_attention", false, "a causal model was expected");
-  const double query_scalar = config.positive_or("query_pre_attn_scalar", 1e9, 256);
-  const std::int64_t pattern = config.size_or("sliding_window_pattern", kMostLayers, 6);
-  const auto windows =
-      read_windows(config, sizes, [pattern](std::int64_t layer) { return (layer + 1) % pattern != 0; });
-  const bool by_type = config.has("rope_parameters");
-  nn::CausalLMSpec spec =
-      gemma_base(sizes,
-                 read_rope(config, sizes.head_dim,
-                           {.layer_type = by_type ? "full_attention" : nullptr, .absent_theta = 1e6}),
-                 eps);
-  spec.local_rotary = read_rope(config, sizes.head_dim,
-                                {.theta = "rope_local_base_freq",
-                                 .layer_type = by_type ? "sliding_attention" : nullptr,
-                                 .scaled = false,
-                                 .absent_theta = 1e4});
-  const double attention_cap = read_cap(config, "attn_logit_softcapping");
-  spec.head.soft_cap = read_cap(config, "final_logit_softcapping");
-  config.finish();
-  for (std::int64_t i = 0; i < sizes.layers; ++i) {
-    nn::DecoderLayerSpec layer = sandwich_layer(sizes, eps, i, query_scalar);
-    nn::AttentionSpec& attention = layer.attention;
-    attention.qkv_bias = attention.output_bias = bias;
-    attention.qk_norm = nn::QkNormSpec{{attention.prefix + ".q_norm", sizes.head_dim, eps, true},
-                                       {attention.prefix + ".k_norm", sizes.head_dim, eps, true}};
-    attention.options.window = windows[static_cast<std::size_t>(i)];
-    attention.options.soft_cap = attention_cap;
-    layer.rotary = attention.options.window > 0 ? nn::LayerRotary::kLocal : nn::LayerRotary::kGlobal;
-    spec.layers.push_back(layer);
+nn::CausalLMSpec gemma3_text_spec(const JsonView& json) { return gemma3_decoder(json, "model"); }
+
+nn::CausalLMSpec gemma3_spec(const JsonView& json) {
+  ConfigReader config(json, "gemma3");
+  config.claim({"text_config"});
+  const JsonView text = json.at("text_config");
+  ConfigReader text_config(text, "gemma3");
+  text_config.choice("model_type", "gemma3_text", {"gemma3_text"});
+  // The whole file's counts, as transformers has it; both say true where they are absent.
+  const bool tied = config.flag("tie_word_embeddings", true);
+  if (text_config.flag("tie_word_embeddings", true) != tied) {
+    text_config.fail("tie_word_embeddings",
+                     "contradicts the file's own tie_word_embeddings, which is " +
+                         std::string(tied ? "true" : "false") +
+                         (json.has("tie_word_embeddings") ? "" : " where it is absent"));
   }
+  config.finish();
+  nn::CausalLMSpec spec = gemma3_decoder(text, "model.language_model");
+  spec.checkpoint_names = {.prefixes = {{"model.language_model.", "language_model.model."},
+                                        {"lm_head.", "language_model.lm_head."}},
+                           .other_parts = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
+                                           "model.multi_modal_projector."}};
   return spec;
 }
 

@@ -15,4 +15,9 @@ nn::CausalLMSpec gemma2_spec(const JsonView& config);
 /// one without.
 nn::CausalLMSpec gemma3_text_spec(const JsonView& config);
 
+/// The language model of a multimodal Gemma 3, whose settings are the file's `text_config`. Its names are
+/// those of transformers' Gemma3ForConditionalGeneration, "model.language_model.layers.0..."; checkpoints
+/// have them, or "language_model.model.layers.0..." as they were published. Its vision tower is left alone.
+nn::CausalLMSpec gemma3_spec(const JsonView& config);
+
 }  // namespace lorikeet::models

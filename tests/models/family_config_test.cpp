@@ -14,17 +14,25 @@ using test::error_text;
 namespace {
 
 // The golden config.json `variant`, with members replaced, or taken away by the string "absent".
+// "text_config.KEY" is a member of the nested object.
+void change(Json& json, const std::string& key, const Json& value) {
+  constexpr std::string_view kNested = "text_config.";
+  if (key.starts_with(kNested)) {
+    Json nested = *json.find("text_config");
+    change(nested, key.substr(kNested.size()), value);
+    json.set("text_config", nested);
+  } else if (value.is_string() && value.string() == "absent") {
+    std::erase_if(json.object(), [&key](const Json::Member& m) { return m.first == key; });
+  } else {
+    json.set(key, value);
+  }
+}
+
 Json changed(const std::string& variant, const std::string& changes) {
   const auto path = test::source_dir() / "tests/parity/goldens/families" / variant;
   Json json = Json::parse(read_file(path), variant);
-  const Json changed = Json::parse(changes, "changes");
-  for (const auto& [key, value] : changed.object()) {
-    if (value.is_string() && value.string() == "absent") {
-      std::erase_if(json.object(), [&name = key](const Json::Member& m) { return m.first == name; });
-    } else {
-      json.set(key, value);
-    }
-  }
+  const Json changes_of_keys = Json::parse(changes, "changes");
+  for (const auto& [key, value] : changes_of_keys.object()) change(json, key, value);
   return json;
 }
 
@@ -57,12 +65,15 @@ const std::string kOldNeox = "gpt_neox/parallel/config-transformers-4.json";
 const std::string kFalcon = "falcon/40b/config.json";
 const std::string kGemma2 = "gemma2/plain/config.json";
 const std::string kGemma3 = "gemma3_text/linear-rope/config.json";
+const std::string kNested = "gemma3/nested/config.json";
+const std::string kOldNested = "gemma3/nested/config-transformers-4.json";
 const std::string kSmollm3 = "smollm3/plain/config.json";
 const std::string kGranite = "granite/plain/config.json";
 const std::string kGemma = "gemma/plain/config.json";
 const std::string kOlmo2 = "olmo2/plain/config.json";
-const std::vector<std::string> kOfEachFamily = {kMistral, kQwen2,  kQwen3,  kLongrope, kNeox,    kFalcon,
-                                                kGemma,   kGemma2, kGemma3, kOlmo2,    kSmollm3, kGranite};
+const std::vector<std::string> kOfEachFamily = {kMistral, kQwen2,   kQwen3,  kLongrope, kNeox,
+                                                kFalcon,  kGemma,   kGemma2, kGemma3,   kNested,
+                                                kOlmo2,   kSmollm3, kGranite};
 
 }  // namespace
 
@@ -199,6 +210,45 @@ TEST_CASE("what a family has no meaning for is refused where it isn't off") {
     CHECK_NOTHROW(
         spec_of(variant, R"({"quantization_config": null, "alibi": false, "num_local_experts": 0})"));
   }
+}
+
+TEST_CASE("contradictions of a nested config.json are refused by the nested key's name") {
+  check_refused({
+      {kNested, R"({"text_config": "absent"})", "'text_config' is missing"},
+      {kNested, R"({"text_config": null})", "text_config] expected an object"},
+      {kNested, R"({"text_config": 7})", "text_config] expected an object"},
+      {kNested, R"({"text_config.model_type": "gemma2"})", "text_config: model_type] expected 'gemma3_text'"},
+      {kNested, R"({"text_config.num_hidden_layers": "absent"})",
+       "text_config] key 'num_hidden_layers' is missing"},
+      {kNested, R"({"text_config.hidden_size": "absent"})", "text_config] key 'hidden_size' is missing"},
+      {kNested, R"({"text_config.num_key_value_heads": 3})", "text_config] num_attention_heads 4"},
+      {kNested, R"({"text_config.sliding_window": "absent"})", "text_config: sliding_window] is missing"},
+      {kNested, R"({"text_config.layer_types": ["full_attention"]})",
+       "text_config: layer_types] expected one for each"},
+      {kNested, R"({"text_config.use_bidirectional_attention": true})",
+       "text_config: use_bidirectional_attention"},
+      {kNested, R"({"text_config.quantization_config": {"bits": 4}})", "text_config: quantization_config]"},
+      {kNested, R"({"tie_word_embeddings": false})", "text_config: tie_word_embeddings] contradicts"},
+      {kOldNested, R"({"text_config.tie_word_embeddings": false, "tie_word_embeddings": "absent"})",
+       "which is true where it is absent"},
+      {kNested, R"({"sliding_window": 8})", "sliding_window] the family gemma3 has no such setting"},
+      {kNested, R"({"num_experts": 8})", "num_experts] the family gemma3 has no such setting"},
+      {kGemma3, R"({"text_config": {}})", "text_config] the family gemma3_text has no such setting"},
+  });
+}
+
+TEST_CASE("a nested Gemma 3 is the text model of its text_config under the multimodal class's names") {
+  const nn::CausalLMSpec nested = spec_of(kNested), text = spec_of(kGemma3);
+  CHECK(nn::architecture(nested) == nn::architecture(text));
+  CHECK(nested.embedding_name == "model.language_model.embed_tokens");
+  CHECK(nested.layers[1].attention.prefix == "model.language_model.layers.1.self_attn");
+  CHECK(nested.head.name == "lm_head");
+  CHECK(text.checkpoint_names.other_parts.empty());
+}
+
+TEST_CASE("Gemma 3's context is what its file says, with the scaling of its angles in it already") {
+  CHECK(spec_of(kNested).shape.max_position == 512);
+  CHECK(spec_of(kGemma3).shape.max_position == 512);
 }
 
 TEST_CASE("a missing number of a family is an error that names its key") {

@@ -49,6 +49,30 @@ State stored(const nn::CausalLM& model) {
 
 }  // namespace
 
+TEST_CASE("weights are found under the prefix that a checkpoint has, and other parts are left alone") {
+  const TemporaryFolder folder;
+  nn::CausalLMSpec spec = toy_spec();
+  spec.checkpoint_names = {.prefixes = {{"model.", "language_model.model."}},
+                           .other_parts = {"vision_tower."}};
+  nn::FrozenFactory factory(fp32_policy());
+  nn::CausalLM model(spec, factory);
+  model.store().allocate(at::kCPU);
+  const State state = toy_state(model, 7);
+  State in_file{{"vision_tower.weight", at::ones({2})}, {"language_tower.weight", at::ones({2})}};
+  for (const auto& [name, tensor] : state)
+    in_file[name.starts_with("model.") ? "language_model." + name : name] = tensor;
+  const io::Checkpoint checkpoint = written(folder, in_file);
+  const LoadReport report = compare_weights(model, checkpoint);
+  CHECK(report.complete());
+  CHECK(report.unexpected == Names{"language_tower.weight"});
+  load_weights(model, checkpoint);
+  for (const auto& [name, tensor] : stored(model)) {
+    CAPTURE(name);
+    CHECK(at::equal(tensor, state.at(name)));
+  }
+  CHECK(find_weight(checkpoint, spec.checkpoint_names, "model.none") == nullptr);
+}
+
 TEST_CASE("every weight of a checkpoint lands under its name") {
   const TemporaryFolder folder;
   Toy toy;

@@ -20,6 +20,12 @@ LONGROPE = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0
 SWITCH = 24  # positions at which longrope's factors change
 SLIDING, FULL = "sliding_attention", "full_attention"
 
+# The vision tower that a multimodal checkpoint has beside its language model.
+VISION = dict(vision_config=dict(hidden_size=4, intermediate_size=6, num_hidden_layers=1, num_attention_heads=1,
+                                 image_size=4, patch_size=2, num_channels=1),
+              mm_tokens_per_image=4, boi_token_index=VOCABULARY - 3, eoi_token_index=VOCABULARY - 2,
+              image_token_index=VOCABULARY - 1)
+
 # family's model_type -> variant -> what differs from SIZES.
 FAMILIES = {
     "mistral": {
@@ -75,10 +81,20 @@ FAMILIES = {
         "plain": dict(embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.7,
                       logits_scaling=2.5, attention_bias=True, mlp_bias=True, rope_parameters=ROPE),
     },
+    # What its text_config has; VISION is the same for every variant.
+    "gemma3": {
+        "nested": dict(head_dim=8, tie_word_embeddings=True, query_pre_attn_scalar=5, sliding_window=8,
+                       num_hidden_layers=3, layer_types=[SLIDING, SLIDING, FULL],
+                       rope_parameters={FULL: {"rope_type": "linear", "factor": 4.0, "rope_theta": 1000000.0},
+                                        SLIDING: ROPE}),
+        "nested-untied": dict(head_dim=8, tie_word_embeddings=False, query_pre_attn_scalar=5, sliding_window=8,
+                              layer_types=[SLIDING, FULL],
+                              rope_parameters={FULL: ROPE | {"rope_theta": 1000000.0}, SLIDING: ROPE}),
+    },
 }
 
 # The variants that every check is made of: one of each family, with the most features.
-WHOLE = {"window-head-dim", "window-above", "plain", "partial-longrope", "parallel", "40b", "linear-rope"}
+WHOLE = {"window-head-dim", "window-above", "plain", "partial-longrope", "parallel", "40b", "linear-rope", "nested"}
 
 
 def variants():
@@ -93,7 +109,10 @@ def make_config(family, variant, **more):
         del sizes["num_key_value_heads"]
     if family == "falcon":
         sizes["ffn_hidden_size"] = sizes.pop("intermediate_size")
-    return config_class(**(sizes | FAMILIES[family][variant] | more))
+    settings = sizes | FAMILIES[family][variant] | more
+    if family == "gemma3":
+        return config_class(text_config=settings, tie_word_embeddings=settings["tie_word_embeddings"], **VISION)
+    return config_class(**settings)
 
 
 def make_checkpoint(folder, family, variant, dtype=torch.float32, seed=0, **more):
@@ -115,12 +134,20 @@ def make_checkpoint(folder, family, variant, dtype=torch.float32, seed=0, **more
 def to_transformers_4(config):
     """config.json as transformers 4 wrote it: the rotary settings, and what was derived from fewer keys."""
     config = dict(config)
+    if config["model_type"] == "gemma3":
+        # As published: the text model's settings without what was the class's default.
+        default = transformers.Gemma3TextConfig().to_dict() | {"model_type": None}
+        text = to_transformers_4(config["text_config"])
+        config["text_config"] = {key: value for key, value in text.items() if value != default.get(key, "none")}
+        config["torch_dtype"] = config.pop("dtype")
+        config["transformers_version"] = "4.50.0"
+        return config
     rope = dict(config.pop("rope_parameters"))
     family = config["model_type"]
     if family == "gemma3_text":
         config["rope_local_base_freq"] = rope[SLIDING]["rope_theta"]
         rope = dict(rope[FULL])
-        config["sliding_window_pattern"] = 3
+        config["sliding_window_pattern"] = config.pop("layer_types").index(FULL) + 1
     if family == "phi3" and rope["rope_type"] == "longrope":
         del rope["original_max_position_embeddings"]
     theta, partial = rope.pop("rope_theta"), rope.pop("partial_rotary_factor", None)
@@ -134,7 +161,7 @@ def to_transformers_4(config):
     if family == "smollm3":
         config.pop("no_rope_layers")
     config.pop("layer_types", None)
-    config["torch_dtype"] = config.pop("dtype")
+    config["torch_dtype"] = config.pop("dtype", None)
     config["transformers_version"] = "4.46.0"
     return config
 

@@ -9,10 +9,12 @@ import families
 import reference
 import tiny_llama
 import torch
+from safetensors.torch import load_file
 
 LIMIT = 1e-5
 LOSS_LIMIT = NORM_LIMIT = 2e-5
 UPDATE_LIMIT = 1e-4
+OTHER_PARTS = ("vision_tower", "multi_modal_projector")
 NO_OP = 1e-2  # an adapter that moves likelihoods less than this proves nothing
 STEPS, BATCH = 10, 4
 LONGEST = 60  # past the windows, and past longrope's switch
@@ -39,11 +41,15 @@ class FamilyParity(live_test.LiveTest):
     def targets(self, attention_only):
         """The linear modules of a layer by PEFT's names, which are the checkpoint's."""
         model = reference.load(self.base)
-        names = [name for name, module in model.named_modules()
-                 if isinstance(module, torch.nn.Linear) and "lm_head" not in name and "embed_out" not in name]
+        linear = [name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)]
+        names = [name for name in linear if not any(part in name for part in ("lm_head", "embed_out", *OTHER_PARTS))]
         if attention_only:
             names = [name for name in names if ".mlp." not in name]
         return sorted({name.rsplit(".", 1)[1] for name in names})
+
+    def peft_targets(self, family, targets):
+        """`targets` for PEFT, which would find them in a vision tower too."""
+        return rf"model\.language_model\..*\.({'|'.join(targets)})" if family == "gemma3" else targets
 
     def ours_and_theirs(self, adapter=None):
         ours, _ = self.programs.token_nll(self.base, self.few_data, adapter)
@@ -61,10 +67,10 @@ class FamilyParity(live_test.LiveTest):
         self.assertEqual(ours, old, "config.json as transformers 4 writes it")
         return ours
 
-    def check_training(self, attention_only):
+    def check_training(self, family, attention_only):
         what = "attention only" if attention_only else "all linear"
         targets = self.targets(attention_only)
-        init = reference.make_adapter(self.base, self.root / f"init {what}", targets=targets)
+        init = reference.make_adapter(self.base, self.root / f"init {what}", targets=self.peft_targets(family, targets))
         overrides = [f"lora.init={init}"]
         overrides.append(f"lora.target_modules=[{', '.join(targets)}]" if attention_only else
                          "lora.target_modules=all-linear")
@@ -87,6 +93,11 @@ class FamilyParity(live_test.LiveTest):
         merged = self.programs.merge(self.base, adapter, self.root / "merged")
         theirs = reference.token_nll(reference.load(merged, dtype="auto"), self.few)
         self.below(reference.deviation(ours, theirs), LIMIT, "merged, in transformers")
+        before, after = (load_file(folder / "model.safetensors") for folder in (self.base, merged))
+        self.assertEqual(before.keys(), after.keys())
+        for name in before:
+            if any(part in name for part in OTHER_PARTS):
+                self.assertTrue(torch.equal(before[name], after[name]), name)
 
     def check_bf16(self, family, variant):
         shutil.rmtree(self.base)
@@ -99,10 +110,10 @@ class FamilyParity(live_test.LiveTest):
     def check(self, family, variant):
         self.prepare(family, variant)
         bare = self.check_likelihoods()
-        run, peft_run = self.check_training(attention_only=False)
+        run, peft_run = self.check_training(family, attention_only=False)
         whole = variant in families.WHOLE  # the others spare time on what doesn't depend on the variant
         if whole:
-            self.check_training(attention_only=True)
+            self.check_training(family, attention_only=True)
         ours = self.check_adapter(run, bare, "our adapter in PEFT")
         self.check_adapter(peft_run, bare, "PEFT's adapter here")
         self.check_merged(run, ours)

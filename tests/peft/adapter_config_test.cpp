@@ -75,7 +75,9 @@ TEST_CASE("ranks and alphas by pattern are written by whole names, read in their
 TEST_CASE("targets that are chosen by more than names are written as whole names") {
   const std::vector<LoraConfig> configs{{.target_modules = {".*proj"}},
                                         {.exclude_modules = {"down_proj"}},
-                                        {.target_modules = {"q_proj"}, .layers_to_transform = {0, 1}}};
+                                        {.target_modules = {"q_proj"}, .layers_to_transform = {0, 1}},
+                                        {.write_whole_names = true},
+                                        {.target_modules = {"q_proj"}, .write_whole_names = true}};
   for (const LoraConfig& config : configs) {
     const LoraConfig found = round_trip(config);
     Names sorted = kModules;

@@ -21,6 +21,11 @@ PUBLISHED_PARAMETERS = {
     "gemma2/27B": 27_227_128_320,
     "gemma3/270M": 268_098_176,
     "gemma3/1B": 999_885_952,
+    # The checkpoints' 4,300,079,472, 12,187,325,040 and 27,432,406,640 without their vision tower (416,866,032) and
+    # projector (1,152 and 1,152 times hidden_size).
+    "gemma3/4B": 3_880_263_168,
+    "gemma3/12B": 11_766_034_176,
+    "gemma3/27B": 27_009_346_304,
     "gpt_neox/20B": 20_554_567_680,
     "granite3_3/2B": 2_533_539_840,
     "granite3_3/8B": 8_170_864_640,
