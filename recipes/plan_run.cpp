@@ -74,19 +74,19 @@ DataFacts facts_of(const PlannedRows& planned, const data::Sampler& sampler) {
 plan::Work work_of(const ModelSession& session, const data::TokenDataset& dataset,
                    const data::Sampler& sampler) {
   train::StepSize all{dataset.total_tokens(), dataset.total_labels(), 0};
-  for (std::size_t i = 0; i < dataset.size(); ++i)
-    all.squared_lengths += dataset.length(i) * dataset.length(i);
+  const train::AttentionSquares squares(session.model->spec().layers);
+  for (std::size_t i = 0; i < dataset.size(); ++i) all.attention_squares += squares.of(dataset.length(i));
   const double steps = as_double(sampler.steps_in_epoch(0));
   const nn::ModelShape& shape = session.model->shape();
-  const std::int64_t adapter = session.adapters->store().numel();
+  const train::AdapterSize adapter = train::adapter_size(session.adapters->store());
   const double flops = train::step_flops(shape, adapter, all);
-  const double head = flops - train::step_flops(shape, adapter, {all.tokens, 0, all.squared_lengths});
+  const double head = flops - train::step_flops(shape, adapter, {all.tokens, 0, all.attention_squares});
   const precision::Policy& policy = session.policy;
   return {.tokens = as_double(all.tokens) / steps,
           .layers = as_double(shape.layers),
           .flops = flops / steps,
           .recomputed_flops = train::recomputed_flops(shape, adapter, all) / steps,
-          .gradient_bytes = as_double(adapter) * as_double(dtype_size(policy.reduce)),
+          .gradient_bytes = as_double(adapter.trained) * as_double(dtype_size(policy.reduce)),
           .frozen_bytes = as_double(session.model->store().bytes()),
           .uses = plan::unit_uses(shape, as_double(dtype_size(policy.base_storage)), head / flops)};
 }

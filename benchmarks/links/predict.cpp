@@ -22,10 +22,12 @@ plan::StepTime predict(const JsonView& job) {
   shape.head_dim = integer("head_dim");
   shape.vocab_size = integer("vocab_size");
   shape.layer_linear_parameters = integer("layer_linear_parameters");
-  const train::StepSize size{integer("tokens"), integer("label_tokens"), integer("squared_lengths")};
-  const double flops = train::step_flops(shape, integer("adapter_parameters"), size);
-  const train::StepSize without_labels{size.tokens, 0, size.squared_lengths};
-  const double head = flops - train::step_flops(shape, integer("adapter_parameters"), without_labels);
+  const train::StepSize size{integer("tokens"), integer("label_tokens"),
+                             shape.layers * integer("squared_lengths")};
+  const train::AdapterSize adapter{.trained = integer("adapter_parameters")};
+  const double flops = train::step_flops(shape, adapter, size);
+  const train::StepSize without_labels{size.tokens, 0, size.attention_squares};
+  const double head = flops - train::step_flops(shape, adapter, without_labels);
   return plan::step_time({.flops = flops,
                           .device_flops = number("device_flops"),
                           .world_size = static_cast<int>(integer("world_size")),

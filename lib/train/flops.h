@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <utility>
+#include <vector>
 
-#include "nn/model_shape.h"
+#include "nn/causal_lm.h"
+#include "peft/adapter_store.h"
 
 namespace lorikeet::train {
 
@@ -13,18 +15,40 @@ namespace lorikeet::train {
 ///   gradient,
 ///                                                     and the embedding is a lookup
 /// + 4 x hidden x vocabulary x label tokens            the head sees only rows that have a label
-/// + 6 x adapter parameters x tokens                   forward, input and weight gradient
-/// + 3 x 2 x layers x heads x head_dim x s^2           summed over the real causal sequences of length s
+/// + 6 x trained adapter parameters x tokens           forward, input and weight gradient
+/// + 4 x frozen adapter parameters x tokens            LoRA-FA's A; what PiSSA and OLoRA subtract
+/// + 3 x 2 x heads x head_dim x squares                AttentionSquares of the real causal sequences
 /// The usual 6N counts a weight gradient that LoRA never computes.
 struct StepSize {
   std::int64_t tokens = 0;
   std::int64_t label_tokens = 0;
-  std::int64_t squared_lengths = 0;  ///< sum of s^2
+  std::int64_t attention_squares = 0;  ///< AttentionSquares::of summed over sequences
 };
 
-double step_flops(const nn::ModelShape& shape, std::int64_t adapter_parameters, const StepSize& size);
+/// Twice the pairs of a query and a key that attention sees, summed over a model's layers.
+class AttentionSquares {
+ public:
+  explicit AttentionSquares(const std::vector<nn::DecoderLayerSpec>& layers);
+
+  /// Of a causal sequence of s tokens: s^2 a layer, or, where a window of w < s ends what a query sees,
+  /// s^2 - (s - w)^2.
+  std::int64_t of(std::int64_t length) const;
+
+ private:
+  std::vector<std::pair<std::int64_t, std::int64_t>> layers_by_window_;  // window, 0 for none; layers
+};
+
+/// Elements of an adapter's factors: with a gradient, and without.
+struct AdapterSize {
+  std::int64_t trained = 0;
+  std::int64_t frozen = 0;
+};
+
+AdapterSize adapter_size(const peft::AdapterStore& store);
+
+double step_flops(const nn::ModelShape& shape, const AdapterSize& adapter, const StepSize& size);
 
 /// What activation checkpointing adds: the layers' forward once more.
-double recomputed_flops(const nn::ModelShape& shape, std::int64_t adapter_parameters, const StepSize& size);
+double recomputed_flops(const nn::ModelShape& shape, const AdapterSize& adapter, const StepSize& size);
 
 }  // namespace lorikeet::train

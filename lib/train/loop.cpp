@@ -164,14 +164,14 @@ class Loop {
 
     const Clock::time_point end = Clock::now();
     StepSize size{.tokens = m.tokens, .label_tokens = m.label_tokens};
-    for (const std::size_t example : step.examples) {
-      size.squared_lengths += p_.training.length(example) * p_.training.length(example);
-    }
+    const AttentionSquares squares(p_.model.spec().layers);
+    for (const std::size_t example : step.examples)
+      size.attention_squares += squares.of(p_.training.length(example));
     m.step = state_.step + 1;
     m.epoch = epochs_after(step);
     m.examples = static_cast<std::int64_t>(step.examples.size());
     m.step_seconds = seconds_between(begin, end);
-    m.flops = step_flops(p_.model.shape(), p_.adapters.store().numel(), size);
+    m.flops = step_flops(p_.model.shape(), adapter_size(p_.adapters.store()), size);
     m.peak_flops = options_.peak_flops;
     state_.step = m.step;
     state_.elapsed_seconds = elapsed_before_ + seconds_between(start_, end);

@@ -1,5 +1,6 @@
 #include "train/flops.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "support/catch.h"
@@ -47,8 +48,34 @@ TEST_CASE("the formula equals the sum over a model's matrix products") {
                              .intermediate_size = 24,
                              .vocab_size = 50,
                              .layer_linear_parameters = static_cast<std::int64_t>(linear)};
-  const StepSize size{.tokens = 8, .label_tokens = 6, .squared_lengths = 25 + 9};
-  CHECK(step_flops(shape, static_cast<std::int64_t>(adapter), size) == Approx(expected).epsilon(1e-12));
+  const StepSize size{.tokens = 8, .label_tokens = 6, .attention_squares = 2 * (25 + 9)};
+  CHECK(step_flops(shape, {.trained = static_cast<std::int64_t>(adapter)}, size) ==
+        Approx(expected).epsilon(1e-12));
+}
+
+TEST_CASE("attention past a window counts the pairs that it sees") {
+  std::vector<nn::DecoderLayerSpec> layers(5);
+  for (const std::size_t windowed : {0, 1, 3}) layers[windowed].attention.options.window = 4;
+  const AttentionSquares squares(layers);
+  for (const std::int64_t length : {1, 3, 4, 5, 11}) {
+    CAPTURE(length);
+    std::int64_t seen = 0;  // pairs that a layer with the window sees
+    for (std::int64_t i = 0; i < length; ++i) seen += std::min<std::int64_t>(i + 1, 4);
+    // Like s^2, which stands for s (s + 1) / 2 pairs: without the last few of the diagonal.
+    CHECK(squares.of(length) == 2 * length * length + 3 * (2 * seen - std::min<std::int64_t>(length, 4)));
+  }
+}
+
+TEST_CASE("factors without a gradient count their forward and input gradient") {
+  const StepSize tokens{.tokens = 8};
+  const nn::ModelShape shape;
+  CHECK(step_flops(shape, {.frozen = 300}, tokens) == 2 * gemm(8, 300, 1));
+  CHECK(step_flops(shape, {.trained = 300}, tokens) == 3 * gemm(8, 300, 1));
+  CHECK(recomputed_flops(shape, {.trained = 300, .frozen = 200}, tokens) == gemm(8, 500, 1));
+  peft::AdapterStore store(precision::Policy{});
+  store.declare({{.name = "a", .shape = {3, 16}, .frozen = true}, {.name = "b", .shape = {16, 3}}});
+  CHECK(adapter_size(store).frozen == 48);
+  CHECK(adapter_size(store).trained == 48);
 }
 
 TEST_CASE("what checkpointing adds is the layers' forward: half of the linear part, a third of the others") {
@@ -58,11 +85,11 @@ TEST_CASE("what checkpointing adds is the layers' forward: half of the linear pa
                              .head_dim = 8,
                              .vocab_size = 50,
                              .layer_linear_parameters = 5000};
-  const StepSize size{.tokens = 8, .label_tokens = 6, .squared_lengths = 34};
-  const double linear = step_flops(shape, 0, {.tokens = 8});
-  const double adapter = step_flops(shape, 300, {.tokens = 8}) - linear;
-  const double attention = step_flops(shape, 0, {.squared_lengths = 34});
-  CHECK(recomputed_flops(shape, 300, size) == Approx(linear / 2 + adapter / 3 + attention / 3));
+  const StepSize size{.tokens = 8, .label_tokens = 6, .attention_squares = 34};
+  const double linear = step_flops(shape, {}, {.tokens = 8});
+  const double adapter = step_flops(shape, {.trained = 300}, {.tokens = 8}) - linear;
+  const double attention = step_flops(shape, {}, {.attention_squares = 34});
+  CHECK(recomputed_flops(shape, {.trained = 300}, size) == Approx(linear / 2 + adapter / 3 + attention / 3));
 }
 
 TEST_CASE("counts beyond 32 bits don't overflow") {
@@ -72,5 +99,5 @@ TEST_CASE("counts beyond 32 bits don't overflow") {
                              .head_dim = 128,
                              .vocab_size = 128256,
                              .layer_linear_parameters = 68'451'041'280};
-  CHECK(step_flops(shape, 0, {.tokens = 1'000'000}) == Approx(4 * 68451041280e6));
+  CHECK(step_flops(shape, {}, {.tokens = 1'000'000}) == Approx(4 * 68451041280e6));
 }
