@@ -44,8 +44,7 @@ MergedCheckpoint::MergedCheckpoint(const io::Checkpoint& base, const nn::CausalL
   if (spec.shape.tied_head)
     part_or_share(in_file(spec.embedding_name + ".weight"), in_file(spec.head.name + ".weight"));
   for (const auto& [name, update] : updates_) {
-    if (update.table.defined() && update.table.size(0) != spec.shape.vocab_size)
-      rows_ = update.table.size(0);
+    if (update.table.defined() && update.table.size(0) != spec.shape.vocab_size) rows_ = update.table.size(0);
     if (base_.find(name) == nullptr && !copies_.contains(name))
       throw Error("[merge] the adapter changes '" + name + "', which '" + base_.folder().string() +
                   "' doesn't have");
