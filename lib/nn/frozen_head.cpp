@@ -19,8 +19,10 @@ at::Tensor FrozenHead::logits(const at::Tensor& hidden, const UnitLoan& weights)
 ops::CrossEntropy FrozenHead::loss(const at::Tensor& hidden, const UnitLoan& weights, double loss_scale,
                                    const ForwardContext& context, bool hidden_gradient) const {
   const Batch& batch = context.batch;
+  ops::CrossEntropyOptions options = options_;
+  options.dropout = dropout(context);
   return ops::linear_cross_entropy(hidden, table(weights).dense(ops::to_torch(compute_)), adapters(),
-                                   batch.label_rows, batch.labels, loss_scale, options_, hidden_gradient,
+                                   batch.label_rows, batch.labels, loss_scale, options, hidden_gradient,
                                    table_gradient());
 }
 

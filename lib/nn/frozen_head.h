@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "nn/linear.h"
@@ -25,6 +26,10 @@ class FrozenHead : public Head {
  protected:
   /// The adapters on the head: none or one.
   virtual std::vector<ops::LoraProjection> adapters() const { return {}; }
+  /// The dropout of its input.
+  virtual std::optional<ops::LoraDropout> dropout(const ForwardContext& /*context*/) const {
+    return std::nullopt;
+  }
   /// The table, and where its gradient is added: undefined where it is frozen.
   virtual ops::FrozenMatrix table(const UnitLoan& weights) const { return table_.of(weights); }
   virtual at::Tensor table_gradient() const { return {}; }

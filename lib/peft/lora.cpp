@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "base/strings.h"
+#include "nn/batch.h"
 #include "ops/dtype.h"
 #include "ops/lora/dora.h"
 #include "peft/base_factors.h"
@@ -206,6 +207,13 @@ ops::LoraProjection LoraAdapters::projection(const Module& module, std::int64_t 
           store_.gradient(module.b),
           module.scale,
           module.reached.get()};
+}
+
+std::optional<ops::LoraDropout> LoraAdapters::dropout(const nn::ForwardContext& context,
+                                                      std::uint32_t group) const {
+  if (!context.training || config_.dropout == 0) return std::nullopt;
+  return ops::LoraDropout{config_.dropout,           seed_, context.step, group, context.batch.sample_ids,
+                          context.batch.position_ids};
 }
 
 at::Tensor LoraAdapters::norms(const Module& module, const nn::UnitLoan& weights) const {

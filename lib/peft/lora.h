@@ -95,6 +95,9 @@ class LoraAdapters {
   /// The adapter of a module on output columns [begin, end) as operators take it.
   ops::LoraProjection projection(const Module& module, std::int64_t begin, std::int64_t end) const;
 
+  /// The dropout of a group's input in a pass: none outside of training.
+  std::optional<ops::LoraDropout> dropout(const nn::ForwardContext& context, std::uint32_t group) const;
+
   /// Euclidean norms of the rows of a module's W + scale * B A, fp32 [out], in group order.
   at::Tensor norms(const Module& module, const nn::UnitLoan& weights) const;
 
@@ -133,8 +136,8 @@ class LoraFactory : public nn::LinearFactory {
       : nn::LinearFactory(policy), frozen_(policy), adapters_(adapters) {}
 
   std::unique_ptr<nn::LinearGroup> linear(const nn::GroupSpec& spec, nn::WeightUnit& unit) override;
-  /// Throws Error for settings that aren't built for an embedding or a head: dropout and DoRA on the head,
-  /// DoRA, starts from the base and a frozen A on the embedding.
+  /// Throws Error for settings that aren't built for an embedding or a head: DoRA on either, starts from the
+  /// base and a frozen A on the embedding.
   std::unique_ptr<nn::Embedding> embedding(const nn::EmbeddingSpec& spec,
                                            const nn::MatrixPlace& table) override;
   std::unique_ptr<nn::Head> head(const nn::HeadSpec& spec, const nn::MatrixPlace& table) override;

@@ -10,14 +10,6 @@
 namespace lorikeet::peft {
 namespace {
 
-std::optional<ops::LoraDropout> dropout(const LoraAdapters& adapters, const nn::ForwardContext& context,
-                                        std::uint32_t group) {
-  const double p = adapters.config().dropout;
-  if (!context.training || p == 0) return std::nullopt;
-  return ops::LoraDropout{p,     adapters.seed(),          context.step,
-                          group, context.batch.sample_ids, context.batch.position_ids};
-}
-
 class LoraGroup : public nn::LinearGroup {
  public:
   LoraGroup(const nn::GroupSpec& spec, const nn::GroupWeights& weights, const LoraAdapters& adapters,
@@ -37,7 +29,7 @@ class LoraGroup : public nn::LinearGroup {
     const bool dora = adapters_.config().use_dora;
     at::Tensor product =
         ops::lora_linear(x, weights_.weight.of(weights), dora ? at::Tensor() : weights_.bias(), projections(),
-                         dropout(adapters_, context, group_), kept != nullptr ? &kept->low_rank : nullptr);
+                         adapters_.dropout(context, group_), kept != nullptr ? &kept->low_rank : nullptr);
     if (!dora) return product;
     at::Tensor y = ops::scale_columns(product, factors(weights), weights_.bias());
     if (kept != nullptr) kept->product = std::move(product);
@@ -50,7 +42,7 @@ class LoraGroup : public nn::LinearGroup {
     const bool dora = adapters_.config().use_dora;
     return ops::lora_linear_backward(dora ? through_factors(dy, kept.product, weights) : dy, input,
                                      kept.low_rank, weights_.weight.of(weights), projections(),
-                                     dropout(adapters_, context, group_), input_gradient);
+                                     adapters_.dropout(context, group_), input_gradient);
   }
 
   bool learns() const override { return true; }

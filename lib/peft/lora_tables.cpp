@@ -66,9 +66,10 @@ class TrainedEmbedding : public nn::FrozenEmbedding {
 class LoraHead : public nn::FrozenHead {
  public:
   LoraHead(const nn::HeadSpec& spec, const nn::MatrixPlace& table, const LoraAdapters& adapters,
-           LoraAdapters::Module module)
+           std::uint32_t group, LoraAdapters::Module module)
       : nn::FrozenHead(spec, table, adapters.store().policy()),
         adapters_(adapters),
+        group_(group),
         module_(std::move(module)),
         vocab_size_(spec.vocab_size) {}
 
@@ -76,9 +77,13 @@ class LoraHead : public nn::FrozenHead {
   std::vector<ops::LoraProjection> adapters() const override {
     return {adapters_.projection(module_, 0, vocab_size_)};
   }
+  std::optional<ops::LoraDropout> dropout(const nn::ForwardContext& context) const override {
+    return adapters_.dropout(context, group_);
+  }
 
  private:
   const LoraAdapters& adapters_;
+  std::uint32_t group_;
   LoraAdapters::Module module_;
   std::int64_t vocab_size_;
 };
@@ -143,13 +148,12 @@ std::unique_ptr<nn::Head> LoraFactory::head(const nn::HeadSpec& spec, const nn::
     return std::make_unique<TrainedHead>(spec, adapters_.store(), std::move(*shared));
   if (auto own = adapters_.declare_table(spec.name, table))
     return std::make_unique<TrainedHead>(spec, adapters_.store(), std::move(*own));
+  const std::uint32_t group = adapters_.groups();
   const auto modules = adapters_.declare({{spec.name, spec.vocab_size}}, table, LoraAdapters::Kind::kHead);
   if (modules.empty()) return frozen_.head(spec, table);
   const LoraConfig& config = adapters_.config();
-  refuse({{config.dropout > 0, "[lora.dropout] dropout", "lora.dropout=0"},
-          {config.use_dora, "[lora.use_dora] DoRA", "lora.use_dora=false"}},
-         spec.name);
-  return std::make_unique<LoraHead>(spec, table, adapters_, modules.front());
+  refuse({{config.use_dora, "[lora.use_dora] DoRA", "lora.use_dora=false"}}, spec.name);
+  return std::make_unique<LoraHead>(spec, table, adapters_, group, modules.front());
 }
 
 }  // namespace lorikeet::peft

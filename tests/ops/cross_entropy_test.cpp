@@ -129,6 +129,26 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("dropout on the adapter's input agrees with its reference, in chunks of any size") {
+  for (const auto& tolerance : kTolerances) {
+    for (const std::int64_t chunk : {0, 4}) {
+      INFO(c10::toString(tolerance.dtype) << ", chunk " << chunk << ": " << tolerance.why);
+      const auto s = setup(tolerance.dtype, true);
+      CrossEntropyOptions options{0, 1, chunk};
+      const auto without = run_reference(s, 1.0 / 64, options);
+      options.dropout = {0.25, 1, 2, 3, at::zeros({kTokens}, at::kLong), at::arange(kTokens, at::kLong)};
+      const auto fused = run_fused(s, 1.0 / 64, options);
+      const auto expected = run_reference(s, 1.0 / 64, options);
+      CHECK(relative_distance(expected.nll, without.nll) > 1e-3);
+      const double mask = 6e-8;  // its factor of 4/3 is an fp32 number
+      CHECK(relative_distance(fused.nll, expected.nll) < tolerance.forward + mask);
+      // Rounded once more by the factor.
+      for (std::size_t i = 0; i < expected.grads.size(); ++i)
+        CHECK(relative_distance(fused.grads[i], expected.grads[i]) < 2 * tolerance.backward + mask);
+    }
+  }
+}
+
 TEST_CASE("cross-entropy's tolerance notices a shifted label, a missing cap and a wrong scale") {
   const auto s = setup(at::kDouble, false);
   const auto right = run_reference(s, 1, {2.0, 1, 0});

@@ -81,11 +81,6 @@ TEST_CASE("DoRA on the head is refused") {
              Contains("[lora.use_dora]") && Contains("'output'"));
 }
 
-TEST_CASE("dropout on the head's adapter is refused") {
-  CHECK_THAT(error_text([] { test::ToyLora({.rank = 2, .dropout = 0.1, .target_modules = {"output"}}); }),
-             Contains("[lora.dropout]") && Contains("'output'"));
-}
-
 TEST_CASE("what isn't built for the embedding is refused by name") {
   const auto error = [](LoraConfig config) {
     config.target_modules = {"wte", "query"};

@@ -63,6 +63,15 @@ void check_inputs(const Inputs& in) {
   }
 }
 
+// The dropout of the given rows.
+std::optional<LoraDropout> dropout_of(const Inputs& in, const at::Tensor& rows) {
+  if (!in.options.dropout || in.lora.empty()) return std::nullopt;
+  LoraDropout dropout = *in.options.dropout;
+  dropout.sample_ids = take_rows(dropout.sample_ids.unsqueeze(1), rows).squeeze(1);
+  dropout.position_ids = take_rows(dropout.position_ids.unsqueeze(1), rows).squeeze(1);
+  return dropout;
+}
+
 // One pass over the chunks: writes nll [L]. With `gradients` adds the adapter's and, where it is defined, the
 // head's, and writes the hidden states' [T, D] where that is defined (zeroed by the caller).
 void run_chunks(const Inputs& in, double grad_scale, at::Tensor& nll, bool gradients,
@@ -73,11 +82,14 @@ void run_chunks(const Inputs& in, double grad_scale, at::Tensor& nll, bool gradi
   for (std::int64_t begin = 0; begin < count; begin += step) {
     const auto end = std::min(begin + step, count);
     const auto rows = in.rows.slice(0, begin, end);
-    const auto x = matmul_operand(take_rows(in.hidden, rows));
+    const auto chunk = take_rows(in.hidden, rows);
+    const auto x = matmul_operand(chunk);
+    const auto dropout = dropout_of(in, rows);
+    const auto adapted = dropout ? matmul_operand(apply_dropout(chunk, *dropout)) : x;
     std::vector<LowRankTerm> terms;
     at::Tensor xa;
     if (!in.lora.empty()) {
-      xa = matmul_nt(x, in.lora[0].a);
+      xa = matmul_nt(adapted, in.lora[0].a);
       terms.push_back({xa * in.lora[0].scale, in.lora[0].b, 0});
     }
     auto logits = at::empty({end - begin, in.head.size(0)}, x.options());
@@ -86,17 +98,23 @@ void run_chunks(const Inputs& in, double grad_scale, at::Tensor& nll, bool gradi
                 nll.slice(0, begin, end));
     if (!gradients) continue;
     std::vector<LowRankTerm> back;
+    at::Tensor dropped;  // what flows back through the mask
     if (!in.lora.empty()) {
       LoraProjection p = in.lora[0];
       const auto low = matmul_nn(logits, p.b).mul_(p.scale);
       if (p.grad_b.defined()) matmul_tn_add(p.grad_b, logits, xa.slice(1, 0, p.grad_b.size(1)), p.scale);
-      if (p.grad_a.defined()) matmul_tn_add(p.grad_a, low.slice(1, 0, p.grad_a.size(0)), x, 1);
-      back.push_back({low, p.a, 0});
+      if (p.grad_a.defined()) matmul_tn_add(p.grad_a, low.slice(1, 0, p.grad_a.size(0)), adapted, 1);
+      if (dropout) {
+        dropped = apply_dropout(matmul_nn(low, p.a), *dropout);
+      } else {
+        back.push_back({low, p.a, 0});
+      }
     }
     if (head_gradient.defined()) matmul_tn_add(head_gradient, logits, x, 1);
     if (hidden_gradient.defined()) {
       auto dx = at::empty({end - begin, in.hidden.size(1)}, in.hidden.options());
       matmul_nn_out(dx, logits, in.head, back);
+      if (dropped.defined()) dx.add_(dropped);
       hidden_gradient.index_copy_(0, rows, dx);
     }
   }

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "ops/lora/lora_linear.h"
@@ -10,9 +11,10 @@
 namespace lorikeet::ops {
 
 struct CrossEntropyOptions {
-  double soft_cap = 0;          ///< > 0: logits become cap * tanh(logit / cap); 0: off
-  double scale = 1;             ///< multiplies the logits before the cap
-  std::int64_t chunk_rows = 0;  ///< label rows whose logits exist at one time; 0: chosen
+  double soft_cap = 0;                      ///< > 0: logits become cap * tanh(logit / cap); 0: off
+  double scale = 1;                         ///< multiplies the logits before the cap
+  std::int64_t chunk_rows = 0;              ///< label rows whose logits exist at one time; 0: chosen
+  std::optional<LoraDropout> dropout = {};  ///< on the adapter's input; its ids are those of all T rows
 };
 
 /// The loss of a head, and what flows back from it.

@@ -11,8 +11,16 @@ at::Tensor token_nll(const at::Tensor& hidden, const at::Tensor& head,
   const auto wide = wide_type(hidden);
   const auto rows = hidden.index_select(0, label_rows).to(wide);
   auto logits = at::matmul(rows, head.to(wide).t());
+  auto adapted = rows;
+  if (options.dropout) {
+    LoraDropout dropout = *options.dropout;
+    dropout.sample_ids = dropout.sample_ids.index_select(0, label_rows);
+    dropout.position_ids = dropout.position_ids.index_select(0, label_rows);
+    // The mask times its scale: differentiable where apply_dropout isn't.
+    adapted = rows * apply_dropout(at::ones_like(rows.detach()), dropout);
+  }
   for (const auto& p : head_lora) {
-    logits = logits + at::matmul(at::matmul(rows, p.a.to(wide).t()), p.b.to(wide).t()) * p.scale;
+    logits = logits + at::matmul(at::matmul(adapted, p.a.to(wide).t()), p.b.to(wide).t()) * p.scale;
   }
   logits = logits * options.scale;
   if (options.soft_cap > 0) logits = at::tanh(logits / options.soft_cap) * options.soft_cap;
