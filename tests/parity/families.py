@@ -93,9 +93,6 @@ FAMILIES = {
     },
 }
 
-# The variants that every check is made of: one of each family, with the most features.
-WHOLE = {"window-head-dim", "window-above", "plain", "partial-longrope", "parallel", "40b", "linear-rope", "nested"}
-
 
 def variants():
     """(family, variant) of every checkpoint."""
