@@ -124,10 +124,23 @@ void convert(const io::Checkpoint& checkpoint, const io::TensorView& view, const
   }
 }
 
+// The names that a checkpoint may have for the model's weight `name`.
+std::vector<std::string> names_of(const nn::CheckpointNames& names, const std::string& name) {
+  std::vector<std::string> all{name};
+  for (const auto& [model, file] : names.prefixes) {
+    if (name.starts_with(model)) all.push_back(file + name.substr(model.size()));
+  }
+  return all;
+}
+
+bool is_head(const std::string& name, const nn::CausalLMSpec& spec) {
+  const auto names = names_of(spec.checkpoint_names, spec.head.name + ".weight");
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 // Buffers that older writers saved although they follow from config.json, and the copy of a tied head.
 bool is_derivable(const std::string& name, const nn::CausalLM& model) {
-  return name.ends_with(".rotary_emb.inv_freq") ||
-         (model.shape().tied_head && name.ends_with(model.spec().head.name + ".weight"));
+  return name.ends_with(".rotary_emb.inv_freq") || (model.shape().tied_head && is_head(name, model.spec()));
 }
 
 bool is_of_other_part(const std::string& name, const nn::CheckpointNames& names) {
@@ -179,10 +192,8 @@ std::string list(const std::vector<std::string>& names) {
 
 const io::TensorView* find_weight(const io::Checkpoint& checkpoint, const nn::CheckpointNames& names,
                                   const std::string& name) {
-  if (const io::TensorView* view = checkpoint.find(name)) return view;
-  for (const auto& [model, file] : names.prefixes) {
-    if (!name.starts_with(model)) continue;
-    if (const io::TensorView* view = checkpoint.find(file + name.substr(model.size()))) return view;
+  for (const std::string& in_file : names_of(names, name)) {
+    if (const io::TensorView* view = checkpoint.find(in_file)) return view;
   }
   return nullptr;
 }

@@ -29,7 +29,8 @@ nn::CausalLMSpec gpt_neox_spec(const JsonView& json) {
   nn::CausalLMSpec spec = decoder_spec(sizes, rotary, eps);
   spec.embedding_name = "gpt_neox.embed_in";
   spec.final_norm = norm("gpt_neox.final_layer_norm");
-  spec.head.name = "embed_out";
+  spec.checkpoint_names = {
+      .prefixes = {{"lm_head.", "embed_out."}}};  // transformers 5 and PEFT on it say lm_head
   for (std::int64_t i = 0; i < sizes.layers; ++i) {
     const std::string prefix = "gpt_neox.layers." + std::to_string(i);
     nn::DecoderLayerSpec layer = llama_layer(sizes, eps, i, "gpt_neox.layers");

@@ -67,13 +67,13 @@ class FamilyParity(live_test.LiveTest):
         self.assertEqual(ours, old, "config.json as transformers 4 writes it")
         return ours
 
-    def check_training(self, family, attention_only):
-        what = "attention only" if attention_only else "all linear"
-        targets = self.targets(attention_only)
+    def check_training(self, family, attention_only=False, head=None):
+        what = "attention only" if attention_only else "all linear" if head is None else f"with {head}"
+        targets = self.targets(attention_only) + ([] if head is None else [head])
         init = reference.make_adapter(self.base, self.root / f"init {what}", targets=self.peft_targets(family, targets))
         overrides = [f"lora.init={init}"]
-        overrides.append(f"lora.target_modules=[{', '.join(targets)}]" if attention_only else
-                         "lora.target_modules=all-linear")
+        overrides.append("lora.target_modules=all-linear" if what == "all linear" else
+                         f"lora.target_modules=[{', '.join(targets)}]")
         run, peft_run = self.root / f"ours {what}", self.root / f"theirs {what}"
         lines = self.programs.train(self.base, self.data, run, "precision.preset=fp32", *SETTINGS, *overrides)
         theirs = reference.train(reference.with_adapter(self.base, init, trainable=True), self.rows, peft_run)
@@ -107,10 +107,19 @@ class FamilyParity(live_test.LiveTest):
         ours, _ = self.programs.token_nll(self.base, self.few_data, preset="bf16")
         self.below(distance(ours, exact) / distance(theirs, exact), 2, "bf16's distance from fp32 by transformers' own")
 
+    def test_a_head_that_the_checkpoint_calls_embed_out_is_adapted_as_lm_head(self):
+        self.prepare("gpt_neox", "parallel")
+        self.assertIn("embed_out.weight", load_file(self.base / "model.safetensors"))
+        bare, _ = self.ours_and_theirs()
+        run, peft_run = self.check_training("gpt_neox", head="lm_head")
+        ours = self.check_adapter(run, bare, "our adapter with the head in PEFT")
+        self.check_adapter(peft_run, bare, "PEFT's adapter with the head here")
+        self.check_merged(run, ours)
+
     def check(self, family, variant):
         self.prepare(family, variant)
         bare = self.check_likelihoods()
-        run, peft_run = self.check_training(family, attention_only=False)
+        run, peft_run = self.check_training(family)
         self.check_training(family, attention_only=True)
         ours = self.check_adapter(run, bare, "our adapter in PEFT")
         self.check_adapter(peft_run, bare, "PEFT's adapter here")

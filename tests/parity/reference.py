@@ -59,8 +59,13 @@ def make_adapter(base, folder, targets=LINEARS, rank=4, alpha=8, seed=3, **more)
                 parameter.add_(0.05 * torch.randn_like(parameter))
             if "lora_magnitude" in name:  # away from the norms of the weights too
                 parameter.mul_(1 + 0.1 * torch.randn_like(parameter))
-    model.save_pretrained(folder)
+    save(model, folder)
     return folder
+
+
+def save(model, folder):
+    """Without the base's weight of a head that has an adapter, which PEFT would save too."""
+    model.save_pretrained(folder, save_embedding_layers=False)
 
 
 def fresh_adapter(base, folder, rank=4, alpha=8, **more):
@@ -125,7 +130,7 @@ def train(model, rows, output, bf16=False, lr=1e-3, batch=4, warmup_steps=2, cau
         optimizer.zero_grad()
         schedule.step()
         history.append((total, norm.item()))
-    model.save_pretrained(output)
+    save(model, output)
     return history
 
 
