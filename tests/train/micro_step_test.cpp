@@ -86,6 +86,20 @@ void check_gradients(const Family& family, const peft::LoraConfig& config, std::
   CHECK(trained == expected.gradients.size());
 }
 
+// Two layers of the form of toy_forms_spec's first: parallel blocks behind two norms.
+nn::CausalLMSpec two_parallel_layers() {
+  nn::CausalLMSpec spec = toy_forms_spec();
+  nn::DecoderLayerSpec upper = spec.layers[0];
+  upper.index = 1;
+  upper.attention.prefix = "transformer.h.1.attn";
+  upper.mlp.prefix = "transformer.h.1.ffn";
+  upper.attention_norm->name = "transformer.h.1.ln_1";
+  upper.mlp_norm->name = "transformer.h.1.ln_2";
+  spec.layers = {spec.layers[0], upper};
+  spec.shape.layers = 2;
+  return spec;
+}
+
 }  // namespace
 
 TEST_CASE("gradients of all adapters equal autograd's of the plain composition") {
@@ -108,6 +122,23 @@ TEST_CASE("gradients are right through every form of a layer, whatever of it is 
       check_gradients(kForms, {.rank = 2, .alpha = 8, .target_modules = {std::string(layer) + module}}, 1);
     }
   }
+}
+
+TEST_CASE("gradients are right below parallel blocks behind two norms") {
+  ToyLora toy({.rank = 3, .alpha = 6, .target_modules = {"h.0.attn.dense"}}, fp32_policy(), {},
+              two_parallel_layers());
+  const at::Tensor& values = toy.adapters.store().all_values();
+  const std::vector<nn::Batch> batches{labelled(kSequences)};
+  const at::Tensor gradient = toy.gradients(batches).second;
+  const at::Tensor start = values.clone(), direction = gradient / gradient.norm();
+  const auto loss_at = [&](double step) {
+    values.copy_(start + step * direction);
+    toy.adapters.store().refresh_compute();
+    return toy.gradients(batches).first.item<double>();
+  };
+  constexpr double kStep = 0.02;  // the sum's rounding in fp32 by it is far below a percent of the slope
+  const double slope = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
+  CHECK(slope == Approx(gradient.norm().item<double>()).epsilon(0.01));
 }
 
 TEST_CASE("gradients are right with DoRA, its norms taken as constants, biases left as they are") {

@@ -1,0 +1,210 @@
+"""Takes one feature after the other out of the source, and looks whether a test fails for want of it.
+
+usage: take_out_features.py BUILD_FOLDER [WORD ...]    (only features that have one of the words; not part of ctest)
+
+A feature is a replacement in a file; `families` are those whose golden logits, or tokens of decoding, must fail without it,
+every one of them, and no other family's. Features of different families are taken out together, so that one build serves
+several. What a backward alone has is looked for in another test program. Prints a Markdown table; exits with 1 if a feature
+isn't missed. The files are written back at the end, also after Ctrl-C; the build folder is then behind them.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PARITY = ("test_parity", "the logits of every family*,decoding with a cache*")
+MODELS = ("test_models", "an embedding's scale*,Gemma's embedding scale*")
+GRADIENTS = ("test_train", "gradients are right*,gradients of all adapters*")
+GEMMAS = {"gemma", "gemma2", "gemma3", "gemma3_text"}
+SANDWICH = GEMMAS - {"gemma"}
+NESTED = {"gemma3", "gemma3_text"}
+QK_NORM = ("attention.qk_norm = nn::QkNormSpec{{", "[[maybe_unused]] const nn::QkNormSpec taken_out{{")
+
+
+@dataclass(frozen=True)
+class Feature:
+    name: str
+    families: frozenset  # empty: a test of `program` must fail
+    file: str
+    old: str
+    new: str
+    program: tuple = PARITY
+
+
+def of(families, file, *changes):
+    names = {families} if isinstance(families, str) else families
+    return [Feature(name, frozenset(names), file, old, new) for name, old, new in changes]
+
+
+def of_program(program, file, *changes):
+    return [Feature(name, frozenset(), file, old, new, program) for name, old, new in changes]
+
+
+FEATURES = [
+    *of("mistral", "models/mistral/mistral.cpp", ("window", "options.window = window;", "options.window = 0 * window;")),
+    *of("qwen2", "models/qwen2/qwen2.cpp",
+        ("bias of q, k and v", "qkv_bias = true;", "qkv_bias = false;"),
+        ("window from a layer on", "options.window = windows[", "options.window = 0 * windows[")),
+    *of("qwen3", "models/qwen3/qwen3.cpp",
+        ("norms of q and k by head", *QK_NORM),
+        ("biases of attention", "attention.output_bias = bias;", "attention.output_bias = bias && sizes.layers == 0;")),
+    *of("phi3", "models/phi3/phi3.cpp", ("window", "options.window = window;", "options.window = 0 * window;")),
+    *of("phi3", "models/rope.cpp",
+        ("longrope's long factors", 'long_factor = factors(object, "long_factor"', 'long_factor = factors(object, "short_factor"'),
+        ("longrope's short factors", 'short_factor = factors(object, "short_factor"', 'short_factor = factors(object, "long_factor"'),
+        ("longrope's attention factor", "spec->attention_factor = object", "spec->attention_factor = longer > 0 ? 1 : object")),
+    *of("phi3", "lib/nn/rotary_table.cpp",
+        ("longrope's switch at its position", "length > *switch_length()", "length >= *switch_length()"),
+        ("longrope's factors by the sequence's own length", "is_long(batch.length(s))", "is_long(batch.positions)")),
+    *of("phi3", "lib/nn/causal_lm.cpp",
+        ("the cache's rebuilding at longrope's switch", "return rotary_ ? rotary_->", "return rotary_ && layers_.empty() ? rotary_->")),
+    *of({"phi3", "gpt_neox"}, "models/rope.cpp",
+        ("partial rotary", ".rotary_dim = rotated(reader, head_dim, part, keys)",
+         ".rotary_dim = 0 * rotated(reader, head_dim, part, keys) + head_dim")),
+    *of("gpt_neox", "models/gpt_neox/gpt_neox.cpp",
+        ("query_key_value by heads", '"query_key_value", sizes.heads}', '"query_key_value", 1}'),
+        ("parallel blocks", "layer.parallel = parallel;", "layer.parallel = parallel && sizes.layers == 0;"),
+        ("layer norm", "ops::NormKind::kLayer, true}", "ops::NormKind::kRms, true}"),
+        ("bias of norms", "ops::NormKind::kLayer, true}", "ops::NormKind::kLayer, false}"),
+        ("biases of attention", "output_bias = attention_bias;", "output_bias = attention_bias && sizes.layers == 0;"),
+        ("biases of the MLP", "layer.mlp.bias = true;", "layer.mlp.bias = false;"),
+        ("GELU as the file names it", "layer.mlp.activation = activation;",
+         "layer.mlp.activation = activation == ops::Activation::kGelu ? ops::Activation::kGeluTanh : ops::Activation::kGelu;")),
+    *of("falcon", "models/falcon/falcon.cpp",
+        ("query_key_value by groups", '"query_key_value", c.qkv_groups}', '"query_key_value", 1}'),
+        ("one key head for all", "c->kv_heads = 1;", "c->kv_heads = c->heads;"),
+        ("two norms of parallel blocks", 'if (c.norms == 2) layer.mlp_norm = norm(".ln_mlp");', ""),
+        ("blocks in sequence", "layer.parallel = c.parallel;", "layer.parallel = true;"),
+        ("biases of attention", "output_bias = c.bias;", "output_bias = false;"),
+        ("biases of the MLP", "layer.mlp.bias = c.bias;", "layer.mlp.bias = false;"),
+        ("GELU", "layer.mlp.activation = c.activation;", "layer.mlp.activation = ops::Activation::kSilu;"),
+        ("layer norm", "{prefix + name, c.hidden_size, c.eps, false, ops::NormKind::kLayer,",
+         "{prefix + name, c.hidden_size, c.eps, false, ops::NormKind::kRms,"),
+        ("bias of norms", "{prefix + name, c.hidden_size, c.eps, false, ops::NormKind::kLayer, true",
+         "{prefix + name, c.hidden_size, c.eps, false, ops::NormKind::kLayer, false"),
+        ("bias of the final norm", '"transformer.ln_f", c.hidden_size, c.eps, false, ops::NormKind::kLayer, true',
+         '"transformer.ln_f", c.hidden_size, c.eps, false, ops::NormKind::kLayer, false')),
+    *of("gemma", "models/gemma/gemma.cpp",
+        ("norms of 1 + weight", "layer.mlp_norm->unit_offset = true;", "layer.mlp_norm->unit_offset = false;"),
+        ("GELU", "layer.mlp.activation = ops::Activation::kGeluTanh;\n    spec", "spec")),
+    *of("gemma2", "models/gemma/gemma.cpp",
+        ("windows in every other layer", "layer.attention.options.window = windows", "layer.attention.options.window = 0 * windows"),
+        ("soft cap of the scores", "layer.attention.options.soft_cap = ", "layer.attention.options.soft_cap = 0 * "),
+        ("soft cap of the logits", "spec.head.soft_cap = read_required_cap", "spec.head.soft_cap = 0 * read_required_cap")),
+    *of(NESTED, "models/gemma/gemma.cpp",
+        ("windows", "\n    attention.options.window = windows", "\n    attention.options.window = 0 * windows"),
+        ("norms of q and k by head", *QK_NORM),
+        ("norms of q and k of 1 + weight", '".q_norm", sizes.head_dim, eps, true}', '".q_norm", sizes.head_dim, eps, false}'),
+        ("a rotary base of windowed layers", "? nn::LayerRotary::kLocal", "? nn::LayerRotary::kGlobal")),
+    *of(NESTED, "models/rope.cpp", ("linear scaling", "spec->scaling = Scaling::kLinear;", "")),
+    *of("gemma3", "models/gemma/gemma.cpp",
+        ("names of a multimodal checkpoint", '"language_model.model."}', '"language_tower.model."}')),
+    *of(SANDWICH, "models/gemma/gemma.cpp",
+        ("norms of 1 + weight", "{prefix + name, sizes.hidden_size, eps, true}", "{prefix + name, sizes.hidden_size, eps, false}"),
+        ("GELU", "layer.mlp.activation = ops::Activation::kGeluTanh;\n  return", "return"),
+        ("norm behind attention", 'layer.post_attention_norm = norm(".post_attention_layernorm");', ""),
+        ("norm behind the MLP", 'layer.post_mlp_norm = norm(".post_feedforward_layernorm");', ""),
+        ("scale of the queries", "options.scale = 1 / std::sqrt(query_scalar);", "options.scale += 0 * query_scalar;")),
+    *of(GEMMAS, "models/gemma/gemma.cpp",
+        ("final norm of 1 + weight", "spec.final_norm.unit_offset = true;", ""),
+        ("embedding scale", "spec.embedding_scale = std::sqrt(static_cast<double>(sizes.hidden_size));",
+         "spec.embedding_scale = sizes.hidden_size > 0 ? 1 : std::sqrt(2.0);")),
+    *of("olmo2", "models/olmo2/olmo2.cpp",
+        ("norm behind attention alone", "layer.post_attention_norm = ", "layer.attention_norm = "),
+        ("norm behind the MLP alone", "layer.post_mlp_norm = ", "layer.mlp_norm = "),
+        ("norms of q and k over all heads", *QK_NORM)),
+    *of("smollm3", "models/smollm3/smollm3.cpp",
+        ("layers without rotary", "layer.rotary = nn::LayerRotary::kNone;", "layer.rotary = nn::LayerRotary::kGlobal;")),
+    *of("granite", "models/granite/granite.cpp",
+        ("embedding multiplier", "spec.embedding_scale = config", "spec.embedding_scale = 1 + 0 * config"),
+        ("residual multiplier", "residual_multiplier = residual;", "residual_multiplier = 1 + 0 * residual;"),
+        ("attention multiplier", "options.scale = attention;", "options.scale += 0 * attention;"),
+        ("logits scaling", "spec.head.scale = 1 / config", "spec.head.scale = 1 + 0 * config"),
+        ("biases of attention", "output_bias = attention_bias;", "output_bias = attention_bias && sizes.layers == 0;"),
+        ("biases of the MLP", "layer.mlp.bias = mlp_bias;", "layer.mlp.bias = mlp_bias && sizes.layers == 0;")),
+    *of({"falcon", "gpt_neox"}, "lib/nn/decoder_layer.cpp",
+        ("attention's output in parallel blocks", "if (parallel_) hidden.delta", "if (parallel_ && m < 0) hidden.delta")),
+    *of_program(GRADIENTS, "lib/nn/decoder_layer.cpp",
+                ("backward: two blocks behind one norm", "if (one_norm) attention_dx", "if (one_norm && m < 0) attention_dx"),
+                ("backward: the second norm of parallel blocks", "if (parallel_ && mlp_norm_) gradient",
+                 "if (parallel_ && mlp_norm_ && m < 0) gradient"),
+                ("backward: residual multiplier", "multiplier == 1 ? gradient", "multiplier >= 0 ? gradient")),
+    *of_program(GRADIENTS, "lib/nn/attention.cpp",
+                ("backward: the inverse rotation", "/*inverse=*/true", "/*inverse=*/false"),
+                ("backward: norms of q and k", "if (q_norm_) {\n    at::Tensor dq", "if (q_norm_ && layer_ < 0) {\n    at::Tensor dq")),
+    *of_program(MODELS, "models/gemma/gemma.cpp",
+                ("embedding scale rounded to the compute dtype", "spec.embedding_scale_rounded = true;", "")),
+]
+
+
+def rounds(features):
+    """Lists of features that are taken out together: no two of one family, and one that a whole program looks for alone."""
+    made = []
+    for feature in features:
+        for those in made:
+            alone = not feature.families or not those[0].families
+            if not alone and not any(feature.families & other.families for other in those):
+                those.append(feature)
+                break
+        else:
+            made.append([feature])
+    return made
+
+
+def replaced(text, feature):
+    if text.count(feature.old) != 1:
+        raise SystemExit(f"{feature.file}: '{feature.old}' stands there {text.count(feature.old)} times; expected once")
+    return text.replace(feature.old, feature.new)
+
+
+def failures(build, program, tests):
+    """(families with a failed check, whether anything failed)."""
+    path = next(build.glob(f"tests/*/{program}"))
+    done = subprocess.run([path, tests], capture_output=True, text=True, timeout=600, check=False)
+    return set(re.findall(r'"families/(\w+)/', done.stdout)), done.returncode != 0
+
+
+def try_round(build, features):
+    """{feature: what failed}."""
+    program, tests = features[0].program
+    files = {feature.file: (ROOT / feature.file).read_text() for feature in features}
+    try:
+        changed = dict(files)
+        for feature in features:
+            changed[feature.file] = replaced(changed[feature.file], feature)
+        for file, text in changed.items():
+            (ROOT / file).write_text(text)
+        built = subprocess.run(["ninja", "-C", build, program], capture_output=True, text=True, check=False)
+        if built.returncode != 0:
+            raise SystemExit(f"without {', '.join(f.name for f in features)} it doesn't build:\n{built.stdout[-3000:]}")
+        failed, any_failed = failures(build, program, tests)
+    finally:
+        for file, text in files.items():
+            (ROOT / file).write_text(text)
+    strays = failed - set().union(*(feature.families for feature in features)) if features[0].families else set()
+    if strays:
+        raise SystemExit(f"without {', '.join(f.name for f in features)} {', '.join(strays)} failed too")
+    return {feature: feature.families <= failed if feature.families else any_failed for feature in features}
+
+
+def main(arguments):
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(__doc__.strip())
+        return 0 if arguments else 2
+    build, words = pathlib.Path(arguments[0]).resolve(), arguments[1:]
+    chosen = [f for f in FEATURES if not words or any(w in f"{f.name} {f.file} {' '.join(f.families)}" for w in words)]
+    missed = True
+    print("| taken out | in | families | a test fails |\n|---|---|---|---|", flush=True)
+    for features in rounds(chosen):
+        for feature, fails in try_round(build, features).items():
+            where = ", ".join(sorted(feature.families)) or feature.program[0]
+            print(f"| {feature.name} | `{feature.file}` | {where} | {'yes' if fails else 'NO'} |", flush=True)
+            missed = missed and fails
+    return 0 if missed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
