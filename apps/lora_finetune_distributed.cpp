@@ -4,6 +4,7 @@
 
 #include "apps/config_files.h"
 #include "apps/guard.h"
+#include "apps/hub_paths.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/version.h"
@@ -19,7 +20,9 @@ namespace {
 lorikeet::config::Settings load(const std::string& config, const std::vector<std::string>& overrides,
                                 const lorikeet::comm::Placement& placement) {
   try {
-    return lorikeet::config::load_settings(lorikeet::apps::find_config(config), overrides);
+    auto settings = lorikeet::config::load_settings(lorikeet::apps::find_config(config), overrides);
+    lorikeet::apps::use_local_paths(settings);
+    return settings;
   } catch (const lorikeet::Error& error) {
     if (!placement.alone()) {
       lorikeet::comm::BoardWriter board(placement.local_rank, placement.local_size, 0);

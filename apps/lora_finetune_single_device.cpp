@@ -4,6 +4,7 @@
 
 #include "apps/config_files.h"
 #include "apps/guard.h"
+#include "apps/hub_paths.h"
 #include "base/log.h"
 #include "base/version.h"
 #include "config/config.h"
@@ -35,7 +36,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  const auto settings = lorikeet::config::load_settings(lorikeet::apps::find_config(config), overrides);
+  auto settings = lorikeet::config::load_settings(lorikeet::apps::find_config(config), overrides);
+  lorikeet::apps::use_local_paths(settings);
   const auto& distributed = settings.distributed;
   if (distributed.strategy != lorikeet::config::Strategy::kAuto || distributed.shard_degree ||
       distributed.interface) {

@@ -5,6 +5,7 @@ find_package(yaml-cpp REQUIRED)                                            # lib
 find_package(CLI11 REQUIRED)                                               # libcli11-dev
 find_package(nlohmann_json 3.10 REQUIRED)                                  # nlohmann-json3-dev
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)                           # libssl-dev
+find_package(CURL 7.85 REQUIRED)                                             # libcurl4-openssl-dev, 7.85 or newer
 find_package(ZLIB REQUIRED)                                                # zlib1g-dev
 pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)    # libsentencepiece-dev
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)               # libpcre2-dev

@@ -16,6 +16,7 @@
 #include "base/version.h"
 #include "config/config.h"
 #include "data/load.h"
+#include "hub/resolve.h"
 #include "io/disk.h"
 #include "parallel/weight_gatherer.h"
 #include "peft/adapter_file.h"
@@ -124,6 +125,8 @@ class Finetune {
   }
 
   std::filesystem::path base() const { return settings_.model.path; }
+  // What the adapter says it is for: a name of the Hub where the base is its snapshot, else the folder.
+  std::string base_name() const { return hub::repository_of_snapshot(base()).value_or(base().string()); }
   std::filesystem::path output_dir() const { return settings_.checkpoint.output_dir; }
 
   // All ranks run the same thing, and begin as the first one's folder says.
@@ -251,7 +254,7 @@ class Finetune {
 
   void prepare(bool resume) {
     peft::LoraAdapters& adapters = *session_.adapters;
-    checkpoints_.emplace(output_dir(), base().string(), settings_.checkpoint.keep_last);
+    checkpoints_.emplace(output_dir(), base_name(), settings_.checkpoint.keep_last);
     optimizer_.emplace(adapters.store(), adamw_options(settings_));
     log_info("adapter: " + std::to_string(adapters.modules().size()) + " modules, " +
              std::to_string(adapters.store().numel()) + " parameters, rank " +
@@ -341,7 +344,7 @@ class Finetune {
                                  .new_best =
                                      [&](const train::RunState& state) {
                                        if (folder_ && settings_.data.validation.keep_best)
-                                         save_best(output_dir(), *session_.adapters, base().string(), state);
+                                         save_best(output_dir(), *session_.adapters, base_name(), state);
                                      }};
     const train::LoopParts parts{.model = *session_.model,
                                  .adapters = *session_.adapters,
@@ -368,7 +371,7 @@ class Finetune {
       log_info("the adapter is that of step " + std::to_string(state_.best->step) +
                ", the best validated one");
     }
-    peft::save_adapter(output_dir(), *session_.adapters, base().string());
+    peft::save_adapter(output_dir(), *session_.adapters, base_name());
     if (settings_.checkpoint.save_merged)
       merge(base(), output_dir(), output_dir() / kMergedFolder, session_.device);
   }

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "apps/config_files.h"
+#include "apps/hub_paths.h"
 #include "apps/recipe_names.h"
 #include "apps/scaling_runs.h"
 #include "apps/verbs/bench.h"
@@ -162,7 +163,8 @@ int scaling(Options o) {
   std::sort(o.scaling.devices.begin(), o.scaling.devices.end());
   if (std::adjacent_find(o.scaling.devices.begin(), o.scaling.devices.end()) != o.scaling.devices.end())
     throw Error("[bench] --devices: expected different numbers, got one of them twice");
-  const config::Settings own = config::load_settings(find_config(o.config), o.overrides);
+  config::Settings own = config::load_settings(find_config(o.config), o.overrides);
+  use_local_paths(own);
   if (o.output) make_output(*o.output);
   const WorkFolder work(o.output ? std::filesystem::path(*o.output) : std::filesystem::temp_directory_path());
   o.scaling.work = work.path();

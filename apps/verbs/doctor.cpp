@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/config_files.h"
+#include "apps/hub_paths.h"
 #include "apps/verbs/probe_program.h"
 #include "apps/verbs/verbs.h"
 #include "base/error.h"
@@ -37,7 +38,11 @@ config::Settings settings_of(const Options& options) {
   std::vector<std::string> overrides(words.begin() + (has_config ? 1 : 0), words.end());
   if (options.output_dir)
     overrides.push_back(config::make_override("checkpoint.output_dir", *options.output_dir));
-  if (has_config) return config::load_settings(find_config(words[0]), overrides);
+  if (has_config) {
+    config::Settings settings = config::load_settings(find_config(words[0]), overrides);
+    use_cached_paths(settings);
+    return settings;
+  }
   // Of a run that isn't known yet only the machine can be looked at.
   overrides.insert(overrides.begin(),
                    config::make_override("checkpoint.output_dir", "."));  // a later one counts

@@ -1,6 +1,7 @@
 #include <iostream>
 #include <memory>
 
+#include "apps/hub_paths.h"
 #include "apps/verbs/between.h"
 #include "apps/verbs/home_path.h"
 #include "apps/verbs/model_options.h"
@@ -19,7 +20,9 @@ Verb add_eval(CLI::App& app) {
   auto o = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "eval", "Writes a JSON line with loss and perplexity of a model on the answers of a data file.");
-  command->add_option("model", o->model, "a checkpoint's folder")->required()->transform(home_path());
+  command->add_option("model", o->model, "a checkpoint's folder, or hub:REPO")
+      ->required()
+      ->transform(home_path());
   command->add_option("--data", o->data, "the data file")->required()->transform(home_path());
   command->add_option("--adapter", o->adapter, "a PEFT adapter's folder")->transform(home_path());
   command->add_flag("--per-token", o->per_token,
@@ -32,6 +35,8 @@ Verb add_eval(CLI::App& app) {
   command->add_option("overrides", o->overrides,
                       "settings, e.g. precision.preset=fp32 data.train.format=chat");
   return {command, [o] {
+            o->model = local_model(o->model);
+            o->data = local_data(o->data);
             recipes::EvalRequest request{.model = o->model,
                                          .settings = verb_settings(o->model, o->overrides),
                                          .data = o->data,

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <memory>
 
+#include "apps/hub_paths.h"
 #include "apps/verbs/between.h"
 #include "apps/verbs/home_path.h"
 #include "apps/verbs/model_options.h"
@@ -23,7 +24,9 @@ Verb add_generate(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "generate",
       "Answers questions, with the base alone or with an adapter: --prompt TEXT, or rows of --data FILE.");
-  command->add_option("model", o->model, "a checkpoint's folder")->required()->transform(home_path());
+  command->add_option("model", o->model, "a checkpoint's folder, or hub:REPO")
+      ->required()
+      ->transform(home_path());
   command->add_option("--adapter", o->adapter, "a PEFT adapter's folder")->transform(home_path());
   command->add_option("--prompt", o->prompts, "a question; may be given several times")
       ->take_all()
@@ -50,6 +53,7 @@ Verb add_generate(CLI::App& app) {
   return {command, [o] {
             if (o->prompts.empty() && o->data.empty())
               throw Error("[generate] expected --prompt TEXT or --data FILE");
+            o->model = local_model(o->model);
             o->request.model = o->model;
             o->request.settings = verb_settings(o->model, o->overrides);
             o->request.prompts = o->prompts;

@@ -3,6 +3,7 @@
 #include <iostream>
 #include <memory>
 
+#include "apps/hub_paths.h"
 #include "apps/verbs/home_path.h"
 #include "apps/verbs/model_options.h"
 #include "apps/verbs/verbs.h"
@@ -19,11 +20,14 @@ Verb add_merge(CLI::App& app) {
   auto o = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "merge", "Adds an adapter to its base and writes a full checkpoint in the base's dtype and shards.");
-  command->add_option("model", o->model, "the base checkpoint's folder")->required()->transform(home_path());
+  command->add_option("model", o->model, "the base checkpoint's folder, or hub:REPO")
+      ->required()
+      ->transform(home_path());
   command->add_option("adapter", o->adapter, "the PEFT adapter's folder")->required()->transform(home_path());
   command->add_option("output", o->output, "a new folder")->required()->transform(home_path());
   command->add_option("overrides", o->overrides, "settings, e.g. device=cpu");
   return {command, [o] {
+            o->model = local_model(o->model);
             const auto settings = verb_settings(o->model, o->overrides);
             const recipes::MergeReport report =
                 recipes::merge(o->model, o->adapter, o->output, recipes::choose_device(settings.device));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "apps/config_files.h"
+#include "apps/hub_paths.h"
 #include "apps/published_models.h"
 #include "apps/table.h"
 #include "apps/verbs/between.h"
@@ -141,6 +142,7 @@ int run(Options& options) {
   if (request.devices && request.most_devices)
     throw Error("[plan] expected --devices or --max-devices, got both");
   request.settings = config::load_settings(find_config(request.config), request.overrides);
+  use_cached_paths(request.settings);
   request.published = published_config(request.settings.model.path);
   const auto plan = recipes::plan_run(request);
   if (options.json) {

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <memory>
 
+#include "apps/hub_paths.h"
 #include "apps/verbs/between.h"
 #include "apps/verbs/home_path.h"
 #include "apps/verbs/model_options.h"
@@ -45,7 +46,7 @@ Verb add_preview(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "preview",
       "Shows rows of a data file as tokens, with which of them are trained on (+) and which not (-).");
-  command->add_option("model", o->model, "a checkpoint's folder, or just a tokenizer's")
+  command->add_option("model", o->model, "a checkpoint's folder, or just a tokenizer's, or hub:REPO")
       ->required()
       ->transform(home_path());
   command->add_option("--data", o->data, "the data file")->required()->transform(home_path());
@@ -55,6 +56,8 @@ Verb add_preview(CLI::App& app) {
   command->add_option("overrides", o->overrides,
                       "settings, e.g. data.train.format=chat data.max_seq_len=512");
   return {command, [o] {
+            o->model = local_model(o->model);
+            o->data = local_data(o->data);
             const config::Settings settings = verb_settings(o->model, o->overrides);
             data::DataOptions options = recipes::data_options(settings);
             options.use_cache = false;

@@ -1,7 +1,9 @@
 #include <iostream>
 #include <memory>
+#include <utility>
 
 #include "apps/config_files.h"
+#include "apps/hub_paths.h"
 #include "apps/verbs/verbs.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -32,10 +34,10 @@ std::set<std::string> names_of(const std::vector<std::string>& overrides) {
 }
 
 int validate(const std::string& file, const std::vector<std::string>& overrides) {
-  const recipes::Validation found =
-      recipes::validate({.settings = config::load_settings(find_config(file), overrides),
-                         .given = names_of(overrides),
-                         .placeholders = placeholders()});
+  config::Settings settings = config::load_settings(find_config(file), overrides);
+  use_local_paths(settings, hub::Absent::kError);
+  const recipes::Validation found = recipes::validate(
+      {.settings = std::move(settings), .given = names_of(overrides), .placeholders = placeholders()});
   if (found.problems.size() == 1) throw Error(found.problems[0]);
   if (!found.problems.empty()) {
     throw Error("[validate] " + std::to_string(found.problems.size()) + " problems:\n  " +

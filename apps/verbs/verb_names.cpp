@@ -42,6 +42,8 @@ constexpr auto kOtherWords = std::to_array<std::pair<std::string_view, std::stri
     {"env", "doctor"},
     {"benchmark", "bench"},
     {"estimate", "plan"},
+    {"pull", "download"},
+    {"fetch", "download"},
 });
 
 std::vector<const CLI::App*> verbs_of(const CLI::App& app) {

@@ -90,15 +90,15 @@ void require_model_folder(const std::filesystem::path& folder) {
                 "': expected the model's folder, got a file; give the folder it is in");
   // Where ready-made configs look for it: the model's name is known, not who publishes it.
   if (folder.parent_path() == "models") {
-    throw Error("[checkpoint] there is no folder '" + name + "'; to have it there: hf download PUBLISHER/" +
-                escape_control(folder.filename().string()) + " --local-dir " + name +
-                ", with the publisher's name on the Hugging Face hub; or give another folder by model.path");
+    throw Error("[checkpoint] there is no folder '" + name +
+                "'; give another by model.path, or hub:PUBLISHER/" +
+                escape_control(folder.filename().string()) +
+                " with the publisher's name on the Hugging Face hub, which downloads it into its cache");
   }
   if (looks_like_hub_id(folder.string())) {
-    const std::string local = folder.filename().string();
     throw Error("[checkpoint] there is no folder '" + name +
-                "'; if it is a model of the Hugging Face hub, download it and give its folder: hf download " +
-                name + " --local-dir " + local);
+                "'; if it is a model of the Hugging Face hub, give it as hub:" + name +
+                ", which downloads it into its cache");
   }
   throw Error("[checkpoint] there is no folder '" + name + "'; expected a Hugging Face model folder");
 }

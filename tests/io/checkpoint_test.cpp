@@ -111,12 +111,10 @@ TEST_CASE("an index without a table of weights is refused") {
                     Contains("duplicate"));
 }
 
-TEST_CASE("a hub id given as a folder gets the command that downloads it") {
-  CHECK_THAT(open_error("meta-llama/Llama-3.2-1B"),
-             Contains("hf download meta-llama/Llama-3.2-1B --local-dir Llama-3.2-1B"));
-  CHECK_THAT(open_error("models/Llama-3.1-8B"),
-             Contains("hf download PUBLISHER/Llama-3.1-8B --local-dir models/Llama-3.1-8B"));
-  CHECK_THAT(open_error("a/b/c"), !Contains("hf download") && Contains("there is no folder 'a/b/c'"));
+TEST_CASE("a hub id given as a folder is answered with the path that downloads it") {
+  CHECK_THAT(open_error("meta-llama/Llama-3.2-1B"), Contains("give it as hub:meta-llama/Llama-3.2-1B,"));
+  CHECK_THAT(open_error("models/Llama-3.1-8B"), Contains("hub:PUBLISHER/Llama-3.1-8B "));
+  CHECK_THAT(open_error("a/b/c"), !Contains("hub:") && Contains("there is no folder 'a/b/c'"));
   CHECK_FALSE(looks_like_hub_id("./Llama"));
   CHECK_FALSE(looks_like_hub_id("/Llama"));
   CHECK_FALSE(looks_like_hub_id("Llama/"));

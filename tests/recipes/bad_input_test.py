@@ -82,7 +82,7 @@ class BadInput(unittest.TestCase):
         for content, says in ((weights[:-100], "cut"), (weights + b"12345678", "damaged"), (b"PK\3\4" + weights, "pickle"),
                               ((8 << 60).to_bytes(8, "little") + b"{}", "at most 100000000")):
             self.refused(self.model("broken", model__safetensors=content), says=["model.safetensors", says])
-        self.refused("model.path=meta-llama/Llama-3.2-1B", says=["hf download meta-llama/Llama-3.2-1B"])
+        self.refused("model.path=meta-llama/Llama-3.2-1B", says=["hub:meta-llama/Llama-3.2-1B"])
 
     def test_a_bad_config_json_is_explained_and_takes_no_memory(self):
         config = self.base_json("config.json")

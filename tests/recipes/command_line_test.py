@@ -51,7 +51,7 @@ class CommandLine(unittest.TestCase):
         self.assert_refused(self.lorikeet(), "expected a verb", "run, ls")
 
     def test_a_hub_id_in_the_place_of_a_folder_gets_the_same_answer_everywhere(self):
-        says = (f"there is no folder '{HUB_ID}'", f"hf download {HUB_ID}")
+        says = (f"there is no folder '{HUB_ID}'", f"hub:{HUB_ID}")
         model, data = HUB_ID, ("--data", self.rows)
         config = self.work / "config.yaml"
         for command in (("preview", model, *data), ("tokenize", model), ("eval", model, *data), ("generate", model, *data),
@@ -111,7 +111,7 @@ class CommandLine(unittest.TestCase):
             for unchecked in ("model.path (a ready-made config's 'models/Llama-3.2-1B-Instruct'", "data.train.path (", "lora.target_modules",
                               "the device that 'auto' will choose"):
                 self.assertIn(unchecked, result.stderr)
-        self.assert_refused(self.lorikeet("validate", copy, "model.path=models/Llama-3.2-1B-Instruct", cwd=self.work), "hf download")
+        self.assert_refused(self.lorikeet("validate", copy, "model.path=models/Llama-3.2-1B-Instruct", cwd=self.work), "hub:PUBLISHER/Llama-3.2-1B-Instruct")
         result = self.lorikeet("validate", copy, f"model.path={self.base}", f"data.train.path={self.rows}")
         self.assert_ok(result)
         self.assertNotIn("model.path", result.stderr)
