@@ -11,13 +11,15 @@ namespace {
 using lorikeet::apps::Verb;
 
 std::vector<Verb> add_all(CLI::App& app) {
-  return {
-      lorikeet::apps::add_run(app),      lorikeet::apps::add_ls(app),       lorikeet::apps::add_cp(app),
-      lorikeet::apps::add_download(app), lorikeet::apps::add_validate(app), lorikeet::apps::add_config(app),
-      lorikeet::apps::add_preview(app),  lorikeet::apps::add_tokenize(app), lorikeet::apps::add_eval(app),
-      lorikeet::apps::add_generate(app), lorikeet::apps::add_merge(app),    lorikeet::apps::add_adapters(app),
-      lorikeet::apps::add_topo(app),     lorikeet::apps::add_doctor(app),   lorikeet::apps::add_probe(app),
-      lorikeet::apps::add_bench(app),    lorikeet::apps::add_plan(app)};
+  return {lorikeet::apps::add_run(app),      lorikeet::apps::add_ls(app),
+          lorikeet::apps::add_cp(app),       lorikeet::apps::add_validate(app),
+          lorikeet::apps::add_config(app),   lorikeet::apps::add_preview(app),
+          lorikeet::apps::add_tokenize(app), lorikeet::apps::add_eval(app),
+          lorikeet::apps::add_generate(app), lorikeet::apps::add_merge(app),
+          lorikeet::apps::add_adapters(app), lorikeet::apps::add_topo(app),
+          lorikeet::apps::add_doctor(app),   lorikeet::apps::add_probe(app),
+          lorikeet::apps::add_bench(app),    lorikeet::apps::add_plan(app),
+          lorikeet::apps::add_download(app), lorikeet::apps::add_convert_config(app)};
 }
 
 int run(int argc, char** argv) {

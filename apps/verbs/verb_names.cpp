@@ -44,6 +44,8 @@ constexpr auto kOtherWords = std::to_array<std::pair<std::string_view, std::stri
     {"estimate", "plan"},
     {"pull", "download"},
     {"fetch", "download"},
+    {"convert", "convert-config"},
+    {"import", "convert-config"},
 });
 
 std::vector<const CLI::App*> verbs_of(const CLI::App& app) {

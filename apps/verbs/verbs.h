@@ -20,6 +20,7 @@ Verb add_run(CLI::App& app);
 Verb add_ls(CLI::App& app);
 Verb add_cp(CLI::App& app);
 Verb add_download(CLI::App& app);
+Verb add_convert_config(CLI::App& app);
 Verb add_validate(CLI::App& app);
 Verb add_config(CLI::App& app);
 Verb add_preview(CLI::App& app);

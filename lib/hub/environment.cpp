@@ -61,7 +61,7 @@ std::string checked_endpoint(std::string endpoint) {
 
 // The text isn't part of the error: a token is never printed.
 std::optional<std::string> checked_token(const std::string& text, const std::string& source) {
-  const std::string token = trim(text);
+  std::string token = trim(text);
   if (token.empty()) return std::nullopt;
   if (std::any_of(token.begin(), token.end(), [](unsigned char c) { return c <= ' ' || c >= 0x7f; }))
     throw Error("[hub] " + source + ": expected a token, one word of ASCII characters, got something else");

@@ -1,0 +1,30 @@
+#include "convert/convert.h"
+
+#include "base/error.h"
+#include "convert/converters.h"
+
+namespace lorikeet::convert {
+
+std::string last_part(const std::string& component) { return component.substr(component.rfind('.') + 1); }
+
+Converted convert_config(std::string_view yaml, const std::string& name, const ConvertOptions& options) {
+  ForeignConfig in(yaml, name);
+  OwnConfig out;
+  std::string trainer;
+  if (is_torchtune(in)) {
+    trainer = "torchtune";
+    convert_torchtune(in, out, options);
+  } else if (is_litgpt(in)) {
+    trainer = "litgpt";
+    convert_litgpt(in, out);
+  } else {
+    throw Error(
+        "[convert] " + name +
+        ": expected a torchtune LoRA recipe (model._component_, checkpointer) or the arguments of litgpt's "
+        "finetune_lora (checkpoint_dir, lora_r), got neither");
+  }
+  in.finish();
+  return {out.yaml("Converted from a " + trainer + " config.", in.comments()), out.notes()};
+}
+
+}  // namespace lorikeet::convert

@@ -1,0 +1,138 @@
+#include "convert/foreign_config.h"
+
+#include <charconv>
+
+#include "base/error.h"
+#include "base/strings.h"
+
+namespace lorikeet::convert {
+namespace {
+
+constexpr int kMostReferences = 8;
+
+std::string value_of(const config::YamlNode& node) {
+  if (!node.is_sequence()) return node.is_scalar() ? escape_control(node.text) : node.describe();
+  std::vector<std::string> items;
+  items.reserve(node.items.size());
+  for (const config::YamlNode& item : node.items) items.push_back(value_of(item));
+  return "[" + join(items, ", ") + "]";
+}
+
+}  // namespace
+
+ForeignConfig::ForeignConfig(std::string_view yaml, const std::string& name)
+    : name_(name), root_(config::parse_yaml(yaml, name)) {
+  if (!root_.is_mapping())
+    throw Error("[convert] " + name + ": expected a config's keys, got " + root_.describe());
+}
+
+const config::YamlNode* ForeignConfig::locate(std::string_view key) const {
+  const config::YamlNode* node = &root_;
+  for (const std::string& part : split(key, '.')) {
+    node = node->is_mapping() ? node->find(part) : nullptr;
+    if (node == nullptr) return nullptr;
+  }
+  return node;
+}
+
+const config::YamlNode* ForeignConfig::find(std::string_view key) {
+  read_.emplace(key);
+  const config::YamlNode* node = locate(key);
+  return node == nullptr || node->is_null() ? nullptr : node;
+}
+
+// "${output_dir}/logs"; a reference to what isn't there stays.
+std::string ForeignConfig::resolved(const std::string& text, int depth) const {
+  const std::size_t begin = text.find("${");
+  const std::size_t end = begin == std::string::npos ? begin : text.find('}', begin);
+  if (end == std::string::npos || depth == kMostReferences) return text;
+  const config::YamlNode* node = locate(std::string_view(text).substr(begin + 2, end - begin - 2));
+  if (node == nullptr || !node->is_scalar()) return text;
+  return resolved(text.substr(0, begin) + node->text + text.substr(end + 1), depth + 1);
+}
+
+std::optional<std::string> ForeignConfig::text(std::string_view key) {
+  const config::YamlNode* node = find(key);
+  if (node == nullptr) return std::nullopt;
+  if (node->is_scalar()) return resolved(node->text);
+  problem(key, "is " + node->describe() + ", expected one value");
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> ForeignConfig::integer(std::string_view key) {
+  const auto value = text(key);
+  if (!value) return std::nullopt;
+  std::int64_t result = 0;
+  const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), result);
+  if (error == std::errc() && end == value->data() + value->size()) return result;
+  problem(key, "is '" + escape_control(*value) + "', expected an integer");
+  return std::nullopt;
+}
+
+std::optional<double> ForeignConfig::number(std::string_view key) {
+  const auto value = text(key);
+  if (!value) return std::nullopt;
+  double result = 0;
+  const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), result);
+  if (error == std::errc() && end == value->data() + value->size()) return result;
+  problem(key, "is '" + escape_control(*value) + "', expected a number");
+  return std::nullopt;
+}
+
+bool ForeignConfig::boolean(std::string_view key, bool fallback) {
+  const auto value = text(key);
+  if (!value) return fallback;
+  const std::string word = ascii_lower(*value);
+  if (word == "true" || word == "false") return word == "true";
+  problem(key, "is '" + escape_control(*value) + "', expected true or false");
+  return fallback;
+}
+
+std::vector<std::string> ForeignConfig::list(std::string_view key) {
+  std::vector<std::string> result;
+  whole_.emplace(key);
+  const config::YamlNode* node = find(key);
+  if (node == nullptr) return result;
+  for (const config::YamlNode& item : node->items) {
+    if (node->is_sequence() && item.is_scalar()) {
+      result.push_back(item.text);
+    } else {
+      problem(key, "holds " + item.describe() + ", expected a list of names");
+    }
+  }
+  if (!node->is_sequence()) problem(key, "is " + node->describe() + ", expected a list");
+  return result;
+}
+
+void ForeignConfig::problem(std::string_view key, const std::string& message) {
+  const config::YamlNode* node = locate(key);
+  problems_.push_back((node == nullptr ? name_ : node->place) + ": " + std::string(key) + " " + message);
+}
+
+void ForeignConfig::pass_over(std::string_view key, const std::string& reason) {
+  whole_.emplace(key);
+  const config::YamlNode* node = find(key);
+  if (node != nullptr) comments_.push_back(std::string(key) + ": " + value_of(*node) + " - " + reason);
+}
+
+void ForeignConfig::report_unread(const config::YamlNode& node, const std::string& prefix) {
+  for (const config::YamlNode& item : node.items) {
+    const std::string key = prefix.empty() ? item.key : prefix + "." + item.key;
+    if (whole_.contains(key)) continue;
+    if (item.is_mapping() && !item.items.empty()) {
+      report_unread(item, key);
+    } else if (!read_.contains(key) && !item.is_null()) {
+      problems_.push_back(item.place + ": " + escape_control(key) +
+                          " isn't known here, and may change the result; take it out if it doesn't");
+    }
+  }
+}
+
+void ForeignConfig::finish() {
+  report_unread(root_, "");
+  if (problems_.empty()) return;
+  if (problems_.size() == 1) throw Error("[convert] " + problems_[0]);
+  throw Error("[convert] " + std::to_string(problems_.size()) + " problems:\n  " + join(problems_, "\n  "));
+}
+
+}  // namespace lorikeet::convert

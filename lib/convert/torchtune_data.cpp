@@ -1,0 +1,116 @@
+#include <optional>
+
+#include "base/strings.h"
+#include "convert/converters.h"
+
+namespace lorikeet::convert {
+namespace {
+
+// torchtune cuts nothing where max_seq_len is null; here a row beyond this many tokens is an error instead.
+constexpr std::int64_t kUncutLength = 8192;
+
+// A repository of the Hub, or the local files that a builder of Hugging Face datasets reads.
+void convert_source(ForeignConfig& in, OwnConfig& out, const std::string& fallback) {
+  const std::string source = in.text("dataset.source").value_or(fallback);
+  const auto files = in.text("dataset.data_files");
+  if (files) {
+    out.set_text("data.train.path", *files);
+  } else if (source.find('/') != std::string::npos && !source.starts_with('/') && !source.starts_with('.')) {
+    out.set_text("data.train.path", "hub:" + source);
+  } else if (source.find('/') != std::string::npos) {
+    out.set_text("data.train.path", source);
+  } else {
+    in.problem("dataset.source", "is '" + escape_control(source) + "': expected a repository or data_files");
+  }
+  if (const std::string split = in.text("dataset.split").value_or("train"); split != "train")
+    in.problem("dataset.split",
+               "is '" + escape_control(split) + "', expected train; write those rows to a file");
+}
+
+// Columns of the table {torchtune's name -> ours}, as the map in `key` renames them.
+void convert_columns(ForeignConfig& in, OwnConfig& out,
+                     const std::vector<std::pair<std::string, std::string>>& names) {
+  for (const auto& [theirs, ours] : names) {
+    const std::string column = in.text("dataset.column_map." + theirs).value_or(theirs);
+    if (column != ours) out.set_text("data.train.columns." + ours, column);
+  }
+}
+
+void convert_dataset(ForeignConfig& in, OwnConfig& out) {
+  const std::string name = last_part(in.text("dataset._component_").value_or(""));
+  bool train_on_input = false;
+  if (name == "alpaca_dataset" || name == "alpaca_cleaned_dataset") {
+    convert_source(in, out, name == "alpaca_dataset" ? "tatsu-lab/alpaca" : "yahma/alpaca-cleaned");
+    out.set("data.train.format", "alpaca");
+    convert_columns(in, out, {{"instruction", "instruction"}, {"input", "input"}, {"output", "output"}});
+    train_on_input = true;
+    out.note(
+        "torchtune writes alpaca rows as 'Below is an instruction ...' inside the model's chat format; here "
+        "they "
+        "are written by data.chat_template (`lorikeet preview` shows it)");
+  } else if (name == "instruct_dataset") {
+    convert_source(in, out, "");
+    out.set("data.train.format", "instruct");
+    convert_columns(in, out, {{"input", "prompt"}, {"output", "completion"}});
+  } else if (name == "chat_dataset") {
+    convert_source(in, out, "");
+    const std::string style = in.text("dataset.conversation_style").value_or("");
+    const bool sharegpt = style == "sharegpt";
+    if (!sharegpt && style != "openai")
+      in.problem("dataset.conversation_style",
+                 "is '" + escape_control(style) + "', expected openai or sharegpt");
+    out.set("data.train.format", sharegpt ? "sharegpt" : "chat");
+    const std::string ours = sharegpt ? "conversations" : "messages";
+    if (const auto column = in.text("dataset.conversation_column"); column && *column != ours)
+      out.set_text("data.train.columns." + ours, *column);
+  } else if (name == "text_completion_dataset") {
+    convert_source(in, out, "");
+    out.set("data.train.format", "text");
+    if (const auto column = in.text("dataset.column"); column && *column != "text")
+      out.set_text("data.train.columns.text", *column);
+    train_on_input = true;
+  } else {
+    in.problem("dataset._component_",
+               "is '" + escape_control(name) +
+                   "', expected alpaca_dataset, alpaca_cleaned_dataset, instruct_dataset, "
+                   "chat_dataset or text_completion_dataset; write its rows to a file of one "
+                   "of their forms");
+  }
+  if (in.has("dataset.new_system_prompt"))
+    in.problem("dataset.new_system_prompt", "has no counterpart: put it into the rows");
+  out.set_boolean("data.train_on_prompt", in.boolean("dataset.train_on_input", train_on_input));
+}
+
+}  // namespace
+
+void convert_torchtune_data(ForeignConfig& in, OwnConfig& out, const ConvertOptions& options) {
+  convert_dataset(in, out);
+  const auto length = in.integer("tokenizer.max_seq_len");
+  if (length) {
+    out.set_integer("data.max_seq_len", *length);
+  } else {
+    out.set("data.max_seq_len", std::to_string(kUncutLength), "null there: nothing is cut");
+    out.set("data.overlong", "error");
+  }
+  out.set_boolean("data.shuffle", in.boolean("shuffle", false));
+  if (in.has("tokenizer.prompt_template"))
+    in.problem("tokenizer.prompt_template",
+               "would change what is trained on; choose data.chat_template instead");
+  in.pass_over("tokenizer", "the tokenizer is the one in model.path");
+  if (in.has("collate_fn")) in.problem("collate_fn", "can't be had here");
+
+  const std::int64_t rows = in.integer("batch_size").value_or(1) *
+                            in.integer("gradient_accumulation_steps").value_or(1) * options.devices;
+  const std::string product =
+      "batch_size x gradient_accumulation_steps x devices (" + std::to_string(options.devices) + ")";
+  if (!in.boolean("dataset.packed", false)) {
+    out.set("batch.global", std::to_string(rows), product);
+  } else if (length) {
+    out.set("batch.global_tokens", std::to_string(rows * *length),
+            product + " x max_seq_len: packs there, tokens here");
+  } else {
+    in.problem("dataset.packed", "needs tokenizer.max_seq_len");
+  }
+}
+
+}  // namespace lorikeet::convert

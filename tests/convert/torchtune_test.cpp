@@ -1,0 +1,154 @@
+#include "base/error.h"
+#include "config/config.h"
+#include "convert/convert.h"
+#include "support/catch.h"
+#include "support/error_text.h"
+
+using namespace lorikeet;
+using Catch::Contains;
+
+namespace {
+
+// The form of torchtune's recipes, with values of our own.
+const std::string kRecipe = R"(output_dir: /out/run
+model:
+  _component_: torchtune.models.llama3_1.lora_llama3_1_8b
+  lora_attn_modules: ['q_proj', 'output_proj']
+  apply_lora_to_mlp: True
+  lora_rank: 4
+  lora_alpha: 12
+tokenizer: { _component_: torchtune.models.llama3.llama3_tokenizer, path: /m/t.model, max_seq_len: 512 }
+checkpointer:
+  _component_: torchtune.training.FullModelHFCheckpointer
+  checkpoint_dir: /m/llama/
+  checkpoint_files: [a.safetensors]
+  output_dir: ${output_dir}
+  model_type: LLAMA3
+dataset: { _component_: torchtune.datasets.alpaca_dataset, packed: False }
+seed: 7
+shuffle: True
+batch_size: 3
+optimizer: { _component_: torch.optim.AdamW, fused: True, lr: 5e-4 }
+lr_scheduler:
+  _component_: torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup
+  num_warmup_steps: 11
+loss: { _component_: torchtune.modules.loss.CEWithChunkedOutputLoss }
+epochs: 2
+max_steps_per_epoch: null
+gradient_accumulation_steps: 5
+clip_grad_norm: null
+enable_activation_checkpointing: True
+device: cuda
+dtype: bf16
+profiler: { _component_: torchtune.training.setup_torch_profiler, enabled: False, cpu: True }
+)";
+
+std::string changed(const std::string& from, const std::string& to) {
+  const std::size_t at = kRecipe.find(from);
+  REQUIRE(at != std::string::npos);
+  return kRecipe.substr(0, at) + to + kRecipe.substr(at + from.size());
+}
+
+config::Settings settings_of(const std::string& recipe, std::int64_t devices = 1) {
+  return config::parse_settings(convert::convert_config(recipe, "r.yaml", {.devices = devices}).yaml,
+                                "converted");
+}
+
+std::string refusal(const std::string& recipe) {
+  return test::error_text([&] { convert::convert_config(recipe, "r.yaml"); });
+}
+
+}  // namespace
+
+TEST_CASE("a torchtune recipe keeps its numbers") {
+  const config::Settings s = settings_of(kRecipe);
+  CHECK(s.model.path == "/m/llama");
+  CHECK(s.lora.rank == 4);
+  CHECK(s.lora.alpha == 12);
+  CHECK(s.lora.target_modules ==
+        std::vector<std::string>{"q_proj", "o_proj", "gate_proj", "up_proj", "down_proj"});
+  CHECK(s.data.train.path == "hub:tatsu-lab/alpaca");
+  CHECK(s.data.train.format == config::DataFormat::kAlpaca);
+  CHECK(s.data.train_on_prompt);  // alpaca_dataset's default
+  CHECK(s.data.max_seq_len == 512);
+  CHECK(s.data.overlong == config::Overlong::kTruncate);
+  CHECK(s.batch.global == 15);
+  CHECK(s.training.epochs == 2);
+  CHECK(s.training.seed == 7);
+  CHECK_FALSE(s.training.clip_grad_norm);
+  CHECK(s.training.activation_checkpointing == config::ActivationCheckpointing::kFull);
+  CHECK(s.optimizer.lr == 5e-4);
+  CHECK(s.optimizer.weight_decay == 0.01);
+  CHECK(s.lr_scheduler.warmup_steps == 11);
+  CHECK(s.checkpoint.output_dir == "/out/run");
+  CHECK(s.checkpoint.save_merged);
+}
+
+TEST_CASE("the batch is that of all processes, and of packs their tokens") {
+  CHECK(settings_of(kRecipe, 8).batch.global == 120);
+  CHECK(settings_of(changed("packed: False", "packed: True"), 2).batch.global_tokens == 30 * 512);
+  std::string unlimited = changed("packed: False", "packed: True");
+  unlimited.replace(unlimited.find("512"), 3, "null");
+  CHECK_THAT(refusal(unlimited), Contains("dataset.packed needs tokenizer.max_seq_len"));
+}
+
+TEST_CASE("what differs in numbers and what has no counterpart stands in the file") {
+  const convert::Converted result = convert::convert_config(kRecipe, "r.yaml");
+  CHECK_THAT(result.yaml, Contains("# Differs: adapters and their gradients are bf16 in torchtune"));
+  CHECK_THAT(result.yaml,
+             Contains("#   checkpointer.output_dir: ") && Contains("#   profiler: a mapping - "));
+  CHECK(result.notes.size() == 2);
+}
+
+TEST_CASE("rows that torchtune would not cut are not cut in silence") {
+  const config::Settings s = settings_of(changed("max_seq_len: 512", "max_seq_len: null"));
+  CHECK(s.data.overlong == config::Overlong::kError);
+}
+
+TEST_CASE("Phi's fused modules are named as the checkpoint has them, with what that changes") {
+  const std::string yaml =
+      convert::convert_config(changed("llama3_1.lora_llama3_1_8b", "phi3.lora_phi3_mini"), "r.yaml").yaml;
+  CHECK_THAT(yaml, Contains("target_modules: [qkv_proj, o_proj, gate_up_proj, down_proj]") &&
+                       Contains("one A for the three"));
+}
+
+TEST_CASE("a quantised base converts and is then refused by name") {
+  CHECK_THAT(test::error_text([] { settings_of(changed("lora_llama3_1_8b", "qlora_llama3_1_8b")); }),
+             Contains("nf4"));
+}
+
+TEST_CASE("other recipes than LoRA on text are refused by name") {
+  CHECK_THAT(refusal(changed("llama3_1.lora", "llama3_2_vision.lora")), Contains("vision models"));
+  CHECK_THAT(
+      refusal(changed("torchtune.modules.loss.CEWithChunkedOutputLoss", "torchtune.rlhf.loss.DPOLoss")),
+      Contains("DPO"));
+  CHECK_THAT(refusal(kRecipe + "kd_ratio: 0.5\n"), Contains("KD"));
+  CHECK_THAT(refusal(kRecipe + "quantizer: { _component_: x }\n"), Contains("QAT"));
+}
+
+TEST_CASE("what would change the result is an error with its line, all at once") {
+  for (const auto& [from, to, says] : std::vector<std::array<std::string, 3>>{
+           {"torch.optim.AdamW", "bitsandbytes.optim.PagedAdamW8bit",
+            "r.yaml:19: optimizer._component_ is 'bits"},
+           {"get_cosine_schedule_with_warmup", "get_lr", "lr_scheduler._component_"},
+           {"fused: True", "amsgrad: True", "optimizer.amsgrad isn't known here"},
+           {"seed: 7", "sead: 7", "r.yaml:16: sead isn't known here"},
+           {"epochs: 2\nmax_steps_per_epoch: null", "epochs: 2\nmax_steps_per_epoch: 9",
+            "max_steps_per_epoch"},
+           {"alpaca_dataset", "samsum_dataset", "dataset._component_ is 'samsum_dataset'"},
+           {"packed: False", "split: 'train[:5%]'", "dataset.split is 'train[:5%]'"},
+           {"FullModelHFCheckpointer", "FullModelTorchTuneCheckpointer", "checkpointer._component_"},
+           {"dtype: bf16", "dtype: fp16", "dtype is 'fp16'"},
+           {"batch_size: 3", "batch_size: three", "batch_size is 'three', expected an integer"},
+           {"lora_attn_modules: ['q_proj', 'output_proj']", "lora_attn_modules: q_proj", "expected a list"},
+           {"loss: {", "resume_from_checkpoint: True\nloss: {", "a run of torchtune's can't be continued"}})
+    CHECK_THAT(refusal(changed(from, to)), Contains(says));
+  CHECK_THAT(refusal(kRecipe + "a: 1\nb: 2\n"), Contains("2 problems:"));
+}
+
+TEST_CASE("what is no config of a known trainer is refused") {
+  for (const char* text : {"", "[]", "x", "a: 1", "model: 3"})
+    CHECK_THAT(refusal(text), Contains("[convert]"));
+  CHECK(settings_of(changed("/out/run", "${output_dir}/x")).checkpoint.output_dir.size() <
+        200);  // a circle ends
+}
