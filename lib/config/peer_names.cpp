@@ -65,7 +65,6 @@ constexpr auto kPeerNames = std::to_array<PeerName>({
     {"adapter_name_or_path", "lora.init", ""},
     {"peft_type", "", kNoTask},
     {"task_type", "", kNoTask},
-    {"modules_to_save", "", "there is none: whole modules are not trained"},
     // The data.
     {"dataset", "data.train.path", kFile},
     {"datasets", "data.train.path", kFile},

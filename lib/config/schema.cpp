@@ -13,7 +13,7 @@ constexpr std::int64_t kMostRows = std::int64_t{1} << 31;
 void declare_model(Schema& schema) {
   SectionBuilder<ModelSettings>(
       schema, "model", [](Settings& s) -> ModelSettings& { return s.model; }, "The base model.")
-      .field("path", &ModelSettings::path, path("a folder"),
+      .field("path", &ModelSettings::path, path("a folder, or hub:REPO"),
              "A checkpoint in Hugging Face's format: config.json, safetensors, tokenizer.")
       .required()
       .field(
@@ -78,7 +78,8 @@ void declare_data(Schema& schema) {
   SectionBuilder<TrainDataSettings>(
       schema, "data.train", [](Settings& s) -> TrainDataSettings& { return s.data.train; },
       "The training rows.")
-      .field("path", &TrainDataSettings::path, path("a file"), "JSON lines or a JSON array, gzipped or not.")
+      .field("path", &TrainDataSettings::path, path("a file, or hub:REPO/FILE"),
+             "JSON lines or a JSON array, gzipped or not.")
       .field("format", &TrainDataSettings::format,
              ChoiceRule<DataFormat>{{{"auto", DataFormat::kAuto},
                                      {"alpaca", DataFormat::kAlpaca},
@@ -96,7 +97,7 @@ void declare_data(Schema& schema) {
   SectionBuilder<ValidationSettings>(
       schema, "data.validation", [](Settings& s) -> ValidationSettings& { return s.data.validation; },
       "Held-out rows; off unless path or fraction is set.")
-      .field("path", &ValidationSettings::path, nullable(path("a file")),
+      .field("path", &ValidationSettings::path, nullable(path("a file, or hub:REPO/FILE")),
              "A file of the same format as the training rows.")
       .field("fraction", &ValidationSettings::fraction, NumberRule{.at_least = 0, .below = 1},
              "Part of the training rows to hold out instead of a file.")

@@ -91,7 +91,7 @@ TEST_CASE("a key in the wrong section is pointed to the right one") {
 TEST_CASE("a required setting that is absent is an error") {
   CHECK_THROWS_WITH(parse_settings("", "run.yaml"), Contains("model.path is required"));
   CHECK_THROWS_WITH(parse_settings("model: {path: null}", "run.yaml"),
-                    Contains("model.path: expected a folder, got null"));
+                    Contains("model.path: expected a folder, or hub:REPO, got null"));
 }
 
 TEST_CASE("values of the wrong type or out of range are refused") {
