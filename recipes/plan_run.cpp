@@ -78,7 +78,7 @@ plan::Work work_of(const ModelSession& session, const data::TokenDataset& datase
   for (std::size_t i = 0; i < dataset.size(); ++i) all.attention_squares += squares.of(dataset.length(i));
   const double steps = as_double(sampler.steps_in_epoch(0));
   const nn::ModelShape& shape = session.model->shape();
-  const train::AdapterSize adapter = train::adapter_size(session.adapters->store());
+  const train::AdapterSize adapter = train::adapter_size(*session.adapters, session.model->spec());
   const double flops = train::step_flops(shape, adapter, all);
   const double head = flops - train::step_flops(shape, adapter, {all.tokens, 0, all.attention_squares});
   const precision::Policy& policy = session.policy;

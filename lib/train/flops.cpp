@@ -29,10 +29,22 @@ std::int64_t AttentionSquares::of(std::int64_t length) const {
   return squares;
 }
 
-AdapterSize adapter_size(const peft::AdapterStore& store) {
-  AdapterSize size{.trained = store.numel()};
-  for (std::size_t i = 0; i < store.size(); ++i) {
-    if (store.segment(i).frozen) size.frozen += store.segment(i).size();
+AdapterSize adapter_size(const peft::LoraAdapters& adapters, const nn::CausalLMSpec& spec) {
+  using Kind = peft::LoraAdapters::Kind;
+  AdapterSize size;
+  for (const auto& module : adapters.modules()) {
+    for (const std::size_t index : module.segments()) {
+      const peft::AdapterSegment& segment = adapters.store().segment(index);
+      if (module.kind == Kind::kEmbedding && index == module.b) continue;
+      std::int64_t& part = module.kind == Kind::kHead ? size.head
+                           : segment.frozen           ? size.frozen
+                                                      : size.trained;
+      part += segment.size();
+    }
+  }
+  for (const auto& table : adapters.tables()) {
+    if (table.name == spec.head.name || table.tied_head == spec.head.name)
+      size.head_table += adapters.store().segment(table.segment).size();
   }
   return size;
 }
@@ -41,7 +53,8 @@ double step_flops(const nn::ModelShape& shape, const AdapterSize& adapter, const
   const double linear = 4.0 * d(shape.layer_linear_parameters) * d(size.tokens);
   const double head = 4.0 * d(shape.hidden_size) * d(shape.vocab_size) * d(size.label_tokens);
   const double low_rank = (6.0 * d(adapter.trained) + 4.0 * d(adapter.frozen)) * d(size.tokens);
-  return linear + head + low_rank + 3 * attention_flops(shape, size);
+  const double tables = (6.0 * d(adapter.head) + 2.0 * d(adapter.head_table)) * d(size.label_tokens);
+  return linear + head + low_rank + tables + 3 * attention_flops(shape, size);
 }
 
 double recomputed_flops(const nn::ModelShape& shape, const AdapterSize& adapter, const StepSize& size) {

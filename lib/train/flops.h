@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "nn/causal_lm.h"
-#include "peft/adapter_store.h"
+#include "peft/lora.h"
 
 namespace lorikeet::train {
 
@@ -17,6 +17,8 @@ namespace lorikeet::train {
 /// + 4 x hidden x vocabulary x label tokens            the head sees only rows that have a label
 /// + 6 x trained adapter parameters x tokens           forward, input and weight gradient
 /// + 4 x frozen adapter parameters x tokens            LoRA-FA's A; what PiSSA and OLoRA subtract
+/// + 6 x the head's adapter parameters x label tokens
+/// + 2 x elements of a head trained whole x label tokens   its gradient; an embedding's is no product
 /// + 3 x 2 x heads x head_dim x squares                AttentionSquares of the real causal sequences
 /// The usual 6N counts a weight gradient that LoRA never computes.
 struct StepSize {
@@ -38,13 +40,16 @@ class AttentionSquares {
   std::vector<std::pair<std::int64_t, std::int64_t>> layers_by_window_;  // window, 0 for none; layers
 };
 
-/// Elements of an adapter's factors: with a gradient, and without.
+/// Elements of an adapter's tensors that are multiplied: all but the looked-up factor of an embedding's
+/// adapter and its table.
 struct AdapterSize {
-  std::int64_t trained = 0;
-  std::int64_t frozen = 0;
+  std::int64_t trained = 0;     ///< factors with a gradient
+  std::int64_t frozen = 0;      ///< and without
+  std::int64_t head = 0;        ///< factors of the head's adapter
+  std::int64_t head_table = 0;  ///< of a head that is trained whole
 };
 
-AdapterSize adapter_size(const peft::AdapterStore& store);
+AdapterSize adapter_size(const peft::LoraAdapters& adapters, const nn::CausalLMSpec& spec);
 
 double step_flops(const nn::ModelShape& shape, const AdapterSize& adapter, const StepSize& size);
 

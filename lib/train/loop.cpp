@@ -171,7 +171,7 @@ class Loop {
     m.epoch = epochs_after(step);
     m.examples = static_cast<std::int64_t>(step.examples.size());
     m.step_seconds = seconds_between(begin, end);
-    m.flops = step_flops(p_.model.shape(), adapter_size(p_.adapters.store()), size);
+    m.flops = step_flops(p_.model.shape(), adapter_size(p_.adapters, p_.model.spec()), size);
     m.peak_flops = options_.peak_flops;
     state_.step = m.step;
     state_.elapsed_seconds = elapsed_before_ + seconds_between(start_, end);

@@ -4,9 +4,11 @@
 #include <vector>
 
 #include "support/catch.h"
+#include "support/toy_lora.h"
 
 using namespace lorikeet;
 using namespace lorikeet::train;
+using namespace lorikeet::test;
 
 namespace {
 
@@ -72,10 +74,34 @@ TEST_CASE("factors without a gradient count their forward and input gradient") {
   CHECK(step_flops(shape, {.frozen = 300}, tokens) == 2 * gemm(8, 300, 1));
   CHECK(step_flops(shape, {.trained = 300}, tokens) == 3 * gemm(8, 300, 1));
   CHECK(recomputed_flops(shape, {.trained = 300, .frozen = 200}, tokens) == gemm(8, 500, 1));
-  peft::AdapterStore store(precision::Policy{});
-  store.declare({{.name = "a", .shape = {3, 16}, .frozen = true}, {.name = "b", .shape = {16, 3}}});
-  CHECK(adapter_size(store).frozen == 48);
-  CHECK(adapter_size(store).trained == 48);
+  // Queries of 24 inputs and 32 outputs in three layers, rank 2.
+  const ToyLora toy({.rank = 2, .freeze_a = true, .target_modules = {"query"}});
+  const AdapterSize size = adapter_size(toy.adapters, toy.model.spec());
+  CHECK(size.frozen == 3 * 2 * 24);
+  CHECK(size.trained == 3 * 2 * 32);
+  CHECK(size.head + size.head_table == 0);
+}
+
+TEST_CASE("of the embedding and the head what is multiplied counts, and the head's part by label tokens") {
+  // A table of 37 rows of 24.
+  const auto of = [](const peft::LoraConfig& config, bool tied = false) {
+    nn::CausalLMSpec spec = toy_spec();
+    spec.shape.tied_head = tied;
+    const ToyLora toy(config, fp32_policy(), {}, spec);
+    return adapter_size(toy.adapters, toy.model.spec());
+  };
+  const AdapterSize adapters = of({.rank = 2, .target_modules = {"wte", "output"}});
+  CHECK(adapters.trained == 2 * 24);  // of the embedding's
+  CHECK(adapters.head == 2 * (24 + 37));
+  CHECK(of({.rank = 2, .target_modules = {"query"}, .modules_to_save = {"output"}}).head_table == 37 * 24);
+  CHECK(of({.rank = 2, .target_modules = {"query"}, .modules_to_save = {"wte"}}).head_table == 0);
+  CHECK(of({.rank = 2, .target_modules = {"query"}, .modules_to_save = {"wte"}, .ensure_weight_tying = true},
+           true)
+            .head_table == 37 * 24);
+  const StepSize tokens{.tokens = 8, .label_tokens = 5};
+  const nn::ModelShape shape;
+  CHECK(step_flops(shape, {.head = 300}, tokens) == 3 * gemm(5, 300, 1));
+  CHECK(step_flops(shape, {.head_table = 300}, tokens) == gemm(5, 300, 1));
 }
 
 TEST_CASE("what checkpointing adds is the layers' forward: half of the linear part, a third of the others") {
