@@ -94,14 +94,19 @@ LoraConfig::Pattern<T> read_pattern(const JsonView& config, const char* key, T (
   return pattern;
 }
 
+// Whether a key asks for nothing: it is absent, null, empty or false.
+bool is_empty(const JsonView& config, const char* key) {
+  const auto value = config.maybe(key);
+  if (!value) return true;
+  const Json& json = value->json();
+  return (json.is_object() && json.object().empty()) || (json.is_array() && json.array().empty()) ||
+         (json.is_bool() && !json.boolean());
+}
+
 // Refuses a key whose value asks for something else than plain LoRA.
 void require_empty(const JsonView& config, const char* key, const char* meaning) {
-  const auto value = config.maybe(key);
-  if (!value) return;
-  const Json& json = value->json();
-  const bool empty = (json.is_object() && json.object().empty()) ||
-                     (json.is_array() && json.array().empty()) || (json.is_bool() && !json.boolean());
-  if (!empty) throw Error("[" + value->where() + "] " + meaning + " is not supported");
+  if (!is_empty(config, key))
+    throw Error("[" + config.at(key).where() + "] " + meaning + " is not supported");
 }
 
 }  // namespace
@@ -182,7 +187,8 @@ LoraConfig read_adapter_config(const JsonView& config) {
   lora.layers_pattern = names_or_pattern(config, "layers_pattern");
   lora.rank_pattern = read_pattern<std::int64_t>(config, "rank_pattern", read_rank);
   lora.alpha_pattern = read_pattern<double>(config, "alpha_pattern", read_alpha);
-  lora.modules_to_save = names_or_pattern(config, "modules_to_save");
+  if (!is_empty(config, "modules_to_save"))
+    lora.modules_to_save = names_or_pattern(config, "modules_to_save");
   lora.ensure_weight_tying = config.get_bool("ensure_weight_tying", false);
   lora.from_file = true;
   return lora;

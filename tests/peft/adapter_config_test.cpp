@@ -122,7 +122,7 @@ TEST_CASE("every setting that would compute something else is refused by name") 
                                                                  {"fan_in_fan_out", "true"},
                                                                  {"rank_pattern", "[4]"},
                                                                  {"alpha_pattern", "8"},
-                                                                 {"modules_to_save", "[\"lm_head\"]"},
+                                                                 {"modules_to_save", "3"},
                                                                  {"layers_to_transform", "\"0\""},
                                                                  {"lora_bias", "true"},
                                                                  {"trainable_token_indices", "[1]"},
@@ -137,6 +137,15 @@ TEST_CASE("every setting that would compute something else is refused by name") 
     CAPTURE(key, value);
     CHECK_THAT(error_with(key, value), Contains("[adapter_config.json: " + key + "]"));
   }
+}
+
+TEST_CASE("tables that are trained whole are written and read") {
+  LoraConfig config;
+  config.modules_to_save = {"embed_tokens", "lm_head"};
+  CHECK(round_trip(config).modules_to_save == config.modules_to_save);
+  CHECK_FALSE(round_trip(config).ensure_weight_tying);
+  config.ensure_weight_tying = true;
+  CHECK(round_trip(config).ensure_weight_tying);
 }
 
 TEST_CASE("a setting that asks for nothing is no obstacle") {
