@@ -89,6 +89,7 @@ std::string with_member(const std::string& json, const std::vector<std::string>&
 std::string with_items(const std::string& json, const std::string& key, const std::vector<Json>& items) {
   return with_value(json, key, [&](const std::string& before) {
     std::vector<std::string> texts;
+    texts.reserve(items.size());
     for (const Json& item : items) texts.push_back(item.dump());
     const std::string added = join(texts, ", ");
     if (before.empty() || before == "null") return "[" + added + "]";
