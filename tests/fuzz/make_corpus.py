@@ -162,7 +162,21 @@ def make_sentencepiece():
         save("sentencepiece", kind, model.getvalue())
 
 
+def make_jinja():
+    save("jinja", "chat", "{{ bos_token }}{% for m in messages if m.role != 'x' %}\n  {%- if loop.first and not m.content is none %}"
+         "<|{{ m['role'] | upper }}|>{{ (m.content or '') | trim }}{% elif m.l is defined %}{{ m | tojson(indent=2) }}"
+         "{% else %}{{ raise_exception('no') }}{% endif -%}\n{% endfor %}")
+    save("jinja", "blocks", "{% set ns = namespace(x=0) %}{% macro f(a, b=2) %}{{ a * b ~ caller() }}{% endmacro %}"
+         "{% call f(n) %}x{% endcall %}{% for i in range(n) recursive %}{% set ns.x = ns.x + i %}{% break %}{% else %}"
+         "{{ loop([]) }}{% endfor %}{% set y | upper %}a{% endset %}{% filter replace('a', 'b') %}{{ y[::-1] }}{% endfilter %}"
+         "{% with z = 1.5e3 %}{{ z // 7 % -2 }}{% endwith %}{% generation %}{{ strftime_now('%d') }}{% endgeneration %}")
+    save("jinja", "filters", "{{ messages | selectattr('role', 'eq', 'user') | map(attribute='content') | join(',') }}"
+         "{{ [3, 1] | sort | unique | list }}{{ {'b': 1} | dictsort }}{{ 'a b'.split(' ', 1) }}{{ '%s' % (n,) }}"
+         "{{ '{0}'.format(n) }}{{ 'a\\u00e9' | indent(2) }}{% raw %}{{{% endraw %}{# c #}{{ 1 if n in (1, 2) else -n | abs }}")
+
+
 if __name__ == "__main__":
+    make_jinja()
     make_safetensors()
     make_json()
     make_config()

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lorikeet::text::jinja {
+
+/// Who wrote a character. Flags: a row's text inside a generation block has both.
+using Origin = std::uint8_t;
+constexpr Origin kFromTemplate = 0;  ///< the template itself
+constexpr Origin kFromRow = 1;       ///< a row of data
+constexpr Origin kGenerated = 2;     ///< written inside {% generation %}: the model is to say it
+
+/// UTF-8 text that knows the origin of each byte, as runs. All that makes text out of text goes through
+/// `substr` and `append`, so origins follow every filter and method.
+class MarkedText {
+ public:
+  struct Run {
+    std::size_t end;  ///< offset behind the run's last byte
+    Origin origin;
+  };
+
+  MarkedText() = default;
+  explicit MarkedText(std::string_view bytes, Origin origin = kFromTemplate) { append(bytes, origin); }
+
+  const std::string& bytes() const { return bytes_; }
+  /// In order; the last one ends at the text's end, neighbours differ.
+  const std::vector<Run>& runs() const { return runs_; }
+  std::size_t size() const { return bytes_.size(); }
+  bool empty() const { return bytes_.empty(); }
+
+  Origin origin_at(std::size_t offset) const;
+  /// Of the first byte; `kFromTemplate` for the empty text.
+  Origin first_origin() const { return runs_.empty() ? kFromTemplate : runs_.front().origin; }
+
+  void append(std::string_view bytes, Origin origin);
+  void append(const MarkedText& other) { append(other, 0, other.size()); }
+  void append(const MarkedText& other, std::size_t begin, std::size_t end, Origin also = 0);
+  MarkedText substr(std::size_t begin, std::size_t end) const;
+  /// Sets the flags of `also` from `begin` to the end.
+  void mark(std::size_t begin, Origin also);
+
+ private:
+  std::string bytes_;
+  std::vector<Run> runs_;
+};
+
+}  // namespace lorikeet::text::jinja
