@@ -158,6 +158,11 @@ TEST_CASE("templates that nest too deep, run for ever or grow without end are er
   CHECK_THAT(error_of("{{ 'a' * 999999999999 }}"), Contains("makes too much text"));
   CHECK_THAT(error_of("{{ [0] * 999999999999 }}"), Contains("too many steps"));
   CHECK_THAT(error_of("{{ 'a'.rjust(999999999999) }}"), Contains("makes too much text"));
+  for (const char* search :
+       {"{{ b in a }}", "{{ a.find(b) }}", "{{ a.split(b) }}", "{{ a | replace(b, '') }}"})
+    CHECK_THAT(
+        error_of("{% set a = 'a' * 50000000 %}{% set b = 'a' * 5000000 + 'b' %}" + std::string(search)),
+        Contains("too many steps"));
   CHECK_THAT(error_of("{{ range(100001) }}"), Contains("more than 100000"));
   CHECK_THAT(
       error_of("{% set ns = namespace(a=1) %}{% for i in range(9999) %}{% set ns.a = [ns.a] %}{% endfor %}"),

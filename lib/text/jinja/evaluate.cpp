@@ -29,6 +29,7 @@ Value Interpreter::evaluate_kind(const Expression& expression, Scope* scope) {
     case Kind::kAttribute: return attribute_of(child(0), expression.name);
     case Kind::kItem: {
       const Value subject = child(0);
+      if (const MarkedText* text = subject.as_text()) budget_.use(text->size() / 1024);
       return item_of(subject, child(1));
     }
     case Kind::kSlice: return slice(expression, scope);
@@ -147,6 +148,7 @@ bool Interpreter::compare(const Expression& expression, Scope* scope) {
   for (std::size_t i = 0; i < expression.names.size(); ++i) {
     const std::string& op = expression.names[i];
     Value right = evaluate(*expression.children[i + 1], scope);
+    if (const MarkedText* text = right.as_text()) budget_.use(text->size() / 4096);
     const bool holds = op == "=="       ? equal(left, right)
                        : op == "!="     ? !equal(left, right)
                        : op == "in"     ? contains(right, left, budget_)

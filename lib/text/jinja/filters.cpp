@@ -106,6 +106,7 @@ Value replace(const Value& value, const Arguments& arguments, Budget& budget) {
   read.finish();
   const MarkedText text = to_text(value);
   budget.make(text.size());
+  budget.use(text.size() * from.size() / (1U << 16U));
   budget.make((text.size() / std::max<std::size_t>(from.size(), 1) + 1) * to.size());
   return replaced(text, from.bytes(), to, limit == nullptr || limit->is_none() ? -1 : limit->integer());
 }
@@ -302,6 +303,7 @@ bool has_filter(std::string_view name) {
 }
 
 Value apply_filter(std::string_view name, const Value& value, const Arguments& arguments, Budget& budget) {
+  if (const MarkedText* text = value.as_text()) budget.use(text->size() / 1024);
   for (const Entry& entry : kFilters)
     if (entry.name == name) return entry.function(value, arguments, budget);
   return apply_sequence_filter(name, value, arguments, budget);

@@ -382,7 +382,15 @@ Value forbidden(const Value& value, std::string_view name) {
 }  // namespace
 
 Value Native::call(Interpreter& interpreter, Arguments arguments) {
-  return function_(self_, arguments, interpreter.budget());
+  Budget& budget = interpreter.budget();
+  if (const MarkedText* text = self_.as_text()) {
+    // A search may take as many steps as the product of both lengths.
+    std::size_t longest = 0;
+    for (const Value& argument : arguments.positional)
+      if (const MarkedText* part = argument.as_text()) longest = std::max(longest, part->size());
+    budget.use(text->size() / 1024 + text->size() * longest / (1U << 16U));
+  }
+  return function_(self_, arguments, budget);
 }
 
 Value method_of(const Value& value, std::string_view name) {

@@ -253,6 +253,7 @@ bool contains(const Value& haystack, const Value& needle, Budget& budget) {
     const MarkedText* part = needle.as_text();
     if (part == nullptr)
       throw RenderError("'in <string>' requires a string on its left, got " + needle.type_name());
+    budget.use(text->size() / 1024 + text->size() * part->size() / (1U << 16U));
     return text->bytes().find(part->bytes()) != std::string::npos;
   }
   if (const Dict* dict = haystack.as_dict()) {
