@@ -159,6 +159,7 @@ class JsonWriter {
   void object(const Dict& dict) {
     if (dict.members.empty()) return plain("{}");
     std::vector<const std::pair<Value, Value>*> members;
+    members.reserve(dict.members.size());
     for (const auto& member : dict.members) members.push_back(&member);
     if (style_.sort_keys)
       std::stable_sort(members.begin(), members.end(),

@@ -161,10 +161,13 @@ Value Object::attribute(std::string_view name) const {
   return Value::undefined("'" + type_name() + "' has no attribute '" + std::string(name) + "'");
 }
 
+// Subclasses keep what they are given.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 void Object::set_attribute(const std::string& name, Value) {
   throw RenderError("can't set '" + name + "' of a value that is no namespace");
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 Value Object::call(Interpreter&, Arguments) { throw RenderError("'" + type_name() + "' can't be called"); }
 
 bool equal(const Value& a, const Value& b) {
