@@ -133,7 +133,7 @@ TEST_CASE("templates that nest too deep, run for ever or grow without end are er
   const auto nested = [](const std::string& open, const std::string& close) {
     std::string source = "{{ ";
     for (int i = 0; i < 10'000; ++i) source += open;
-    source += "1";
+    source += '1';
     for (int i = 0; i < 10'000; ++i) source += close;
     return source + " }}";
   };

@@ -118,6 +118,7 @@ Value items(const Value& value, const Arguments& arguments, Budget& budget) {
   if (dict == nullptr) throw RenderError("items: can only get item pairs from a mapping");
   budget.use(dict->members.size());
   std::vector<Value> pairs;
+  pairs.reserve(dict->members.size());
   for (const auto& [key, member] : dict->members) pairs.push_back(Value::tuple({key, member}));
   return Value::iterator(std::move(pairs));
 }

@@ -145,7 +145,7 @@ Value Namespace::attribute(std::string_view name) const {
 }
 
 void Namespace::set_attribute(const std::string& name, Value value) {
-  if (name.starts_with("_"))
+  if (name.starts_with('_'))
     throw RenderError("a namespace can't have the name '" + name + "', which begins with _");
   for (auto& [member, old] : members_)
     if (member == name) {

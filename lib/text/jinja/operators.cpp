@@ -206,7 +206,7 @@ Value item_of(const Value& value, const Value& key) {
   }
   if (const MarkedText* name = key.as_text()) {
     if (Object* object = value.as_object()) return object->attribute(name->bytes());
-    const Value method = method_of(value, name->bytes());
+    Value method = method_of(value, name->bytes());
     if (!method.is_undefined() || method.as_undefined()->unsafe) return method;
   }
   return Value::undefined("'" + value.type_name() + "' has no element " + [&] {
@@ -217,7 +217,7 @@ Value item_of(const Value& value, const Value& key) {
 Value attribute_of(const Value& value, std::string_view name) {
   if (const Undefined* undefined = value.as_undefined()) throw RenderError(*undefined->what);
   if (Object* object = value.as_object()) return object->attribute(name);
-  const Value method = method_of(value, name);
+  Value method = method_of(value, name);
   if (!method.is_undefined() || method.as_undefined()->unsafe) return method;
   if (const Dict* dict = value.as_dict())
     if (const Value* found = dict->find(name)) return *found;

@@ -60,6 +60,7 @@ Value dictsort(const Value& value, const Arguments& arguments, Budget& budget) {
   const Dict* dict = value.as_dict();
   if (dict == nullptr) throw RenderError("dictsort: expected a mapping, got '" + value.type_name() + "'");
   std::vector<Keyed> keyed;
+  keyed.reserve(dict->members.size());
   for (const auto& [key, member] : dict->members)
     keyed.emplace_back(without_case(what == "key" ? key : member, case_sensitive),
                        Value::tuple({key, member}));
@@ -148,7 +149,8 @@ Value map(const Value& value, const Arguments& arguments, Budget& budget) {
     read.finish();
     for (const Value& item : elements(value, budget)) {
       Value found = at_path(item, attribute);
-      out.push_back(found.is_undefined() && otherwise != nullptr ? *otherwise : std::move(found));
+      if (found.is_undefined() && otherwise != nullptr) found = *otherwise;
+      out.push_back(std::move(found));
     }
     return Value::iterator(std::move(out));
   }

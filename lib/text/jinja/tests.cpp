@@ -66,7 +66,7 @@ struct Entry {
     (void)budget;                                                              \
     return expression;                                                         \
   }
-const std::array<Entry, 39> kTests{
+constexpr std::array<Entry, 39> kTests{
     {{"defined", LORIKEET_TEST(!value.is_undefined())},
      {"undefined", LORIKEET_TEST(value.is_undefined())},
      {"none", LORIKEET_TEST(value.is_none())},
