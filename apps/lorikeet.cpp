@@ -19,7 +19,8 @@ std::vector<Verb> add_all(CLI::App& app) {
           lorikeet::apps::add_adapters(app), lorikeet::apps::add_topo(app),
           lorikeet::apps::add_doctor(app),   lorikeet::apps::add_probe(app),
           lorikeet::apps::add_bench(app),    lorikeet::apps::add_plan(app),
-          lorikeet::apps::add_download(app), lorikeet::apps::add_convert_config(app)};
+          lorikeet::apps::add_download(app), lorikeet::apps::add_convert_config(app),
+          lorikeet::apps::add_render(app)};
 }
 
 int run(int argc, char** argv) {

@@ -29,6 +29,7 @@ constexpr auto kOtherWords = std::to_array<std::pair<std::string_view, std::stri
     {"tokens", "preview"},
     {"encode", "tokenize"},
     {"tokenise", "tokenize"},
+    {"template", "render"},
     {"evaluate", "eval"},
     {"test", "eval"},
     {"infer", "generate"},

@@ -25,6 +25,7 @@ Verb add_validate(CLI::App& app);
 Verb add_config(CLI::App& app);
 Verb add_preview(CLI::App& app);
 Verb add_tokenize(CLI::App& app);
+Verb add_render(CLI::App& app);
 Verb add_eval(CLI::App& app);
 Verb add_generate(CLI::App& app);
 Verb add_merge(CLI::App& app);

@@ -47,16 +47,58 @@ void read_names(const JsonView& json, FolderConfig& config) {
   }
 }
 
+// Sets or adds.
+void name_token(FolderConfig& config, const std::string& name, const std::string& token) {
+  for (auto& [known, spelt] : config.token_names) {
+    if (known == name) {
+      spelt = token;
+      return;
+    }
+  }
+  config.token_names.emplace_back(name, token);
+}
+
+// The members that transformers makes variables of chat templates. Flags ("add_bos_token") end in "_token",
+// too.
+void read_variables(const JsonView& json, FolderConfig& config) {
+  for (const auto& [name, value] : json.members()) {
+    const bool token = value.json().is_string() || value.json().find("content") != nullptr;
+    if (name.ends_with("_token") && token) name_token(config, name, spelling(value));
+  }
+  const auto extra = json.maybe("extra_special_tokens");
+  if (!extra || !extra->json().is_object()) return;
+  for (const auto& [name, token] : extra->members()) name_token(config, name, spelling(token));
+}
+
 void read_template(const JsonView& json, FolderConfig& config) {
   const auto member = json.maybe("chat_template");
   if (!member) return;
-  if (!member->json().is_array()) {
-    config.chat_template = member->as_string();
-    return;
+  if (member->json().is_array()) {
+    for (const JsonView& item : member->items())
+      config.chat_templates.emplace_back(item.at("name").as_string(), item.at("template").as_string());
+  } else {
+    config.chat_templates.emplace_back("default", member->as_string());
   }
-  for (const JsonView& item : member->items()) {
-    if (item.at("name").as_string() == "default") config.chat_template = item.at("template").as_string();
+  for (const auto& [name, source] : config.chat_templates)
+    if (name == "default") config.chat_template = source;
+}
+
+// Files of their own are the newer place. Where there is one, transformers reads no template of
+// tokenizer_config.json.
+void read_template_files(const std::filesystem::path& folder, FolderConfig& config) {
+  std::vector<std::pair<std::string, std::string>> found;
+  if (const auto path = folder / "chat_template.jinja"; std::filesystem::exists(path)) {
+    config.chat_template = read_file(path, kConfigLimitBytes);
+    found.emplace_back("default", *config.chat_template);
   }
+  std::vector<std::filesystem::path> others;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "additional_chat_templates", none))
+    if (entry.path().extension() == ".jinja") others.push_back(entry.path());
+  std::sort(others.begin(), others.end());
+  for (const auto& path : others)
+    found.emplace_back(path.stem().string(), read_file(path, kConfigLimitBytes));
+  if (!found.empty()) config.chat_templates = std::move(found);
 }
 
 void read_added(const JsonView& json, FolderConfig& config) {
@@ -90,6 +132,7 @@ void read_added_tokens_json(const JsonView& json, FolderConfig& config) {
 
 FolderConfig read_folder_config(const std::filesystem::path& folder) {
   FolderConfig config;
+  bool newer = false;  // tokenizer_config.json has "added_tokens_decoder"
   const auto load = [&](const std::string& name) -> std::optional<Json> {
     const std::filesystem::path path = folder / name;
     if (!std::filesystem::exists(path)) return std::nullopt;
@@ -99,23 +142,27 @@ FolderConfig read_folder_config(const std::filesystem::path& folder) {
   if (const auto json = load("tokenizer_config.json")) {
     const JsonView view(*json, (folder / "tokenizer_config.json").string());
     read_names(view, config);
+    read_variables(view, config);
     read_template(view, config);
     read_added(view, config);
+    newer = view.json().find("added_tokens_decoder") != nullptr;
     if (view.has("add_bos_token")) config.add_bos_token = view.at("add_bos_token").as_bool();
     if (view.has("add_eos_token")) config.add_eos_token = view.at("add_eos_token").as_bool();
     config.legacy = view.get_bool("legacy", true);
   }
   if (const auto json = load("special_tokens_map.json")) {
-    read_names(JsonView(*json, (folder / "special_tokens_map.json").string()), config);
+    const JsonView view(*json, (folder / "special_tokens_map.json").string());
+    read_names(view, config);
+    // As transformers reads them: the older file overrides names, but isn't read where the newer form of
+    // added tokens is there.
+    if (!newer) read_variables(view, config);
   }
   if (config.added_tokens.empty()) {
     if (const auto json = load("added_tokens.json")) {
       read_added_tokens_json(JsonView(*json, (folder / "added_tokens.json").string()), config);
     }
   }
-  // A file of its own is the newer place, and wins in transformers too.
-  const std::filesystem::path jinja = folder / "chat_template.jinja";
-  if (std::filesystem::exists(jinja)) config.chat_template = read_file(jinja, kConfigLimitBytes);
+  read_template_files(folder, config);
   return config;
 }
 

@@ -11,7 +11,7 @@
 namespace lorikeet::text {
 
 /// What a checkpoint folder's small files say beside the tokenizer's own: tokenizer_config.json, then
-/// special_tokens_map.json and added_tokens.json for what it leaves out, and chat_template.jinja.
+/// special_tokens_map.json and added_tokens.json for what it leaves out, and the files of chat templates.
 struct FolderConfig {
   std::optional<std::string> bos_token;
   std::optional<std::string> eos_token;
@@ -25,6 +25,12 @@ struct FolderConfig {
   /// Hugging Face's name for giving every stretch of text between special tokens its own leading space.
   bool legacy = true;
   std::optional<std::string> chat_template;
+  /// All chat templates by name, as transformers sees them: those of files (chat_template.jinja as "default",
+  /// additional_chat_templates/NAME.jinja), else those of tokenizer_config.json.
+  std::vector<std::pair<std::string, std::string>> chat_templates;
+  /// The variables that transformers gives to chat templates: {"bos_token", "<s>"}; names end in "_token" or
+  /// are the keys of "extra_special_tokens".
+  std::vector<std::pair<std::string, std::string>> token_names;
   /// Name and bytes of the files read that decide ids: for the fingerprint.
   std::vector<std::pair<std::string, std::string>> files;
 };

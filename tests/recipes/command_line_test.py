@@ -54,7 +54,7 @@ class CommandLine(unittest.TestCase):
         says = (f"there is no folder '{HUB_ID}'", f"hub:{HUB_ID}")
         model, data = HUB_ID, ("--data", self.rows)
         config = self.work / "config.yaml"
-        for command in (("preview", model, *data), ("tokenize", model), ("eval", model, *data), ("generate", model, *data),
+        for command in (("preview", model, *data), ("tokenize", model), ("render", model), ("eval", model, *data), ("generate", model, *data),
                         ("eval", model, *data, "--adapter", self.work), ("merge", model, self.work, self.work / "merged"),
                         ("plan", config, f"model.path={model}"), ("validate", config, f"model.path={model}"),
                         ("bench", "scaling", config, f"model.path={model}", "--devices", "1", "--synthetic", "2x8")):

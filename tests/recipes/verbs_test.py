@@ -25,7 +25,7 @@ class Verbs(unittest.TestCase):
         return result.stdout
 
     def test_each_verb_has_a_help(self):
-        for verb in "run ls cp validate config preview tokenize eval generate merge adapters topo bench".split():
+        for verb in "run ls cp validate config preview tokenize render eval generate merge adapters topo bench".split():
             self.assertIn("Usage", self.ok(verb, "--help"))
 
     def test_output_that_cannot_be_written_is_an_error(self):

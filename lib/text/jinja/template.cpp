@@ -1,5 +1,7 @@
 #include "text/jinja/template.h"
 
+#include <chrono>
+
 #include "base/error.h"
 #include "base/strings.h"
 #include "text/jinja/interpreter.h"
@@ -16,15 +18,24 @@ Ast checked(std::string_view source) {
   return parse(source);
 }
 
-void check_date(const std::string& date) {
-  bool valid = date.size() == 10;
-  for (std::size_t i = 0; valid && i < date.size(); ++i)
-    valid = i == 4 || i == 7 ? date[i] == '-' : date[i] >= '0' && date[i] <= '9';
-  if (!valid)
-    throw Error("[chat_template] expected a date such as 2024-07-26, got '" + escape_control(date) + "'");
+bool is_date(const std::string& date) {
+  bool digits = date.size() == 10;
+  for (std::size_t i = 0; digits && i < date.size(); ++i)
+    digits = i == 4 || i == 7 ? date[i] == '-' : date[i] >= '0' && date[i] <= '9';
+  if (!digits) return false;
+  const std::chrono::year_month_day day{
+      std::chrono::year(std::stoi(date.substr(0, 4))),
+      std::chrono::month(static_cast<unsigned>(std::stoi(date.substr(5, 2)))),
+      std::chrono::day(static_cast<unsigned>(std::stoi(date.substr(8, 2))))};
+  return day.ok();
 }
 
 }  // namespace
+
+void require_date(const std::string& date) {
+  if (!is_date(date))
+    throw Error("[chat_template] expected a date such as 2024-07-26, got '" + escape_control(date) + "'");
+}
 
 Template::Template(std::string_view source) : ast_(std::make_unique<const Ast>(checked(source))) {}
 Template::~Template() = default;
@@ -33,7 +44,7 @@ Template& Template::operator=(Template&&) noexcept = default;
 
 MarkedText Template::render(const std::vector<std::pair<std::string, Value>>& variables,
                             const RenderOptions& options) const {
-  check_date(options.date);
+  require_date(options.date);
   return Interpreter(*ast_, variables, options.limits, options.date).run();
 }
 

@@ -17,6 +17,9 @@ struct RenderOptions {
   std::string date = "2024-07-26";  ///< what strftime_now writes, at noon: the same tokens on every day
 };
 
+/// Throws Error if `date` is no day in the form 2024-07-26.
+void require_date(const std::string& date);
+
 /// A chat template in Jinja, as transformers sets Jinja up: trim_blocks, lstrip_blocks, loop controls,
 /// {% generation %}, tojson without HTML escapes, raise_exception, strftime_now, an immutable sandbox. Parsed
 /// once, rendered any number of times, by any number of threads.
