@@ -33,7 +33,7 @@ CacheLock::CacheLock(const std::filesystem::path& path, const std::string& what,
                      const std::atomic<bool>& stop) {
   std::error_code ignored;
   std::filesystem::create_directories(path.parent_path(), ignored);
-  bool told = false;
+  bool reported = false;
   while (!stop) {
     fd_ = UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode));
     if (!fd_)
@@ -46,8 +46,8 @@ CacheLock::CacheLock(const std::filesystem::path& path, const std::string& what,
       continue;
     }
     if (errno != EWOULDBLOCK && errno != EINTR) return;  // no locks here
-    if (!told) log_info("another process downloads " + what + ": waiting for it");
-    told = true;
+    if (!reported) log_info("another process downloads " + what + ": waiting for it");
+    reported = true;
     std::this_thread::sleep_for(kPoll);
   }
 }

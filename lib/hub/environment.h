@@ -21,7 +21,7 @@ struct Environment {
 using ReadVariable = std::function<const char*(const char* name)>;
 
 /// Throws Error for an endpoint that is no http(s) URL, a token that can't stand in a header, and where the
-/// cache's place can't be told (neither HF_HOME, XDG_CACHE_HOME nor HOME is set).
+/// cache's place isn't known (neither HF_HOME, XDG_CACHE_HOME nor HOME is set).
 Environment read_environment(const ReadVariable& read);
 
 /// The process's own.

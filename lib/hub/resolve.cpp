@@ -27,7 +27,7 @@ bool has_weights(const std::filesystem::path& snapshot) {
                      [&](const auto& shard) { return is_file(snapshot / shard); });
 }
 
-// As far as that can be told without the repository's list.
+// As far as that is known without the repository's list.
 bool looks_whole(const std::filesystem::path& snapshot, const HubPath& path) {
   std::error_code ignored;
   if (path.repository.kind == RepositoryKind::kDataset)
