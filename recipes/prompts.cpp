@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "data/format.h"
 #include "data/load.h"
-#include "data/record_file.h"
+#include "data/record_source.h"
 #include "data/tokenize.h"
 #include "text/chat_encode.h"
 
@@ -33,7 +33,8 @@ std::string shown_question(const data::Row& row) {
 
 std::vector<Prompt> read_prompts(const std::filesystem::path& file, const data::DataOptions& options,
                                  const text::Tokenizer& tokenizer, std::size_t limit, std::string* used) {
-  const data::RecordFile records(file);
+  const std::unique_ptr<data::RecordSource> source = data::open_source(file, options);
+  const data::RecordSource& records = *source;
   const data::RowPlan plan = data::plan_rows(records, options, tokenizer);
   if (used != nullptr) *used = plan.chat_template.description;
   const text::SegmentEncoder encoder(tokenizer);

@@ -53,15 +53,16 @@ text::NewTokens new_tokens(const config::ModelSettings& settings) {
 
 data::DataOptions data_options(const config::Settings& settings) {
   const config::DataSettings& d = settings.data;
-  data::DataOptions options{.train_path = d.train.path,
-                            .format = format_name(d.train.format),
-                            .columns = d.train.columns,
-                            .validation_fraction = d.validation.fraction,
-                            .max_seq_len = d.max_seq_len,
-                            .overlong = overlong(d.overlong),
-                            .train_on_prompt = d.train_on_prompt,
-                            .chat_template = d.chat_template,
-                            .seed = static_cast<std::uint64_t>(settings.training.seed)};
+  data::DataOptions options;
+  options.train_path = d.train.path;
+  options.format = format_name(d.train.format);
+  options.columns = d.train.columns;
+  options.validation_fraction = d.validation.fraction;
+  options.max_seq_len = d.max_seq_len;
+  options.overlong = overlong(d.overlong);
+  options.train_on_prompt = d.train_on_prompt;
+  options.chat_template = d.chat_template;
+  options.seed = static_cast<std::uint64_t>(settings.training.seed);
   if (d.validation.path) options.validation_path = *d.validation.path;
   if (d.cache_dir) options.cache_dir = *d.cache_dir;
   return options;

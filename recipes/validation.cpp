@@ -89,8 +89,9 @@ class Validator {
   }
 
   void check_rows(const std::string& path) {
-    const data::RecordFile file(path);
-    if (session_) data::plan_rows(file, data_options(settings_), *session_->tokenizer);
+    const data::DataOptions options = data_options(settings_);
+    const auto rows = data::open_source(path, options);
+    if (session_) data::plan_rows(*rows, options, *session_->tokenizer);
   }
 
   const ValidationRequest& request_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -14,13 +15,17 @@ using namespace std::string_view_literals;
 
 [[noreturn]] void refuse(const std::string& name, const std::string& kind, const std::string& advice) {
   throw Error("[data] '" + name + "' is " + kind +
-              "; expected JSON lines or a JSON array of rows, gzipped or not; " + advice);
+              "; expected JSON lines, a JSON array of rows, CSV, TSV, Parquet or Arrow; " + advice);
 }
 
-std::string with_pandas(const std::string& call) {
-  return "convert it, for example in Python: pandas." + call +
-         ".to_json(\"rows.jsonl\", orient=\"records\", lines=True)";
-}
+constexpr std::array<std::pair<std::string_view, FileKind>, 8> kEndings{{{".jsonl", FileKind::kJson},
+                                                                         {".ndjson", FileKind::kJson},
+                                                                         {".json", FileKind::kJson},
+                                                                         {".csv", FileKind::kCsv},
+                                                                         {".tsv", FileKind::kTsv},
+                                                                         {".parquet", FileKind::kParquet},
+                                                                         {".arrow", FileKind::kArrow},
+                                                                         {".feather", FileKind::kArrow}}};
 
 // The first line from `begin` on that isn't empty, without its end.
 std::string_view line_from(std::string_view text, std::size_t begin) {
@@ -45,49 +50,75 @@ bool is_json(std::string_view text) {
   }
 }
 
-// The name's ending in lower case, without ".gz".
+// The name's ending in lower case, without ".gz" and ".zst".
 std::string ending_of(const std::string& name) {
   std::string lower = ascii_lower(name);
-  if (lower.ends_with(".gz")) lower.resize(lower.size() - 3);
+  for (const std::string_view packed : {".gz", ".zst"})
+    if (lower.ends_with(packed)) lower.resize(lower.size() - packed.size());
   const std::size_t dot = lower.rfind('.');
   return dot == std::string::npos ? "" : lower.substr(dot);
 }
 
+void require_utf8(std::string_view text, const std::string& name) {
+  const std::size_t bad = find_invalid_utf8(text);
+  if (bad == std::string_view::npos) return;
+  const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(bad), '\n');
+  throw Error("[data] line " + std::to_string(line) + " of " + name + ": byte " + std::to_string(bad) +
+              " of the file is not UTF-8; convert the file (iconv -t UTF-8)");
+}
+
+FileKind text_kind(std::string_view text, const std::string& name) {
+  if (text.starts_with("\xEF\xBB\xBF"sv)) text.remove_prefix(3);
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    throw Error("[data] '" + name + "' is empty: expected rows, such as JSON lines or a JSON array");
+  const std::string_view line = line_from(text, 0);
+  if (line.starts_with('{') || line.starts_with('[')) return FileKind::kJson;
+  const std::string ending = ending_of(name);
+  if (ending == ".csv") return FileKind::kCsv;
+  if (ending == ".tsv") return FileKind::kTsv;
+  if (is_json(line)) return FileKind::kJson;  // no row, which its own error says
+  const bool is_prose = ending == ".txt" || ending == ".md";
+  if (!is_prose && is_table(text, '\t')) return FileKind::kTsv;
+  if (!is_prose && is_table(text, ',')) return FileKind::kCsv;
+  refuse(name, "plain text, which isn't read",
+         "write each document as a row {\"text\": \"...\"} on a line of its own");
+}
+
 }  // namespace
 
-void require_no_other_binary_kind(std::string_view bytes, const std::string& name) {
-  if (bytes.starts_with("PAR1"sv))
-    refuse(name, "a Parquet file, which isn't read", with_pandas("read_parquet(\"" + name + "\")"));
-  // The file format, Feather's first version, and the stream format that Hugging Face's datasets caches in.
-  if (bytes.starts_with("ARROW1"sv) || bytes.starts_with("FEA1"sv) ||
-      bytes.starts_with("\xFF\xFF\xFF\xFF"sv)) {
-    refuse(name, "an Arrow file, which isn't read",
-           "convert it, for example in Python: datasets.Dataset.from_file(\"" + name +
-               "\").to_json(\"rows.jsonl\")");
+std::string_view kind_name(FileKind kind) {
+  switch (kind) {
+    case FileKind::kJson: return "JSON";
+    case FileKind::kCsv: return "CSV";
+    case FileKind::kTsv: return "TSV";
+    case FileKind::kParquet: return "Parquet";
+    case FileKind::kArrow: return "Arrow";
   }
+  throw Error("[data] unknown kind of file");
+}
+
+FileKind file_kind(std::string_view bytes, const std::string& name) {
+  if (bytes.starts_with("PAR1"sv)) return FileKind::kParquet;
+  // The file format, and the stream format that Hugging Face's datasets caches in.
+  if (bytes.starts_with("ARROW1"sv) || bytes.starts_with("\xFF\xFF\xFF\xFF"sv)) return FileKind::kArrow;
+  if (bytes.starts_with("FEA1"sv)) {
+    refuse(name, "a Feather file of the first version, which isn't read",
+           "write it anew, for example in Python: pandas.read_feather(\"" + name + "\").to_parquet(...)");
+  }
+  if (bytes.starts_with("PARE"sv))
+    refuse(name, "an encrypted Parquet file, which isn't read", "write it without encryption");
   if (bytes.starts_with("PK\x03\x04"sv))
     refuse(name, "a zip archive or a spreadsheet, which isn't read", "unpack it, or export its rows");
   if (bytes.starts_with("version https://git-lfs"sv))
     refuse(name, "a Git LFS pointer, not the data itself", "run 'git lfs pull'");
+  require_utf8(bytes, name);
+  return text_kind(bytes, name);
 }
 
-void require_no_other_text_kind(std::string_view text, const std::string& name) {
-  const std::string_view line = line_from(text, 0);
-  if (line.starts_with('{') || line.starts_with('[')) return;
+bool is_data_file_name(const std::string& name) {
   const std::string ending = ending_of(name);
-  const bool is_csv = ending == ".csv", is_tsv = ending == ".tsv";
-  if (!is_csv && !is_tsv && is_json(line)) return;  // no row, which its own error says
-  const bool is_prose = ending == ".txt" || ending == ".md";
-  if (is_tsv || (!is_csv && !is_prose && is_table(text, '\t'))) {
-    refuse(name, "a TSV file (tab-separated values), which isn't read",
-           with_pandas("read_csv(\"" + name + "\", sep=\"\\t\")"));
-  }
-  if (is_csv || (!is_prose && is_table(text, ','))) {
-    refuse(name, "a CSV file (comma-separated values), which isn't read",
-           with_pandas("read_csv(\"" + name + "\")"));
-  }
-  refuse(name, "plain text, which isn't read",
-         "write each document as a row {\"text\": \"...\"} on a line of its own");
+  return std::any_of(kEndings.begin(), kEndings.end(),
+                     [&](const auto& known) { return known.first == ending; });
 }
 
 }  // namespace lorikeet::data

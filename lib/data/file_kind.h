@@ -1,18 +1,25 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
-// Kinds of data files that aren't read: recognised by their content, where that leaves a choice by the name's
-// ending, so that the error can say how to convert them.
 namespace lorikeet::data {
 
-/// Throws Error naming the kind, and how to convert it to JSON lines, if `bytes` are a Parquet or Arrow file,
-/// a zip archive (a spreadsheet), or a Git LFS pointer. `name` is the file's, for the error.
-void require_no_other_binary_kind(std::string_view bytes, const std::string& name);
+/// How the rows of a data file are written.
+enum class FileKind : std::uint8_t { kJson, kCsv, kTsv, kParquet, kArrow };
 
-/// The same for text (UTF-8, not blank) that isn't JSON: CSV, TSV or plain text. Text whose first line is or
-/// begins as JSON passes, whatever the file's ending.
-void require_no_other_text_kind(std::string_view text, const std::string& name);
+/// "JSON", "CSV", "TSV", "Parquet" or "Arrow".
+std::string_view kind_name(FileKind kind);
+
+/// The kind of a file by its content, and where that leaves a choice by its name's ending. Text whose first
+/// line is or begins as JSON is JSON, whatever the ending. `bytes` are unpacked, `name` is the file's. Throws
+/// Error, which says what to do, for a zip archive (a spreadsheet), a Git LFS pointer, Feather's first
+/// version, text that isn't UTF-8, no text at all, and plain text.
+FileKind file_kind(std::string_view bytes, const std::string& name);
+
+/// True if files of this name hold rows by their ending: .jsonl, .ndjson, .json, .csv, .tsv, .parquet,
+/// .arrow, .feather, also with .gz or .zst behind.
+bool is_data_file_name(const std::string& name);
 
 }  // namespace lorikeet::data

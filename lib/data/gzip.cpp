@@ -33,7 +33,7 @@ class Inflater {
 
 bool is_gzip(std::string_view bytes) { return bytes.size() >= 2 && bytes[0] == '\x1f' && bytes[1] == '\x8b'; }
 
-std::string gunzip(std::string_view bytes, const std::string& name, const GzipLimits& limits) {
+std::string gunzip(std::string_view bytes, const std::string& name, const ExpansionLimits& limits) {
   const auto fail = [&](const std::string& what) -> Error { return Error("[data] '" + name + "': " + what); };
   Inflater inflater;
   z_stream& stream = inflater.stream();
@@ -65,14 +65,7 @@ std::string gunzip(std::string_view bytes, const std::string& name, const GzipLi
                  (stream.msg != nullptr ? stream.msg : "zlib error " + std::to_string(status)) + ")");
     }
     out.append(buffer.data(), produced);
-    const std::uint64_t consumed = taken - stream.avail_in;
-    if (out.size() > limits.max_bytes)
-      throw fail("the gzip data expands to more than " + format_bytes(limits.max_bytes) +
-                 ", which is the limit");
-    if (out.size() > limits.ratio_free_bytes &&
-        out.size() / std::max<std::uint64_t>(consumed, 1) > limits.max_ratio)
-      throw fail("the gzip data expands more than " + std::to_string(limits.max_ratio) +
-                 " times, as no text does; unpack it yourself if you trust it");
+    check_expansion(out.size(), taken - stream.avail_in, limits, "gzip", name);
     member_ended = status == Z_STREAM_END;
   }
 }

@@ -4,9 +4,13 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "data/open_records.h"
 #include "data/sampler.h"
+#include "data/source_files.h"
 
 namespace lorikeet::data {
 namespace {
@@ -20,7 +24,21 @@ void check(const DataOptions& options) {
     throw Error("[data.validation] expected a path or a fraction, got both");
 }
 
-TokenizedFile tokenize(const RecordFile& file, const DataOptions& options, const text::Tokenizer& tokenizer) {
+std::string source_name(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  return escape_control(name.empty() ? path.parent_path().filename().string() : name);  // "folder/"
+}
+
+// Names and content of all files, for the cache's key: the names' endings have a say in how they are read.
+std::string describe_content(const std::filesystem::path& path, const std::string& split) {
+  std::string content;
+  for (const std::filesystem::path& file : find_source_files(path, split))
+    content += sha256_hex(MappedFile(file).bytes()) + " " + file.filename().string() + "\n";
+  return content;
+}
+
+TokenizedFile tokenize(const RecordSource& file, const DataOptions& options,
+                       const text::Tokenizer& tokenizer) {
   const RowPlan plan = plan_rows(file, options, tokenizer);
   const text::SegmentEncoder encoder(tokenizer);
   const text::ChatTemplate* chat_template = plan.chat_template.chat_template;
@@ -54,7 +72,7 @@ std::pair<std::vector<std::size_t>, std::vector<std::size_t>> split_by_rows(cons
 
 }  // namespace
 
-RowPlan plan_rows(const RecordFile& file, const DataOptions& options, const text::Tokenizer& tokenizer) {
+RowPlan plan_rows(const RecordSource& file, const DataOptions& options, const text::Tokenizer& tokenizer) {
   RowPlan plan;
   if (options.format == "auto") {
     plan.format = detect_format(file.parse(0), options.columns, file.where(0));
@@ -78,6 +96,12 @@ RowPlan plan_rows(const RecordFile& file, const DataOptions& options, const text
   return plan;
 }
 
+std::unique_ptr<RecordSource> open_source(const std::filesystem::path& path, const RowOptions& options) {
+  auto source = open_record_files(find_source_files(path, options.split), source_name(path));
+  if (options.limit) source = first_records(std::move(source), static_cast<std::size_t>(*options.limit));
+  return source;
+}
+
 LoadedFile load_file(const std::filesystem::path& path, const DataOptions& options,
                      const text::Tokenizer& tokenizer) {
   const auto start = std::chrono::steady_clock::now();
@@ -90,21 +114,20 @@ LoadedFile load_file(const std::filesystem::path& path, const DataOptions& optio
   std::string key;
   std::optional<TokenizedFile> entry;
   if (cache) {
-    key = cache_key(MappedFile(path).bytes(), options, tokenizer);
+    key = cache_key(describe_content(path, options.split), options, tokenizer);
     entry = cache->find(key);
   }
   LoadedFile loaded;
   loaded.report.cache_hit = entry.has_value();
   if (!entry) {
-    const RecordFile file(path);
-    entry = tokenize(file, options, tokenizer);
+    entry = tokenize(*open_source(path, options), options, tokenizer);
     if (cache) {
       if (auto kept = cache->store(key, *entry)) entry = std::move(kept);
     }
   }
   loaded.dataset = std::move(entry->dataset);
   FileReport& report = loaded.report;
-  report.file = escape_control(path.filename().string());
+  report.file = source_name(path);
   report.format = entry->format;
   report.rows = format_from_name(entry->format.substr(0, entry->format.find(' ')));
   report.template_description = entry->template_description;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -34,7 +36,11 @@ struct LoadedFile {
   FileReport report;
 };
 
-/// Tokenises one file, or takes it from the cache. `options` gives format, columns, lengths, template and
+/// The rows of `path` (a file, a folder or a pattern) as `options` say: of which split, how many, and as
+/// what. Throws Error for every fault of the files and of these options.
+std::unique_ptr<RecordSource> open_source(const std::filesystem::path& path, const RowOptions& options);
+
+/// Tokenises one source, or takes it from the cache. `options` gives the rows' options, lengths, template and
 /// cache; its paths other than cache_dir are not looked at. Throws Error for every fault of the file or the
 /// settings.
 LoadedFile load_file(const std::filesystem::path& path, const DataOptions& options,
@@ -59,6 +65,6 @@ struct RowPlan {
 };
 
 /// Settles format and template for `file`: the format by its first rows when `options.format` is auto.
-RowPlan plan_rows(const RecordFile& file, const DataOptions& options, const text::Tokenizer& tokenizer);
+RowPlan plan_rows(const RecordSource& file, const DataOptions& options, const text::Tokenizer& tokenizer);
 
 }  // namespace lorikeet::data

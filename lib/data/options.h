@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lorikeet::data {
 
@@ -15,16 +16,57 @@ enum class Overlong : std::uint8_t {
   kError,     ///< throw
 };
 
-/// The parts of the config's `data:` section that decide which tokens a run sees.
-struct DataOptions {
-  std::filesystem::path train_path;
+/// How the rows of one source are found and read.
+struct RowOptions {
   /// auto, alpaca, instruct, chat, sharegpt, text or tokens; see format.h for the rows of each.
   std::string format = "auto";
   /// The format's field -> the file's key, for files with other names: {"prompt": "question"}.
-  std::map<std::string, std::string> columns;
+  std::map<std::string, std::string> columns{};
+  /// A public data set's name, which stands for its format, columns and prompt; see presets.h. "" for none.
+  std::string preset{};
+  /// Templates of the prompt and of the answer over a table's columns, "Translate: {english}"; see
+  /// row_text.h.
+  std::optional<std::string> prompt{};
+  std::optional<std::string> completion{};
+  /// Which files of a folder; see find_source_files.
+  std::string split{};
+  std::optional<std::int64_t> limit{};  ///< only so many rows, the first ones
+  /// Rows of fewer or more tokens, before any is cut, are left out.
+  std::optional<std::int64_t> min_tokens{};
+  std::optional<std::int64_t> max_tokens{};
+  bool remove_duplicates = false;  ///< of examples with the same tokens and labels only the first stays
+};
 
-  /// A file of the same format, or else a fraction of the training rows in [0, 1).
+/// One of the sources of a mixture.
+struct MixtureSource {
+  std::filesystem::path path;
+  RowOptions rows{};
+  double weight = 1.0;  ///< its share of the mixture, in relation to the other sources' weights
+};
+
+/// What the shares of a mixture are counted in.
+enum class MixBy : std::uint8_t { kExamples, kTokens };
+
+/// How large a mixture is, as Hugging Face's interleave_datasets has it.
+enum class StoppingStrategy : std::uint8_t {
+  kFirstExhausted,  ///< as large as it can be without taking any example twice
+  kAllExhausted,    ///< as large as it must be for every example to be taken; smaller sources are repeated
+};
+
+/// The parts of the config's `data:` section that decide which tokens a run sees. Its own RowOptions belong
+/// to `train_path`.
+struct DataOptions : RowOptions {
+  std::filesystem::path train_path;
+  /// Several sources instead of train_path; they are put end to end where `weighted` is false.
+  std::vector<MixtureSource> sources;
+  bool weighted = false;
+  MixBy mix_by = MixBy::kExamples;
+  StoppingStrategy stopping_strategy = StoppingStrategy::kFirstExhausted;
+
+  /// A source of the same format (of a mixture: of a format that is found), or else a fraction of the
+  /// training rows in [0, 1).
   std::optional<std::filesystem::path> validation_path;
+  std::string validation_split;  ///< which files of a folder; "" as for find_source_files
   double validation_fraction = 0.0;
 
   std::int64_t max_seq_len = 2048;

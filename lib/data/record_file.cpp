@@ -1,11 +1,9 @@
 #include "data/record_file.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
-#include "base/strings.h"
-#include "data/file_kind.h"
-#include "data/gzip.h"
 
 namespace lorikeet::data {
 namespace {
@@ -37,20 +35,11 @@ std::size_t value_end(std::string_view text, std::size_t begin) {
 
 }  // namespace
 
-RecordFile::RecordFile(const std::filesystem::path& path)
-    : name_(escape_control(path.filename().string())), map_(std::make_unique<MappedFile>(path)) {
-  text_ = map_->bytes();
-  if (is_gzip(text_)) {
-    unpacked_ = gunzip(text_, name_);
-    text_ = unpacked_;
-  }
-  require_no_other_binary_kind(text_, name_);
-  check_utf8();
+RecordFile::RecordFile(FileBytes file) : file_(std::move(file)), text_(file_.bytes()) {
   if (text_.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);
   const std::size_t first = text_.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos)
-    throw Error("[data] '" + name_ + "' is empty: expected JSON lines or a JSON array of rows");
-  require_no_other_text_kind(text_, name_);
+    throw Error("[data] '" + name() + "' is empty: expected JSON lines or a JSON array of rows");
   if (text_[first] == '[') {
     is_array_ = true;
     one_line_ = text_.find('\n', first) >= text_.find_last_not_of(" \t\r\n");
@@ -58,19 +47,7 @@ RecordFile::RecordFile(const std::filesystem::path& path)
   } else {
     split_lines();
   }
-  if (spans_.empty()) throw Error("[data] '" + name_ + "' holds an empty array: expected at least one row");
-}
-
-void RecordFile::check_utf8() const {
-  const std::size_t bad = find_invalid_utf8(text_);
-  if (bad == std::string_view::npos) return;
-  throw Error("[data] line " + std::to_string(line_of(bad)) + " of " + name_ + ": byte " +
-              std::to_string(bad) + " of the file is not UTF-8; convert the file (iconv -t UTF-8)");
-}
-
-std::size_t RecordFile::line_of(std::size_t offset) const {
-  return 1 + static_cast<std::size_t>(
-                 std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(offset), '\n'));
+  if (spans_.empty()) throw Error("[data] '" + name() + "' holds an empty array: expected at least one row");
 }
 
 void RecordFile::split_lines() {
@@ -94,7 +71,7 @@ void RecordFile::split_array() {
     return line;
   };
   const auto fail = [&](std::size_t offset, const std::string& what) -> Error {
-    return Error("[data] " + row_place(spans_.size() + 1, line_at(offset)) + " of " + name_ + ": " + what);
+    return Error("[data] " + row_place(spans_.size() + 1, line_at(offset)) + " of " + name() + ": " + what);
   };
   const auto skip_blanks = [&](std::size_t i) {
     while (i < text_.size() && is_blank(text_[i])) ++i;
@@ -109,7 +86,7 @@ void RecordFile::split_array() {
     if (text_[i] == ']') {
       i = skip_blanks(i + 1);
       if (i != text_.size()) {
-        throw Error("[data] line " + std::to_string(line_at(i)) + " of " + name_ +
+        throw Error("[data] line " + std::to_string(line_at(i)) + " of " + name() +
                     ": expected nothing after the JSON array's ']', whose rows are " +
                     std::to_string(spans_.size()));
       }
@@ -136,7 +113,7 @@ std::string RecordFile::row_place(std::size_t row, std::size_t line) const {
 
 std::string RecordFile::where(std::size_t i) const {
   const std::size_t line = spans_[i].line;
-  return "[data] " + (is_array_ ? row_place(i + 1, line) : "line " + std::to_string(line)) + " of " + name_;
+  return "[data] " + (is_array_ ? row_place(i + 1, line) : "line " + std::to_string(line)) + " of " + name();
 }
 
 Json RecordFile::parse(std::size_t i) const {

@@ -15,7 +15,7 @@ namespace lorikeet::data {
 namespace {
 
 // Raise whenever the same rows would give other tokens or labels, or the file's layout changes.
-constexpr std::string_view kVersion = "3";
+constexpr std::string_view kVersion = "4";
 constexpr std::array<char, 8> kMagic{'L', 'K', 'T', 'O', 'K', 'E', 'N', '1'};
 
 // The file: Header, meta (JSON, padded with blanks to 8 bytes), the data set's bytes.
@@ -141,6 +141,9 @@ std::string cache_key(std::string_view file_bytes, const DataOptions& options,
   key.field(options.format);
   for (const auto& [name, column] : options.columns) key.field(name).field(column);
   key.field("end of columns").field(std::to_string(options.max_seq_len));
+  key.field(options.preset).field(options.limit ? std::to_string(*options.limit) : "all");
+  for (const auto& row_template : {options.prompt, options.completion})
+    key.field(row_template ? "template" : "none").field(row_template.value_or(""));
   key.field(std::to_string(static_cast<int>(options.overlong)))
       .field(options.train_on_prompt ? "all" : "answers")
       .field(std::to_string(options.embedding_rows));

@@ -14,7 +14,7 @@ constexpr std::size_t kRowsPerChunk = 64;
 
 class RowEncoder {
  public:
-  RowEncoder(const RecordFile& file, Format format, const DataOptions& options,
+  RowEncoder(const RecordSource& file, Format format, const DataOptions& options,
              const text::SegmentEncoder& encoder, const text::ChatTemplate* chat_template)
       : file_(file), format_(format), options_(options), encoder_(encoder), template_(chat_template) {}
 
@@ -74,7 +74,7 @@ class RowEncoder {
     }
   }
 
-  const RecordFile& file_;
+  const RecordSource& file_;
   Format format_;
   const DataOptions& options_;
   const text::SegmentEncoder& encoder_;
@@ -171,7 +171,7 @@ EncodedRow encode_row(const Row& row, const text::SegmentEncoder& encoder,
   return out;
 }
 
-TokenRows tokenize_file(const RecordFile& file, Format format, const DataOptions& options,
+TokenRows tokenize_file(const RecordSource& file, Format format, const DataOptions& options,
                         const text::SegmentEncoder& encoder, const text::ChatTemplate* chat_template,
                         RowCounts& counts) {
   const RowEncoder row_encoder(file, format, options, encoder, chat_template);

@@ -5,7 +5,7 @@
 
 #include "data/format.h"
 #include "data/options.h"
-#include "data/record_file.h"
+#include "data/record_source.h"
 #include "data/token_dataset.h"
 #include "text/chat_encode.h"
 
@@ -41,7 +41,7 @@ EncodedRow encode_row(const Row& row, const text::SegmentEncoder& encoder,
 /// Parses, renders and encodes all records of `file` on `options.threads` threads. The result has the file's
 /// order whatever the number of threads. `chat_template` may be null for formats that need none. Throws the
 /// Error of the first row that has one; and an Error when no row is left, saying where they went.
-TokenRows tokenize_file(const RecordFile& file, Format format, const DataOptions& options,
+TokenRows tokenize_file(const RecordSource& file, Format format, const DataOptions& options,
                         const text::SegmentEncoder& encoder, const text::ChatTemplate* chat_template,
                         RowCounts& counts);
 

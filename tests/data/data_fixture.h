@@ -1,6 +1,7 @@
 #pragma once
 
 #include <zlib.h>
+#include <zstd.h>
 
 #include <span>
 #include <string>
@@ -25,6 +26,13 @@ inline std::string gzip(const std::string& text) {
   deflate(&stream, Z_FINISH);
   out.resize(stream.total_out);
   deflateEnd(&stream);
+  return out;
+}
+
+/// `text` as a zstd file of one frame.
+inline std::string zstd(const std::string& text) {
+  std::string out(ZSTD_compressBound(text.size()), '\0');
+  out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 3));
   return out;
 }
 

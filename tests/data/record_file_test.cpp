@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "data/gzip.h"
+#include "data/zstd.h"
 #include "data_fixture.h"
 #include "support/catch.h"
 
@@ -11,22 +12,23 @@ namespace {
 
 data::RecordFile open(const test::TemporaryFolder& folder, const std::string& bytes) {
   write_file_atomic(folder / "rows", bytes);
-  return data::RecordFile(folder / "rows");
+  return data::RecordFile(data::FileBytes(folder / "rows"));
 }
 
 }  // namespace
 
-TEST_CASE("JSON lines, an array, and either gzipped give the same records with the file's lines") {
+TEST_CASE("JSON lines, an array, and either packed give the same records with the file's lines") {
   const test::TemporaryFolder folder;
   const std::string lines = "{\"a\": 1}\r\n\n  {\"a\": \"]},{\\\"\"}\n{\"a\": 3}";
   const std::string array = "\n[ {\"a\": 1},\n\n{\"a\":\n \"]},{\\\"\"} , {\"a\": 3}\n]\n";
-  for (const std::string& bytes : {lines, array, test::gzip(lines), test::gzip(array)}) {
+  for (const std::string& bytes :
+       {lines, array, test::gzip(lines), test::gzip(array), test::zstd(lines), test::zstd(array)}) {
     const data::RecordFile file = open(folder, bytes);
     REQUIRE(file.size() == 3);
     CHECK(file.parse(0).dump() == R"({"a":1})");
     CHECK(file.parse(1).dump() == R"({"a":"]},{\""})");
     CHECK(file.parse(2).dump() == R"({"a":3})");
-    const bool is_array = bytes == array || bytes == test::gzip(array);
+    const bool is_array = bytes == array || bytes == test::gzip(array) || bytes == test::zstd(array);
     CHECK(file.line(1) == (is_array ? 0 : 3));
     CHECK(file.where(1) == (is_array ? "[data] row 2 (line 4) of rows" : "[data] line 3 of rows"));
   }
@@ -88,4 +90,19 @@ TEST_CASE("gzip that is cut at any byte, or damaged, is an error") {
   damaged[damaged.size() / 2] ^= 0x55;
   CHECK_THROWS_AS(data::gunzip(damaged, "f"), Error);
   CHECK_THROWS_WITH(data::gunzip(whole + "trailing", "f"), Catch::Contains("corrupt"));
+}
+
+TEST_CASE("zstd frames are read on, and expansion, damage and cuts are errors") {
+  const std::string whole = test::zstd("{\"text\": \"some words that are packed\"}\n");
+  const std::string skippable("\x50\x2A\x4D\x18\x03\0\0\0abc", 11);
+  CHECK(data::is_zstd(skippable));
+  CHECK(data::unzstd(skippable + whole + whole, "f").size() == 78);
+  for (std::size_t length = 4; length < whole.size(); ++length)
+    CHECK_THROWS_WITH(data::unzstd(whole.substr(0, length), "f"), Catch::Contains("cut short"));
+  std::string damaged = whole;
+  damaged[4] = '\x7f';
+  CHECK_THROWS_AS(data::unzstd(damaged, "f"), Error);
+  CHECK_THROWS_WITH(data::unzstd(whole + "trailing", "f"), Catch::Contains("corrupt"));
+  CHECK_THROWS_WITH(data::unzstd(test::zstd(std::string(32 << 20, ' ')), "f"),
+                    Catch::Contains("expands more than 200 times"));
 }

@@ -1,0 +1,24 @@
+#include "data/file_bytes.h"
+
+#include <utility>
+
+#include "base/strings.h"
+#include "data/gzip.h"
+#include "data/zstd.h"
+
+namespace lorikeet::data {
+
+FileBytes::FileBytes(const std::filesystem::path& path)
+    : name_(escape_control(path.filename().string())), map_(std::make_unique<MappedFile>(path)) {
+  if (is_gzip(map_->bytes())) {
+    unpacked_ = std::make_unique<std::string>(gunzip(map_->bytes(), name_));
+  } else if (is_zstd(map_->bytes())) {
+    unpacked_ = std::make_unique<std::string>(unzstd(map_->bytes(), name_));
+  }
+  if (unpacked_) map_.reset();
+}
+
+FileBytes::FileBytes(std::string bytes, std::string name)
+    : name_(std::move(name)), unpacked_(std::make_unique<std::string>(std::move(bytes))) {}
+
+}  // namespace lorikeet::data
