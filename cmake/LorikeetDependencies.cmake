@@ -10,6 +10,8 @@ find_package(ZLIB REQUIRED)                                                # zli
 pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)    # libsentencepiece-dev
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)               # libpcre2-dev
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)           # libutf8proc-dev
+pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)                     # liblz4-dev
+pkg_check_modules(SNAPPY REQUIRED IMPORTED_TARGET snappy)                  # libsnappy-dev
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)                   # libzstd-dev
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash>=0.8.0)        # libxxhash-dev; XXH3 is fixed since 0.8.0
 if(LORIKEET_TESTS)

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "data/columnar/chunk_cache.h"
+#include "data/columnar/parquet_file.h"
 #include "data/csv_file.h"
 #include "data/file_kind.h"
 #include "data/record_file.h"
@@ -12,12 +14,13 @@
 namespace lorikeet::data {
 namespace {
 
-std::unique_ptr<RecordSource> open_as(FileKind kind, FileBytes file) {
+std::unique_ptr<RecordSource> open_as(FileKind kind, FileBytes file,
+                                      const std::shared_ptr<columnar::ChunkCache>& cache) {
   switch (kind) {
     case FileKind::kJson: return std::make_unique<RecordFile>(std::move(file));
     case FileKind::kCsv: return std::make_unique<CsvFile>(std::move(file), ',');
     case FileKind::kTsv: return std::make_unique<CsvFile>(std::move(file), '\t');
-    case FileKind::kParquet:
+    case FileKind::kParquet: return std::make_unique<columnar::ParquetFile>(std::move(file), cache);
     case FileKind::kArrow: break;
   }
   throw Error("[data] '" + file.name() + "' is of a kind that isn't read: " + std::string(kind_name(kind)));
@@ -71,13 +74,14 @@ class FirstRecords final : public RecordSource {
 
 std::unique_ptr<RecordSource> open_record_file(FileBytes file) {
   const FileKind kind = file_kind(file.bytes(), file.name());
-  return open_as(kind, std::move(file));
+  return open_as(kind, std::move(file), std::make_shared<columnar::ChunkCache>());
 }
 
 std::unique_ptr<RecordSource> open_record_files(std::span<const std::filesystem::path> files,
                                                 const std::string& name) {
   std::vector<std::unique_ptr<RecordSource>> sources;
   FileKind first_kind = FileKind::kJson;
+  const auto cache = std::make_shared<columnar::ChunkCache>();
   for (const std::filesystem::path& path : files) {
     FileBytes file(path);
     const FileKind kind = file_kind(file.bytes(), file.name());
@@ -87,7 +91,7 @@ std::unique_ptr<RecordSource> open_record_files(std::span<const std::filesystem:
                   std::string(kind_name(first_kind)) + ") and '" + file.name() + "' (" +
                   std::string(kind_name(kind)) + "); choose by a pattern such as '*.parquet'");
     }
-    sources.push_back(open_as(kind, std::move(file)));
+    sources.push_back(open_as(kind, std::move(file), cache));
   }
   if (sources.size() == 1) return std::move(sources[0]);
   return std::make_unique<JoinedRecords>(std::move(sources), name);

@@ -10,7 +10,9 @@ import io
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import sentencepiece
+from pyarrow import parquet
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 CORPUS = Path(__file__).resolve().parent / "corpus"
@@ -175,6 +177,32 @@ def make_jinja():
          "{{ '{0}'.format(n) }}{{ 'a\\u00e9' | indent(2) }}{% raw %}{{{% endraw %}{# c #}{{ 1 if n in (1, 2) else -n | abs }}")
 
 
+def tables():
+    turns = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+    nested = pa.table({
+        "messages": pa.array([[{"role": "user", "content": "a"}, {"role": "assistant", "content": None}], [], None], turns),
+        "n": pa.array([1, None, -3], pa.int32()),
+    })
+    flat = pa.table({"text": ["the", "then", "them", "the"], "x": [0.5, 1.5, None, 2.0], "yes": [True, False, True, None]})
+    return nested, flat
+
+
+def make_parquet():
+    nested, flat = tables()
+    ways = {"default": {}, "v2": {"data_page_version": "2.0", "compression": "zstd"}, "plain": {"compression": "none"},
+            "delta": {"use_dictionary": False, "compression": "none",
+                      "column_encoding": {"text": "DELTA_BYTE_ARRAY", "x": "PLAIN", "yes": "RLE"}}}
+    for way, options in ways.items():
+        sink = io.BytesIO()
+        parquet.write_table(flat if way == "delta" else nested, sink, store_schema=False, write_statistics=False, **options)
+        save("parquet", way, sink.getvalue())
+
+
+def make_csv():
+    save("csv", "quoted", 'prompt,completion\r\n"a, ""b""\nc",d\r\n\r\ne,""\r\n')
+    save("csv", "one", "text\nfirst\nsecond")
+
+
 if __name__ == "__main__":
     make_jinja()
     make_safetensors()
@@ -185,3 +213,5 @@ if __name__ == "__main__":
     make_topology()
     make_tokenizer_json()
     make_sentencepiece()
+    make_parquet()
+    make_csv()
