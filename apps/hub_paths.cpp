@@ -35,12 +35,16 @@ std::string local_data(const std::string& path, hub::Absent absent) {
 void use_local_paths(config::Settings& settings, hub::Absent absent) {
   settings.model.path = local_model(settings.model.path, absent);
   settings.data.train.path = local_data(settings.data.train.path, absent);
+  for (config::SourceSettings& source : settings.data.train.sources)
+    source.path = local_data(source.path, absent);
   if (auto& validation = settings.data.validation.path) validation = local_data(*validation, absent);
 }
 
 void use_cached_paths(config::Settings& settings) {
   use_cached(settings.model.path, hub::RepositoryKind::kModel);
   use_cached(settings.data.train.path, hub::RepositoryKind::kDataset);
+  for (config::SourceSettings& source : settings.data.train.sources)
+    use_cached(source.path, hub::RepositoryKind::kDataset);
   if (auto& validation = settings.data.validation.path)
     use_cached(*validation, hub::RepositoryKind::kDataset);
 }

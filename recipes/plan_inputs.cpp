@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "data/source_files.h"
 #include "recipes/run_data.h"
 #include "recipes/settings_map.h"
 
@@ -61,8 +61,11 @@ ModelSession planned_model(const PlanRequest& request, const precision::Policy& 
 PlannedRows planned_rows(const PlanRequest& request, const ModelSession& session) {
   const config::Settings& settings = request.settings;
   const std::string& path = settings.data.train.path;
-  std::error_code ignored;
-  const bool there = std::filesystem::exists(path, ignored);
+  const auto& sources = settings.data.train.sources;
+  const bool there = sources.empty() ? data::source_exists(path)
+                                     : std::all_of(sources.begin(), sources.end(), [](const auto& source) {
+                                         return data::source_exists(source.path);
+                                       });
   // A path that was just typed and leads nowhere is a slip, not data that is still to come.
   if (session.tokenizer && (there || is_given(request, kTrainPath))) {
     const data::LoadedData data = load_run_data(settings, session);

@@ -41,7 +41,7 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file, const data::
   const std::size_t count = limit == 0 ? records.size() : std::min(limit, records.size());
   std::vector<Prompt> prompts;
   for (std::size_t i = 0; i < count; ++i) {
-    const data::Row row = data::parse_row(records.parse(i), plan.format, options.columns, records.where(i));
+    const data::Row row = data::parse_row(records.parse(i), plan.format, plan.columns, records.where(i));
     const data::EncodedRow encoded =
         data::encode_row(row, encoder, plan.chat_template.chat_template, false, options.embedding_rows);
     const auto first = std::find_if(encoded.labels.begin(), encoded.labels.end(),

@@ -30,9 +30,17 @@ bool same_place(const std::string& a, const std::string& b) {
   return std::filesystem::equivalent(a, b, ignored);
 }
 
+bool same_but_for_paths(std::vector<config::SourceSettings> there, std::vector<config::SourceSettings> now) {
+  for (auto* sources : {&there, &now})
+    for (config::SourceSettings& source : *sources) source.path.clear();
+  return there == now;
+}
+
 // True for a difference in how a path is written alone.
 bool only_spelt_otherwise(const std::string& name, const Settings& there, const Settings& now) {
   if (contains(kFingerprintedPaths, name)) return true;
+  if (name == "data.train.sources")
+    return same_but_for_paths(there.data.train.sources, now.data.train.sources);
   if (name == "lora.init")
     return there.lora.starts_from_folder() && now.lora.starts_from_folder() &&
            same_place(there.lora.init, now.lora.init);

@@ -28,6 +28,19 @@ data::Overlong overlong(config::Overlong value) {
   throw Error("[data.overlong] has an unknown value");
 }
 
+data::RowOptions row_options(const config::SourceSettings& source) {
+  return {.format = format_name(source.format),
+          .columns = source.columns,
+          .preset = source.preset.value_or(""),
+          .prompt = source.prompt,
+          .completion = source.completion,
+          .split = source.split.value_or(""),
+          .limit = source.limit,
+          .min_tokens = source.where.min_tokens,
+          .max_tokens = source.where.max_tokens,
+          .remove_duplicates = source.remove_duplicates};
+}
+
 }  // namespace
 
 peft::LoraConfig lora_config(const config::LoraSettings& settings) {
@@ -55,8 +68,16 @@ data::DataOptions data_options(const config::Settings& settings) {
   const config::DataSettings& d = settings.data;
   data::DataOptions options;
   options.train_path = d.train.path;
-  options.format = format_name(d.train.format);
-  options.columns = d.train.columns;
+  static_cast<data::RowOptions&>(options) = row_options(d.train);
+  for (const config::SourceSettings& source : d.train.sources) {
+    options.sources.push_back({source.path, row_options(source), source.weight.value_or(1)});
+    options.weighted = options.weighted || source.weight.has_value();
+  }
+  options.mix_by = d.train.mix_by == config::MixBy::kTokens ? data::MixBy::kTokens : data::MixBy::kExamples;
+  options.stopping_strategy = d.train.stopping_strategy == config::StoppingStrategy::kAllExhausted
+                                  ? data::StoppingStrategy::kAllExhausted
+                                  : data::StoppingStrategy::kFirstExhausted;
+  options.validation_split = d.validation.split.value_or("");
   options.validation_fraction = d.validation.fraction;
   options.max_seq_len = d.max_seq_len;
   options.overlong = overlong(d.overlong);

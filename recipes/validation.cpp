@@ -77,20 +77,30 @@ class Validator {
   void check_data() {
     const std::string& train = settings_.data.train.path;
     bool knows_template = false;
-    if (!is_placeholder("data.train.path", train)) {
-      attempt([&] { check_rows(train); });
+    const data::DataOptions options = data_options(settings_);
+    for (const data::MixtureSource& source : options.sources) {
+      attempt([&] { check_rows(source.path, source.rows); });
       knows_template = session_.has_value();
     }
-    if (const auto& validation = settings_.data.validation.path) attempt([&] { check_rows(*validation); });
+    if (options.sources.empty() && !is_placeholder("data.train.path", train)) {
+      attempt([&] { check_rows(train, options); });
+      knows_template = session_.has_value();
+    }
+    if (options.validation_path) {
+      data::RowOptions held_out = options;
+      held_out.split = options.validation_split;
+      attempt([&] { check_rows(*options.validation_path, held_out); });
+    }
     // Without a model or rows a template that was named can be looked for all the same.
     const std::string& named = settings_.data.chat_template;
     if (!knows_template && named != "auto")
       attempt([&] { text::choose_chat_template(named, std::nullopt, /*instruction_rows=*/true); });
   }
 
-  void check_rows(const std::string& path) {
-    const data::DataOptions options = data_options(settings_);
-    const auto rows = data::open_source(path, options);
+  void check_rows(const std::filesystem::path& path, const data::RowOptions& how) {
+    const auto rows = data::open_source(path, how);
+    data::DataOptions options = data_options(settings_);
+    static_cast<data::RowOptions&>(options) = how;
     if (session_) data::plan_rows(*rows, options, *session_->tokenizer);
   }
 

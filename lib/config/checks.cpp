@@ -50,6 +50,43 @@ void check_validation(const ValidationSettings& validation, std::vector<std::str
         "data.validation.every_steps: needs data.validation.path or data.validation.fraction");
 }
 
+void check_source(const SourceSettings& source, const DataSettings& data,
+                  std::vector<std::string>& problems) {
+  const WhereSettings& where = source.where;
+  if (where.max_tokens && *where.max_tokens >= data.max_seq_len) {
+    problems.push_back("data.train.where.max_tokens: expected less than data.max_seq_len (" +
+                       std::to_string(data.max_seq_len) + "), got " + std::to_string(*where.max_tokens) +
+                       "; to leave out what is longer than that set data.overlong to drop");
+  }
+  if (where.min_tokens && *where.min_tokens > where.max_tokens.value_or(data.max_seq_len)) {
+    problems.push_back("data.train.where.min_tokens: expected at most max_tokens and data.max_seq_len, got " +
+                       std::to_string(*where.min_tokens));
+  }
+  if (source.completion && !source.prompt && !source.preset)
+    problems.emplace_back("data.train.completion: needs data.train.prompt");
+  if (source.prompt && source.format != DataFormat::kAuto && source.format != DataFormat::kInstruct)
+    problems.emplace_back(
+        "data.train.prompt: makes rows of the format instruct, leave data.train.format out");
+  if (source.preset && (source.prompt || source.completion || source.format != DataFormat::kAuto))
+    problems.emplace_back("data.train.preset: says what format and prompt are, leave those out");
+}
+
+void check_sources(const DataSettings& data, std::vector<std::string>& problems) {
+  for (const SourceSettings& source : data.train.sources) check_source(source, data, problems);
+  check_source(data.train, data, problems);
+  if (data.train.weight)
+    problems.emplace_back("data.train.weight: belongs to the entries of data.train.sources");
+  if (data.validation.split && !data.validation.path)
+    problems.emplace_back("data.validation.split: needs data.validation.path");
+  SourceSettings own = data.train;
+  own.path = SourceSettings{}.path;
+  if (!data.train.sources.empty() && own != SourceSettings{}) {
+    problems.emplace_back(
+        "data.train: with several sources expected format, columns, limit and the like in each entry of "
+        "sources, got one beside them");
+  }
+}
+
 void check_lora(const LoraSettings& lora, std::vector<std::string>& problems) {
   if (lora.target_modules.size() > 1) {
     for (const std::string& target : lora.target_modules) {
@@ -96,6 +133,7 @@ void settle(Settings& settings, const std::set<std::string>& given, std::vector<
   check_batch(settings.batch, problems);
   check_schedule(settings, problems);
   check_validation(settings.data.validation, problems);
+  check_sources(settings.data, problems);
   check_lora(settings.lora, problems);
 }
 

@@ -29,6 +29,9 @@ class Loader {
       if (schema().is_section(name)) {
         if (item.is_mapping()) {
           read_section(item, name);
+        } else if (const Field* list = schema().find(name + ".sources");
+                   list != nullptr && item.is_sequence()) {
+          read_field(*list, item);
         } else if (!item.is_null()) {
           report(item.place,
                  name + " is a section: expected its settings as a mapping, got " + item.describe());

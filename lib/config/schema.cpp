@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "config/peer_names.h"
+#include "config/source_rule.h"
 
 namespace lorikeet::config {
 namespace {
@@ -78,8 +79,11 @@ void declare_data(Schema& schema) {
   SectionBuilder<TrainDataSettings>(
       schema, "data.train", [](Settings& s) -> TrainDataSettings& { return s.data.train; },
       "The training rows.")
-      .field("path", &TrainDataSettings::path, path("a file, or hub:REPO/FILE"),
-             "JSON lines or a JSON array, gzipped or not.")
+      .field("path", &TrainDataSettings::path,
+             path("a file, a folder, a pattern such as 'rows/*.parquet', or hub:REPO/FILE"),
+             "JSON lines, a JSON array, CSV, TSV or Parquet; text also gzipped or zstd-compressed.")
+      .field("preset", &TrainDataSettings::preset, nullable(text("a name that docs/data.md lists")),
+             "A public data set that the files are of: stands for its format, columns and prompt.")
       .field("format", &TrainDataSettings::format,
              ChoiceRule<DataFormat>{{{"auto", DataFormat::kAuto},
                                      {"alpaca", DataFormat::kAlpaca},
@@ -92,13 +96,51 @@ void declare_data(Schema& schema) {
       .field(
           "columns", &TrainDataSettings::columns, TextMapRule{},
           "Other names of the format's columns, e.g. {prompt: question, completion: answer}; of keys inside "
-          "turns too: {messages: dialogue, role: speaker, content: text}.");
+          "turns too: {messages: dialogue, role: speaker, content: text}.")
+      .field("prompt", &TrainDataSettings::prompt, nullable(text("a text with columns' names in braces")),
+             "For any table: what the prompt is, e.g. 'Translate: {english}'; a brace itself is doubled.")
+      .field("completion", &TrainDataSettings::completion,
+             nullable(text("a text with columns' names in braces")),
+             "What the answer to `prompt` is; null: the column completion, or what columns calls so.")
+      .field("split", &TrainDataSettings::split, nullable(text("train, validation, test, ...")),
+             "Which files of a folder; null: those of train, or all where no name tells a split.")
+      .field("limit", &TrainDataSettings::limit, nullable(integer(1)), "Only so many rows, the first ones.")
+      .field("remove_duplicates", &TrainDataSettings::remove_duplicates, flag(),
+             "Keep one of the examples that have the same tokens (counted).")
+      .field(
+          "weight", &TrainDataSettings::weight, nullable(NumberRule{.above = 0, .at_most = 1e6}),
+          "In an entry of `sources`: its share of the mixture, against the other entries' (1 if only others "
+          "have one); null in all of them: every row of each once.")
+      .field(
+          "sources", &TrainDataSettings::sources, SourceListRule{},
+          "Several sources instead of one, each with its own of the settings above and below; also written "
+          "as a list in the place of this section, `train: [{path: a.jsonl}, {path: b.parquet}]`.")
+      .field("mix_by", &TrainDataSettings::mix_by,
+             ChoiceRule<MixBy>{{{"examples", MixBy::kExamples}, {"tokens", MixBy::kTokens}}},
+             "What the shares of weights are counted in.")
+      .field("stopping_strategy", &TrainDataSettings::stopping_strategy,
+             ChoiceRule<StoppingStrategy>{{{"first_exhausted", StoppingStrategy::kFirstExhausted},
+                                           {"all_exhausted", StoppingStrategy::kAllExhausted}}},
+             "How large a weighted mixture is: as far as no source repeats, or until every source was used "
+             "up, with the others repeated.")
+      .exclusive({"path", "train.jsonl"}, {"sources", "[]"}, /*needed=*/false);
+
+  SectionBuilder<WhereSettings>(
+      schema, "data.train.where", [](Settings& s) -> WhereSettings& { return s.data.train.where; },
+      "Rows of other lengths are left out, and counted.")
+      .field("min_tokens", &WhereSettings::min_tokens, nullable(integer(1)), "Fewest tokens of a row.")
+      .field("max_tokens", &WhereSettings::max_tokens, nullable(integer(1)),
+             "Most tokens of a row, fewer than data.max_seq_len (for that length itself there is overlong: "
+             "drop).");
 
   SectionBuilder<ValidationSettings>(
       schema, "data.validation", [](Settings& s) -> ValidationSettings& { return s.data.validation; },
       "Held-out rows; off unless path or fraction is set.")
-      .field("path", &ValidationSettings::path, nullable(path("a file, or hub:REPO/FILE")),
-             "A file of the same format as the training rows.")
+      .field("path", &ValidationSettings::path,
+             nullable(path("a file, a folder, a pattern, or hub:REPO/FILE")),
+             "Rows of the same format as the training rows.")
+      .field("split", &ValidationSettings::split, nullable(text("train, validation, test, ...")),
+             "Which files of the folder `path`; null as for data.train.split.")
       .field("fraction", &ValidationSettings::fraction, NumberRule{.at_least = 0, .below = 1},
              "Part of the training rows to hold out instead of a file.")
       .field("every_steps", &ValidationSettings::every_steps, nullable(integer(1)),

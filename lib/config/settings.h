@@ -50,15 +50,45 @@ struct LoraSettings {
 enum class DataFormat { kAuto, kAlpaca, kChat, kShareGpt, kInstruct, kText, kTokens };
 enum class Overlong { kTruncate, kDrop, kError };
 
-struct TrainDataSettings {
+/// Which rows of a source are left out by their length.
+struct WhereSettings {
+  std::optional<std::int64_t> min_tokens;
+  std::optional<std::int64_t> max_tokens;
+
+  bool operator==(const WhereSettings&) const = default;
+};
+
+/// Where rows are and how they are read.
+struct SourceSettings {
   std::string path = "train.jsonl";
+  std::optional<std::string> preset;
   DataFormat format = DataFormat::kAuto;
   /// What the format calls a column -> its name in the file.
   std::map<std::string, std::string> columns;
+  std::optional<std::string> prompt;
+  std::optional<std::string> completion;
+  std::optional<std::string> split;
+  std::optional<std::int64_t> limit;
+  bool remove_duplicates = false;
+  std::optional<double> weight;
+  WhereSettings where;
+
+  bool operator==(const SourceSettings&) const = default;
+};
+
+enum class MixBy { kExamples, kTokens };
+enum class StoppingStrategy { kFirstExhausted, kAllExhausted };
+
+/// One source, or several instead: then its own settings as a source are the defaults.
+struct TrainDataSettings : SourceSettings {
+  std::vector<SourceSettings> sources;
+  MixBy mix_by = MixBy::kExamples;
+  StoppingStrategy stopping_strategy = StoppingStrategy::kFirstExhausted;
 };
 
 struct ValidationSettings {
   std::optional<std::string> path;
+  std::optional<std::string> split;
   double fraction = 0;
   std::optional<std::int64_t> every_steps;
   bool keep_best = true;

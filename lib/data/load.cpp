@@ -8,7 +8,9 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "data/mixture.h"
 #include "data/open_records.h"
+#include "data/presets.h"
 #include "data/sampler.h"
 #include "data/source_files.h"
 
@@ -37,6 +39,13 @@ std::string describe_content(const std::filesystem::path& path, const std::strin
   return content;
 }
 
+void set_totals(const TokenDataset& dataset, FileReport& report) {
+  report.examples = static_cast<std::int64_t>(dataset.size());
+  report.tokens = dataset.total_tokens();
+  report.label_tokens = dataset.total_labels();
+  report.longest = dataset.longest();
+}
+
 TokenizedFile tokenize(const RecordSource& file, const DataOptions& options,
                        const text::Tokenizer& tokenizer) {
   const RowPlan plan = plan_rows(file, options, tokenizer);
@@ -49,8 +58,75 @@ TokenizedFile tokenize(const RecordSource& file, const DataOptions& options,
   TokenizedFile out;
   out.format = plan.format_description;
   out.template_description = plan.chat_template.description;
-  out.dataset = TokenDataset(tokenize_file(file, plan.format, options, encoder, chat_template, out.counts));
+  DataOptions reading = options;
+  reading.columns = plan.columns;
+  out.dataset = TokenDataset(tokenize_file(file, plan.format, reading, encoder, chat_template, out.counts));
   return out;
+}
+
+// Format and columns of the rows that reshape_rows leaves.
+RowOptions shape_after(const RowOptions& given) {
+  RowOptions options = resolve_preset(given);
+  if (!options.prompt) return options;
+  if (options.format != "auto" && options.format != "instruct")
+    throw Error("[data.train.prompt] makes rows of the format instruct, got data.train.format " +
+                options.format);
+  options.format = "instruct";
+  options.columns.clear();
+  return options;
+}
+
+// The report of a mixture of what `sources` report on.
+FileReport sum_of(std::vector<FileReport> sources, const TokenDataset& mixture) {
+  FileReport sum;
+  std::vector<std::string> names;
+  for (const FileReport& source : sources) {
+    names.push_back(source.file);
+    sum.counts += source.counts;
+    sum.seconds += source.seconds;
+    if (sum.template_description.empty()) {
+      sum.format = source.format;
+      sum.rows = source.rows;
+      sum.template_description = source.template_description;
+    }
+  }
+  sum.file = join(names, " + ");
+  sum.cache_hit =
+      std::all_of(sources.begin(), sources.end(), [](const FileReport& s) { return s.cache_hit; });
+  sum.sources = std::move(sources);
+  set_totals(mixture, sum);
+  return sum;
+}
+
+LoadedFile load_mixture(const DataOptions& options, const text::Tokenizer& tokenizer) {
+  std::vector<MixturePart> parts;
+  std::vector<FileReport> reports;
+  for (const MixtureSource& source : options.sources) {
+    DataOptions of_source = options;
+    static_cast<RowOptions&>(of_source) = source.rows;
+    LoadedFile loaded = load_file(source.path, of_source, tokenizer);
+    parts.push_back({std::move(loaded.dataset), source.weight});
+    reports.push_back(std::move(loaded.report));
+  }
+  std::vector<std::vector<std::int64_t>> counts;
+  if (options.weighted) {
+    counts = mixture_counts(parts, options.mix_by, options.stopping_strategy, options.seed);
+  } else {
+    for (const MixturePart& part : parts) counts.emplace_back(part.dataset.size(), 1);
+  }
+  LoadedFile mixture;
+  mixture.dataset = join_parts(parts, counts);
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    FileReport& report = reports[p];
+    report.examples = report.tokens = report.label_tokens = 0;
+    for (std::size_t i = 0; i < parts[p].dataset.size(); ++i) {
+      report.examples += counts[p][i];
+      report.tokens += counts[p][i] * parts[p].dataset.length(i);
+      report.label_tokens += counts[p][i] * parts[p].dataset.label_count(i);
+    }
+  }
+  mixture.report = sum_of(std::move(reports), mixture.dataset);
+  return mixture;
 }
 
 std::pair<std::vector<std::size_t>, std::vector<std::size_t>> split_by_rows(const TokenDataset& dataset,
@@ -72,8 +148,11 @@ std::pair<std::vector<std::size_t>, std::vector<std::size_t>> split_by_rows(cons
 
 }  // namespace
 
-RowPlan plan_rows(const RecordSource& file, const DataOptions& options, const text::Tokenizer& tokenizer) {
+RowPlan plan_rows(const RecordSource& file, const DataOptions& given, const text::Tokenizer& tokenizer) {
+  DataOptions options = given;
+  static_cast<RowOptions&>(options) = shape_after(given);
   RowPlan plan;
+  plan.columns = options.columns;
   if (options.format == "auto") {
     plan.format = detect_format(file.parse(0), options.columns, file.where(0));
     for (std::size_t i = 1; i < std::min(file.size(), kRowsLookedAt); ++i) {
@@ -86,7 +165,9 @@ RowPlan plan_rows(const RecordSource& file, const DataOptions& options, const te
     plan.format_description = std::string(format_name(plan.format)) + " (found)";
   } else {
     plan.format = format_from_name(options.format);
-    plan.format_description = std::string(format_name(plan.format)) + " (configured)";
+    plan.format_description =
+        std::string(format_name(plan.format)) +
+        (given.preset.empty() ? " (configured)" : " (of the preset " + given.preset + ")");
   }
   check_columns(plan.format, options.columns);
   if (needs_template(plan.format)) {
@@ -98,6 +179,7 @@ RowPlan plan_rows(const RecordSource& file, const DataOptions& options, const te
 
 std::unique_ptr<RecordSource> open_source(const std::filesystem::path& path, const RowOptions& options) {
   auto source = open_record_files(find_source_files(path, options.split), source_name(path));
+  source = reshape_rows(std::move(source), resolve_preset(options));
   if (options.limit) source = first_records(std::move(source), static_cast<std::size_t>(*options.limit));
   return source;
 }
@@ -125,17 +207,14 @@ LoadedFile load_file(const std::filesystem::path& path, const DataOptions& optio
       if (auto kept = cache->store(key, *entry)) entry = std::move(kept);
     }
   }
-  loaded.dataset = std::move(entry->dataset);
+  loaded.dataset = choose_examples(entry->dataset, options, entry->counts);
   FileReport& report = loaded.report;
   report.file = source_name(path);
   report.format = entry->format;
   report.rows = format_from_name(entry->format.substr(0, entry->format.find(' ')));
   report.template_description = entry->template_description;
   report.counts = entry->counts;
-  report.examples = static_cast<std::int64_t>(loaded.dataset.size());
-  report.tokens = loaded.dataset.total_tokens();
-  report.label_tokens = loaded.dataset.total_labels();
-  report.longest = loaded.dataset.longest();
+  set_totals(loaded.dataset, report);
   if (report.counts.unknown_ids > 0) {
     log_warning("[data] " + std::to_string(report.counts.unknown_ids) + " ids in " + report.file +
                 " are beyond the tokenizer's vocabulary (" + std::to_string(tokenizer.vocab_size()) +
@@ -148,12 +227,17 @@ LoadedFile load_file(const std::filesystem::path& path, const DataOptions& optio
 
 LoadedData load_data(const DataOptions& options, const text::Tokenizer& tokenizer) {
   check(options);
-  LoadedFile train = load_file(options.train_path, options, tokenizer);
+  LoadedFile train = options.sources.empty() ? load_file(options.train_path, options, tokenizer)
+                                             : load_mixture(options, tokenizer);
   LoadedData data;
   data.train = train.dataset;
   data.train_report = train.report;
   if (options.validation_path) {
-    LoadedFile validation = load_file(*options.validation_path, options, tokenizer);
+    DataOptions held_out = options;  // all of its rows, however many of the training rows are taken
+    held_out.split = options.validation_split;
+    held_out.limit = held_out.min_tokens = held_out.max_tokens = std::nullopt;
+    held_out.remove_duplicates = false;
+    LoadedFile validation = load_file(*options.validation_path, held_out, tokenizer);
     data.validation = std::move(validation.dataset);
     data.validation_report = std::move(validation.report);
   } else if (options.validation_fraction != 0.0) {
@@ -165,7 +249,13 @@ LoadedData load_data(const DataOptions& options, const text::Tokenizer& tokenize
 }
 
 std::string FileReport::describe() const {
-  std::string text = file + ": " + std::to_string(counts.rows) + " rows, format " + format;
+  std::string text;
+  if (!sources.empty()) {
+    for (const FileReport& source : sources) text += source.describe() + "\n";
+    return text + "together " + std::to_string(examples) + " examples, " + std::to_string(tokens) +
+           " tokens (" + std::to_string(label_tokens) + " trained on), longest " + std::to_string(longest);
+  }
+  text = file + ": " + std::to_string(counts.rows) + " rows, format " + format;
   if (!template_description.empty()) text += ", template " + template_description;
   text += "\n" + std::to_string(examples) + " examples, " + std::to_string(tokens) + " tokens (" +
           std::to_string(label_tokens) + " trained on), longest " + std::to_string(longest);
@@ -175,6 +265,8 @@ std::string FileReport::describe() const {
   count(counts.truncated, " rows cut to data.max_seq_len");
   count(counts.dropped, " rows left out: longer than data.max_seq_len");
   count(counts.without_labels, " rows left out: nothing in them to train on");
+  count(counts.other_length, " rows left out: other lengths than data.train.where allows");
+  count(counts.duplicates, " examples left out: the same as an earlier one");
   count(counts.split, " texts split into consecutive chunks of data.max_seq_len");
   return text + (cache_hit ? "\nfrom the cache in " : "\ntokenised in ") + format_seconds(seconds);
 }

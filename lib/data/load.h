@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "data/options.h"
 #include "data/token_cache.h"
@@ -26,6 +27,7 @@ struct FileReport {
   std::int64_t longest = 0;  ///< tokens of the longest example
   bool cache_hit = false;
   double seconds = 0.0;
+  std::vector<FileReport> sources{};  ///< of a mixture; the members above are its sums
 
   /// Lines for people: what was read, and a count for everything that was left out or cut.
   std::string describe() const;
@@ -49,7 +51,7 @@ LoadedFile load_file(const std::filesystem::path& path, const DataOptions& optio
 struct LoadedData {
   TokenDataset train;
   std::optional<TokenDataset> validation;
-  FileReport train_report;                      ///< of the file, before validation_fraction is taken off
+  FileReport train_report;                      ///< before validation_fraction is taken off
   std::optional<FileReport> validation_report;  ///< only of a file of its own
 };
 
@@ -60,11 +62,13 @@ LoadedData load_data(const DataOptions& options, const text::Tokenizer& tokenize
 /// What a file's rows are read as, before any is tokenised.
 struct RowPlan {
   Format format = Format::kText;
+  Columns columns{};  ///< as parse_row takes them
   std::string format_description;
   text::ChosenTemplate chat_template;  ///< null where rows need none
 };
 
-/// Settles format and template for `file`: the format by its first rows when `options.format` is auto.
+/// Settles format, columns and template for `file`, which open_source opened with the same options: the
+/// format by its first rows when `options.format` is auto.
 RowPlan plan_rows(const RecordSource& file, const DataOptions& options, const text::Tokenizer& tokenizer);
 
 }  // namespace lorikeet::data

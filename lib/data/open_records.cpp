@@ -23,7 +23,11 @@ std::unique_ptr<RecordSource> open_as(FileKind kind, FileBytes file,
     case FileKind::kParquet: return std::make_unique<columnar::ParquetFile>(std::move(file), cache);
     case FileKind::kArrow: break;
   }
-  throw Error("[data] '" + file.name() + "' is of a kind that isn't read: " + std::string(kind_name(kind)));
+  throw Error(
+      "[data] '" + file.name() +
+      "' is an Arrow file, which isn't read; expected JSON lines, a JSON array of rows, CSV, TSV or Parquet; "
+      "convert it, for example in Python: datasets.Dataset.from_file(\"" +
+      file.name() + "\").to_parquet(\"rows.parquet\")");
 }
 
 class JoinedRecords final : public RecordSource {

@@ -119,6 +119,10 @@ Step Sampler::step(std::int64_t index) const {
   return step;
 }
 
+std::vector<std::size_t> seeded_order(std::size_t count, std::uint64_t seed, const std::string& purpose) {
+  return permutation<std::size_t>(count, PhiloxStream(seed, purpose));
+}
+
 std::pair<std::vector<std::size_t>, std::vector<std::size_t>> split_indices(std::size_t count,
                                                                             double fraction,
                                                                             std::uint64_t seed) {
@@ -129,7 +133,7 @@ std::pair<std::vector<std::size_t>, std::vector<std::size_t>> split_indices(std:
     throw Error("[data.validation.fraction] expected at least 2 rows to split, got " + std::to_string(count));
   const auto wanted = static_cast<std::size_t>(std::llround(fraction * static_cast<double>(count)));
   const std::size_t held = std::clamp<std::size_t>(wanted, 1, count - 1);
-  std::vector<std::size_t> order = permutation<std::size_t>(count, PhiloxStream(seed, "validation-split"));
+  std::vector<std::size_t> order = seeded_order(count, seed, "validation-split");
   const auto cut = order.begin() + static_cast<std::ptrdiff_t>(held);
   std::sort(order.begin(), cut);
   std::sort(cut, order.end());

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "data/token_dataset.h"
@@ -65,6 +66,9 @@ class Sampler {
   mutable Epoch current_;
   mutable std::vector<std::int64_t> first_steps_{0};  // of the epochs known so far, with tokens_per_step
 };
+
+/// [0, count) in an order that `seed` and `purpose` fix.
+std::vector<std::size_t> seeded_order(std::size_t count, std::uint64_t seed, const std::string& purpose);
 
 /// Splits [0, count) by `seed` into (rest, held-out) where held-out has round(fraction * count) members, at
 /// least one and fewer than all; both ascending. Throws Error unless 0 < fraction < 1 and count >= 2.

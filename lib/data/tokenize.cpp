@@ -139,6 +139,8 @@ RowCounts& RowCounts::operator+=(const RowCounts& other) {
   without_labels += other.without_labels;
   split += other.split;
   unknown_ids += other.unknown_ids;
+  other_length += other.other_length;
+  duplicates += other.duplicates;
   return *this;
 }
 

@@ -17,9 +17,11 @@ struct RowCounts {
   std::int64_t truncated = 0;  ///< cut to max_seq_len
   std::int64_t dropped = 0;    ///< left out: longer than max_seq_len
   std::int64_t without_labels =
-      0;                         ///< left out: nothing to learn (nothing is left of the answer, or none was)
-  std::int64_t split = 0;        ///< texts that were split into consecutive chunks
-  std::int64_t unknown_ids = 0;  ///< ids given as tokens that the model has and the tokenizer hasn't
+      0;                          ///< left out: nothing to learn (nothing is left of the answer, or none was)
+  std::int64_t split = 0;         ///< texts that were split into consecutive chunks
+  std::int64_t unknown_ids = 0;   ///< ids given as tokens that the model has and the tokenizer hasn't
+  std::int64_t other_length = 0;  ///< left out: fewer or more tokens than RowOptions allow
+  std::int64_t duplicates = 0;    ///< examples left out: equal to an earlier one
 
   RowCounts& operator+=(const RowCounts& other);
 };

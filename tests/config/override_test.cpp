@@ -97,6 +97,7 @@ TEST_CASE("two settings that exclude each other are an error in one place, and t
     INFO(pair.fields[0].name);
     const auto set = [](const Exclusion::Member& member) {
       const bool part = member.name.ends_with("ratio") || member.name.ends_with("fraction");
+      if (member.name.ends_with("sources")) return member.name + "=[{path: a}]";
       return member.name + (part ? "=0.5" : "=3");
     };
     const std::string one = set(pair.fields[0]), other = set(pair.fields[1]);
@@ -105,7 +106,7 @@ TEST_CASE("two settings that exclude each other are an error in one place, and t
     CHECK(error_of("", {one}) == "no error");
     CHECK(error_of("", {other}) == "no error");
   }
-  CHECK(schema().exclusions().size() == 3);
+  CHECK(schema().exclusions().size() == 4);
   CHECK_THAT(error_of("lr_scheduler: {warmup_ratio: 0.1}", {"lr_scheduler.warmup_steps=x"}),
              Contains("warmup_steps: expected an integer") && !Contains("problems"));
 }

@@ -21,6 +21,7 @@ void open(const std::string& name, const std::string& bytes) {
 TEST_CASE("files of other kinds are named, with the way to convert them") {
   CHECK_THROWS_WITH(open("rows.feather", "FEA1...."), Contains("first version") && Contains("read_feather"));
   CHECK_THROWS_WITH(open("rows.parquet", "PARE...."), Contains("an encrypted Parquet file"));
+  CHECK_THROWS_WITH(open("rows.feather", "ARROW1.."), Contains("an Arrow file") && Contains("to_parquet"));
   CHECK_THROWS_WITH(open("rows.xlsx", "PK\x03\x04..."), Contains("a spreadsheet"));
   CHECK_THROWS_WITH(open("rows.jsonl", "version https://git-lfs.github.com/spec/v1\n"),
                     Contains("git lfs pull"));
