@@ -78,7 +78,8 @@ void check_sources(const DataSettings& data, std::vector<std::string>& problems)
     problems.emplace_back("data.train.weight: belongs to the entries of data.train.sources");
   if (data.validation.split && !data.validation.path)
     problems.emplace_back("data.validation.split: needs data.validation.path");
-  SourceSettings own = data.train;
+  const SourceSettings& train = data.train;
+  SourceSettings own = train;
   own.path = SourceSettings{}.path;
   if (!data.train.sources.empty() && own != SourceSettings{}) {
     problems.emplace_back(
