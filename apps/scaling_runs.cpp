@@ -213,7 +213,9 @@ config::Settings bench_settings(config::Settings settings, const ScalingOptions&
     const SyntheticSize size = parse_synthetic(*options.synthetic);
     const std::filesystem::path rows = options.work / "synthetic.jsonl";
     write_synthetic(rows, size, settings.model.path);
-    settings.data.train = {.path = rows.string(), .format = config::DataFormat::kTokens, .columns = {}};
+    settings.data.train = {};
+    settings.data.train.path = rows.string();
+    settings.data.train.format = config::DataFormat::kTokens;
     settings.data.max_seq_len = size.length;
     settings.data.cache_dir = (options.work / "cache").string();
   }
