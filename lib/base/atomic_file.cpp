@@ -38,6 +38,11 @@ void AtomicFile::write(std::string_view bytes) {
   if (const int error = write_all(fd_.get(), bytes)) fail(path_, "write", error);
 }
 
+void AtomicFile::start_writeback() {
+  // Where the file system can't, fsync does it all.
+  (void)::sync_file_range(fd_.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
+}
+
 void AtomicFile::commit() {
   if (::fsync(fd_.get()) != 0) fail(path_, "sync");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "rename to");

@@ -21,7 +21,15 @@ class AtomicFile {
   /// Throws Error (kEnvironment), e.g. on a full disk.
   void write(std::string_view bytes);
 
+  /// Has the system begin to bring to disk what was written, and doesn't wait: `commit` of a large file then
+  /// waits for its end alone.
+  void start_writeback();
+
   void commit();
+
+  /// Where the bytes lie until `commit`.
+  const std::filesystem::path& temporary_path() const { return temporary_; }
+  const std::filesystem::path& path() const { return path_; }
 
  private:
   std::filesystem::path path_;

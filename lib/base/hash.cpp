@@ -33,11 +33,13 @@ Sha256& Sha256::field(std::string_view bytes) {
   return update(length).update(bytes);
 }
 
-std::string Sha256::hex() {
+std::string Sha256::digest() {
   std::string digest(32, '\0');
   EVP_DigestFinal_ex(state_->context, reinterpret_cast<unsigned char*>(digest.data()), nullptr);
-  return to_hex(digest);
+  return digest;
 }
+
+std::string Sha256::hex() { return to_hex(digest()); }
 
 std::string to_hex(std::string_view bytes) {
   static constexpr std::string_view kDigits = "0123456789abcdef";

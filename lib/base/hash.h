@@ -19,7 +19,10 @@ class Sha256 {
   /// Adds the length and then the bytes, so that ("ab", "c") and ("a", "bc") differ.
   Sha256& field(std::string_view bytes);
 
-  /// 64 lower-case hexadecimal digits. The object is spent afterwards.
+  /// The 32 bytes of the hash. The object is spent afterwards.
+  std::string digest();
+
+  /// The same as 64 lower-case hexadecimal digits.
   std::string hex();
 
  private:

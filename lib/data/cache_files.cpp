@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -15,14 +17,16 @@
 namespace lorikeet::data {
 namespace {
 
-constexpr std::string_view kEnding = ".tokens";
+constexpr std::array<std::string_view, 2> kEndings{".tokens", ".note"};
 constexpr std::time_t kHour = 3600;
 
 bool is_temporary_name(std::string_view name) {
   static constexpr std::size_t kKeyDigits = 64;
   const auto target = temporary_target(name);
-  return target && target->size() == kKeyDigits + kEnding.size() && target->ends_with(kEnding) &&
-         target->find_first_not_of("0123456789abcdef") == kKeyDigits;
+  if (!target || target->size() < kKeyDigits || target->find_first_not_of("0123456789abcdef") != kKeyDigits)
+    return false;
+  const std::string ending = target->substr(kKeyDigits);
+  return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end();
 }
 
 }  // namespace

@@ -17,10 +17,10 @@ std::string prepare_cache_folder(const std::filesystem::path& folder);
 /// Whether `file` is a regular file of this user's, no link, that nobody else may write.
 bool is_own_file(const std::filesystem::path& file);
 
-/// Removes what killed processes left of writing "<64 hexadecimal digits>.tokens": regular files of this
-/// user's with a temporary name for one (base/temporary.h) that nobody has written to for an hour: their
-/// writer may live, on this machine or another one. Follows no link in the folder. Returns how many there
-/// were.
+/// Removes what killed processes left of writing "<64 hexadecimal digits>.tokens" or ".note": regular files
+/// of this user's with a temporary name for one (base/temporary.h) that nobody has written to for an hour:
+/// their writer may live, on this machine or another one. Follows no link in the folder. Returns how many
+/// there were.
 int remove_stale_temporaries(const std::filesystem::path& folder);
 
 }  // namespace lorikeet::data

@@ -11,12 +11,14 @@
 namespace lorikeet::data {
 
 CsvFile::CsvFile(FileBytes file, char separator)
-    : file_(std::move(file)), text_(file_.bytes()), separator_(separator) {
+    : file_(std::move(file)), text_(file_.bytes()), separator_(separator), done_(file_) {
   if (text_.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);
   if (const std::size_t nul = text_.find('\0'); nul != std::string_view::npos) {
     const auto lines = std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(nul), '\n');
     throw Error(place(static_cast<std::size_t>(lines) + 1) + ": expected text, found a NUL byte");
   }
+  file_.release(text_);
+  PassedBytes passed(file_);
   std::size_t line = 1;
   for (std::size_t offset = 0; offset < text_.size();) {
     if (text_[offset] == '\n' || text_[offset] == '\r') {
@@ -32,6 +34,7 @@ CsvFile::CsvFile(FileBytes file, char separator)
                     "; a field that holds the separator or a newline stands in double quotes");
       }
       spans_.push_back(span);
+      passed.pass(text_.data() + span.offset);
       continue;
     }
     std::set<std::string> seen;

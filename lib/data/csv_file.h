@@ -24,6 +24,7 @@ class CsvFile final : public RecordSource {
   std::size_t line(std::size_t i) const override { return spans_[i].line; }
   std::string where(std::size_t i) const override;
   Json parse(std::size_t i) const override;
+  void release_before(std::size_t i) const override { done_.pass(text_.data() + spans_[i].offset); }
   const std::string& name() const override { return file_.name(); }
 
  private:
@@ -41,6 +42,7 @@ class CsvFile final : public RecordSource {
   char separator_;
   std::vector<std::string> columns_;
   std::vector<Span> spans_;
+  mutable PassedBytes done_;
 };
 
 }  // namespace lorikeet::data

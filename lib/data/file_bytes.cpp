@@ -21,4 +21,15 @@ FileBytes::FileBytes(const std::filesystem::path& path)
 FileBytes::FileBytes(std::string bytes, std::string name)
     : name_(std::move(name)), unpacked_(std::make_unique<std::string>(std::move(bytes))) {}
 
+void FileBytes::release(std::string_view part) const {
+  if (!unpacked_) map_->drop_pages(static_cast<std::size_t>(part.data() - bytes().data()), part.size());
+}
+
+void PassedBytes::pass(const char* place) {
+  const auto passed = static_cast<std::size_t>(place - file_.bytes().data());
+  if (passed < released_ + FileBytes::kPieceBytes) return;
+  file_.release(file_.bytes().substr(released_, passed - released_));
+  released_ = passed;
+}
+
 }  // namespace lorikeet::data

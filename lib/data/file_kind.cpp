@@ -59,12 +59,22 @@ std::string ending_of(const std::string& name) {
   return dot == std::string::npos ? "" : lower.substr(dot);
 }
 
-void require_utf8(std::string_view text, const std::string& name) {
-  const std::size_t bad = find_invalid_utf8(text);
-  if (bad == std::string_view::npos) return;
-  const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(bad), '\n');
-  throw Error("[data] line " + std::to_string(line) + " of " + name + ": byte " + std::to_string(bad) +
-              " of the file is not UTF-8; convert the file (iconv -t UTF-8)");
+void require_utf8(const FileBytes& file) {
+  const std::string_view text = file.bytes();
+  for (std::size_t begin = 0; begin < text.size();) {
+    // A piece ends behind a line, never inside a character.
+    const std::size_t line_end = text.find('\n', std::min(begin + FileBytes::kPieceBytes, text.size()));
+    const std::size_t end = line_end == std::string_view::npos ? text.size() : line_end + 1;
+    const std::string_view piece = text.substr(begin, end - begin);
+    if (const std::size_t bad = find_invalid_utf8(piece); bad != std::string_view::npos) {
+      const std::string_view before = text.substr(0, begin + bad);
+      throw Error("[data] line " + std::to_string(1 + std::count(before.begin(), before.end(), '\n')) + " of " +
+                  file.name() + ": byte " + std::to_string(before.size()) +
+                  " of the file is not UTF-8; convert the file (iconv -t UTF-8)");
+    }
+    file.release(piece);
+    begin = end;
+  }
 }
 
 FileKind text_kind(std::string_view text, const std::string& name) {
@@ -97,7 +107,9 @@ std::string_view kind_name(FileKind kind) {
   throw Error("[data] unknown kind of file");
 }
 
-FileKind file_kind(std::string_view bytes, const std::string& name) {
+FileKind file_kind(const FileBytes& file) {
+  const std::string_view bytes = file.bytes();
+  const std::string& name = file.name();
   if (bytes.starts_with("PAR1"sv)) return FileKind::kParquet;
   // The file format, and the stream format that Hugging Face's datasets caches in.
   if (bytes.starts_with("ARROW1"sv) || bytes.starts_with("\xFF\xFF\xFF\xFF"sv)) return FileKind::kArrow;
@@ -111,7 +123,7 @@ FileKind file_kind(std::string_view bytes, const std::string& name) {
     refuse(name, "a zip archive or a spreadsheet, which isn't read", "unpack it, or export its rows");
   if (bytes.starts_with("version https://git-lfs"sv))
     refuse(name, "a Git LFS pointer, not the data itself", "run 'git lfs pull'");
-  require_utf8(bytes, name);
+  require_utf8(file);
   return text_kind(bytes, name);
 }
 

@@ -4,15 +4,15 @@
 #include <chrono>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "data/file_notes.h"
 #include "data/mixture.h"
 #include "data/open_records.h"
 #include "data/presets.h"
 #include "data/sampler.h"
 #include "data/source_files.h"
+#include "data/token_collector.h"
 
 namespace lorikeet::data {
 namespace {
@@ -31,12 +31,45 @@ std::string source_name(const std::filesystem::path& path) {
   return escape_control(name.empty() ? path.parent_path().filename().string() : name);  // "folder/"
 }
 
-// Names and content of all files, for the cache's key: the names' endings have a say in how they are read.
-std::string describe_content(const std::filesystem::path& path, const std::string& split) {
-  std::string content;
-  for (const std::filesystem::path& file : find_source_files(path, split))
-    content += sha256_hex(MappedFile(file).bytes()) + " " + file.filename().string() + "\n";
-  return content;
+// The files of a source as they were before anything of them was read.
+class SourceFiles {
+ public:
+  SourceFiles(const std::filesystem::path& path, const std::string& split) : paths_(find_source_files(path, split)) {
+    for (const std::filesystem::path& file : paths_) before_.push_back(facts_of(file));
+  }
+
+  const std::vector<std::filesystem::path>& paths() const { return paths_; }
+
+  /// Names and content of all, for the cache's key: the names' endings have a say in how they are read.
+  std::string describe_content(const TokenCache& cache) const {
+    std::string content;
+    for (std::size_t i = 0; i < paths_.size(); ++i)
+      content += cache.sha256_of(paths_[i], before_[i]) + " " + paths_[i].filename().string() + "\n";
+    return content;
+  }
+
+  void require_unchanged() const {
+    for (std::size_t i = 0; i < paths_.size(); ++i) {
+      if (facts_of(paths_[i]) == before_[i]) continue;
+      throw Error("[data] '" + source_name(paths_[i]) +
+                      "' was changed while it was read; start again when nothing writes to it any more",
+                  ErrorKind::kRunFailed);
+    }
+  }
+
+ private:
+  std::vector<std::filesystem::path> paths_;
+  std::vector<FileFacts> before_;
+};
+
+// Where tokens go that fit neither memory nor a cache.
+std::filesystem::path spill_folder() {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  if (!error) return folder;
+  throw Error("[data] the tokens don't fit memory, and there is no folder for temporary files (" +
+                  error.message() + "); set TMPDIR, or data.cache_dir",
+              ErrorKind::kEnvironment);
 }
 
 void set_totals(const TokenDataset& dataset, FileReport& report) {
@@ -46,21 +79,46 @@ void set_totals(const TokenDataset& dataset, FileReport& report) {
   report.longest = dataset.longest();
 }
 
-TokenizedFile tokenize(const RecordSource& file, const DataOptions& options,
-                       const text::Tokenizer& tokenizer) {
-  const RowPlan plan = plan_rows(file, options, tokenizer);
+// What is to be said about a source beside its tokens, which go to `sink`.
+TokenizedFile tokenize_rows(const RecordSource& rows, const DataOptions& options,
+                            const text::Tokenizer& tokenizer, const TokenSink& sink) {
+  const RowPlan plan = plan_rows(rows, options, tokenizer);
   const text::SegmentEncoder encoder(tokenizer);
   const text::ChatTemplate* chat_template = plan.chat_template.chat_template;
   if (chat_template != nullptr) {
     // A vocabulary without the template's control tokens is an error of the settings, not of the first row.
     encoder.encode(chat_template->render(text::Instruction{"a", "", "b"}));
   }
-  TokenizedFile out;
-  out.format = plan.format_description;
-  out.template_description = plan.chat_template.description;
   DataOptions reading = options;
   reading.columns = plan.columns;
-  out.dataset = TokenDataset(tokenize_file(file, plan.format, reading, encoder, chat_template, out.counts));
+  TokenizedFile about;
+  about.format = plan.format_description;
+  about.template_description = plan.chat_template.description;
+  about.counts = tokenize_file(rows, plan.format, reading, encoder, chat_template, sink);
+  return about;
+}
+
+// `cache` may be null.
+TokenizedFile tokenize(const std::filesystem::path& path, const SourceFiles& files, const DataOptions& options,
+                       const text::Tokenizer& tokenizer, const TokenCache* cache, const std::string& key) {
+  bool cached = false;
+  TokenCollector collector(options.most_memory_bytes, [&] {
+    std::unique_ptr<TokenFileWriter> named = cache != nullptr ? cache->writer(key) : nullptr;
+    cached = named != nullptr;
+    return cached ? std::move(named) : TokenFileWriter::make_anonymous(spill_folder());
+  });
+  TokenizedFile out = tokenize_rows(*open_source(path, options), options, tokenizer,
+                                    [&](const TokenRows& rows) { collector.add(rows); });
+  files.require_unchanged();
+  if (collector.file() != nullptr) {
+    out = collector.finish_file(out);
+    if (cached) cache->note_whole(key, out.dataset.fingerprint());
+    return out;
+  }
+  if (cache != nullptr) {
+    if (auto kept = cache->store(key, collector.rows(), out)) return *std::move(kept);
+  }
+  out.dataset = TokenDataset(std::move(collector.rows()));
   return out;
 }
 
@@ -98,6 +156,17 @@ FileReport sum_of(std::vector<FileReport> sources, const TokenDataset& mixture) 
   return sum;
 }
 
+TokenDataset join(const std::vector<MixturePart>& parts, const std::vector<std::vector<std::int64_t>>& counts,
+                  std::size_t most_memory_bytes) {
+  TokenCollector collector(most_memory_bytes,
+                           [] { return TokenFileWriter::make_anonymous(spill_folder()); });
+  std::vector<std::uint32_t> chosen =
+      join_parts(parts, counts, [&](const TokenRows& rows) { collector.add(rows); });
+  const TokenDataset joined = collector.file() != nullptr ? collector.finish_file({}).dataset
+                                                          : TokenDataset(std::move(collector.rows()));
+  return chosen.empty() ? joined : joined.subset(std::move(chosen));
+}
+
 LoadedFile load_mixture(const DataOptions& options, const text::Tokenizer& tokenizer) {
   std::vector<MixturePart> parts;
   std::vector<FileReport> reports;
@@ -115,7 +184,7 @@ LoadedFile load_mixture(const DataOptions& options, const text::Tokenizer& token
     for (const MixturePart& part : parts) counts.emplace_back(part.dataset.size(), 1);
   }
   LoadedFile mixture;
-  mixture.dataset = join_parts(parts, counts);
+  mixture.dataset = join(parts, counts, options.most_memory_bytes);
   for (std::size_t p = 0; p < parts.size(); ++p) {
     FileReport& report = reports[p];
     report.examples = report.tokens = report.label_tokens = 0;
@@ -129,19 +198,26 @@ LoadedFile load_mixture(const DataOptions& options, const text::Tokenizer& token
   return mixture;
 }
 
-std::pair<std::vector<std::size_t>, std::vector<std::size_t>> split_by_rows(const TokenDataset& dataset,
-                                                                            double fraction,
-                                                                            std::uint64_t seed) {
-  std::vector<std::int64_t> rows;
-  rows.reserve(dataset.size());
-  for (std::size_t i = 0; i < dataset.size(); ++i) rows.push_back(dataset.source_row(i));
-  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());  // in the file's order, so neighbours
-  std::vector<std::int64_t> held;
-  for (const std::size_t k : split_indices(rows.size(), fraction, seed).second) held.push_back(rows[k]);
-  std::pair<std::vector<std::size_t>, std::vector<std::size_t>> split;
+// Examples whose rows are for training, and those whose rows are held out.
+std::pair<std::vector<std::uint32_t>, std::vector<std::uint32_t>> split_by_rows(const TokenDataset& dataset,
+                                                                                double fraction,
+                                                                                std::uint64_t seed) {
+  // Rows are in the file's order: those of one row are neighbours.
+  const auto begins_row = [&](std::size_t i) {
+    return i == 0 || dataset.source_row(i) != dataset.source_row(i - 1);
+  };
+  std::size_t rows = 0;
+  for (std::size_t i = 0; i < dataset.size(); ++i) rows += begins_row(i) ? 1 : 0;
+  const std::vector<std::uint32_t> held = split_indices(rows, fraction, seed).second;
+  std::pair<std::vector<std::uint32_t>, std::vector<std::uint32_t>> split;
+  std::size_t row = 0, next = 0;  // of the rows, and of those held out
   for (std::size_t i = 0; i < dataset.size(); ++i) {
-    const bool out = std::binary_search(held.begin(), held.end(), dataset.source_row(i));
-    (out ? split.second : split.first).push_back(i);
+    if (i > 0 && begins_row(i)) {
+      if (next < held.size() && held[next] == row) ++next;
+      ++row;
+    }
+    const bool out = next < held.size() && held[next] == row;
+    (out ? split.second : split.first).push_back(static_cast<std::uint32_t>(i));
   }
   return split;
 }
@@ -191,22 +267,18 @@ LoadedFile load_file(const std::filesystem::path& path, const DataOptions& optio
   const std::optional<std::filesystem::path> folder =
       options.cache_dir ? options.cache_dir : default_cache_dir();
   std::optional<TokenCache> cache;
-  if (options.use_cache && folder) cache.emplace(*folder);
+  if (options.use_cache && folder) cache.emplace(*folder, options.noted_from_bytes);
 
   std::string key;
   std::optional<TokenizedFile> entry;
+  const SourceFiles files(path, options.split);
   if (cache) {
-    key = cache_key(describe_content(path, options.split), options, tokenizer);
+    key = cache_key(files.describe_content(*cache), options, tokenizer);
     entry = cache->find(key);
   }
   LoadedFile loaded;
   loaded.report.cache_hit = entry.has_value();
-  if (!entry) {
-    entry = tokenize(*open_source(path, options), options, tokenizer);
-    if (cache) {
-      if (auto kept = cache->store(key, *entry)) entry = std::move(kept);
-    }
-  }
+  if (!entry) entry = tokenize(path, files, options, tokenizer, cache ? &*cache : nullptr, key);
   loaded.dataset = choose_examples(entry->dataset, options, entry->counts);
   FileReport& report = loaded.report;
   report.file = source_name(path);

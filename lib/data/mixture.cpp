@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <string>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -12,9 +12,17 @@
 namespace lorikeet::data {
 namespace {
 
-template <typename T>
-std::string_view bytes_of(std::span<const T> values) {
+constexpr std::size_t kHandedOnBytes = std::size_t{1} << 20;  // joined examples at a time
+
+std::string_view bytes_of(std::span<const std::int32_t> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
+}
+
+// Of millions of examples no two have the same by chance; a string holds it without memory of its own.
+std::string digest_of(const TokenDataset& dataset, std::size_t i) {
+  constexpr std::size_t kBytes = 15;
+  const std::vector<std::int32_t> labels = dataset.labels(i);
+  return Sha256().field(bytes_of(dataset.ids(i))).field(bytes_of(labels)).digest().substr(0, kBytes);
 }
 
 // What an example counts for in its source's share.
@@ -41,8 +49,8 @@ std::vector<std::int64_t> counts_for(const TokenDataset& dataset, double target,
 
 TokenDataset choose_examples(const TokenDataset& dataset, const RowOptions& options, RowCounts& counts) {
   if (!options.min_tokens && !options.max_tokens && !options.remove_duplicates) return dataset;
-  std::vector<std::size_t> kept;
-  std::set<std::string> seen;
+  std::vector<std::uint32_t> kept;
+  std::unordered_set<std::string> seen;
   for (std::size_t begin = 0, end = 0; begin < dataset.size(); begin = end) {
     std::int64_t tokens = 0;  // of the row, which is several examples where a text was split
     for (end = begin; end < dataset.size() && dataset.source_row(end) == dataset.source_row(begin); ++end)
@@ -52,12 +60,9 @@ TokenDataset choose_examples(const TokenDataset& dataset, const RowOptions& opti
       continue;
     }
     for (std::size_t i = begin; i < end; ++i) {
-      const bool is_new =
-          !options.remove_duplicates ||
-          seen.insert(Sha256().field(bytes_of(dataset.ids(i))).field(bytes_of(dataset.labels(i))).hex())
-              .second;
+      const bool is_new = !options.remove_duplicates || seen.insert(digest_of(dataset, i)).second;
       if (is_new) {
-        kept.push_back(i);
+        kept.push_back(static_cast<std::uint32_t>(i));
       } else {
         ++counts.duplicates;
       }
@@ -91,25 +96,33 @@ std::vector<std::vector<std::int64_t>> mixture_counts(std::span<const MixturePar
   return counts;
 }
 
-TokenDataset join_parts(std::span<const MixturePart> parts,
-                        const std::vector<std::vector<std::int64_t>>& counts) {
-  TokenRows rows;
+std::vector<std::uint32_t> join_parts(std::span<const MixturePart> parts,
+                                      const std::vector<std::vector<std::int64_t>>& counts,
+                                      const TokenSink& sink) {
   std::int64_t first_row = 0;
-  std::vector<std::size_t> chosen;
+  std::uint32_t examples = 0;
+  std::vector<std::uint32_t> chosen;
+  TokenRows rows;
+  const auto hand_on = [&](std::size_t most) {
+    if (rows.bytes() <= most) return;
+    sink(rows);
+    rows = {};
+  };
   for (std::size_t p = 0; p < parts.size(); ++p) {
     const TokenDataset& dataset = parts[p].dataset;
     std::int64_t last_row = -1;
     for (std::size_t i = 0; i < dataset.size(); ++i) {
       last_row = std::max(last_row, dataset.source_row(i));
       if (counts[p][i] == 0) continue;
-      chosen.insert(chosen.end(), static_cast<std::size_t>(counts[p][i]), rows.size());
+      chosen.insert(chosen.end(), static_cast<std::size_t>(counts[p][i]), examples++);
       rows.add(dataset.ids(i), dataset.labels(i), first_row + dataset.source_row(i), 0);
+      hand_on(kHandedOnBytes);
     }
     first_row += last_row + 1;
   }
-  const bool repeats = chosen.size() != rows.size();
-  TokenDataset joined(std::move(rows));
-  return repeats ? joined.subset(std::move(chosen)) : joined;
+  hand_on(0);
+  if (chosen.size() == examples) chosen.clear();
+  return chosen;
 }
 
 }  // namespace lorikeet::data

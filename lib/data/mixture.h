@@ -29,9 +29,11 @@ struct MixturePart {
 std::vector<std::vector<std::int64_t>> mixture_counts(std::span<const MixturePart> parts, MixBy by,
                                                       StoppingStrategy strategy, std::uint64_t seed);
 
-/// The parts end to end, example i of part p as often as counts[p][i] says (in a row). Rows are counted
-/// through over all parts.
-TokenDataset join_parts(std::span<const MixturePart> parts,
-                        const std::vector<std::vector<std::int64_t>>& counts);
+/// Gives `sink` the parts end to end, example i of part p where counts[p][i] isn't 0, a part's examples some at
+/// a time; rows are counted through over all parts. Returns which of them are to be taken in which order:
+/// each as often in a row as `counts` says; empty where that is each once.
+std::vector<std::uint32_t> join_parts(std::span<const MixturePart> parts,
+                                      const std::vector<std::vector<std::int64_t>>& counts,
+                                      const TokenSink& sink);
 
 }  // namespace lorikeet::data

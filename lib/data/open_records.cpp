@@ -41,6 +41,7 @@ class JoinedRecords final : public RecordSource {
   std::size_t line(std::size_t /*i*/) const override { return 0; }
   std::string where(std::size_t i) const override { return at(i).where(within(i)); }
   Json parse(std::size_t i) const override { return at(i).parse(within(i)); }
+  void release_before(std::size_t i) const override { at(i).release_before(within(i)); }
   const std::string& name() const override { return name_; }
 
  private:
@@ -67,6 +68,7 @@ class FirstRecords final : public RecordSource {
   std::size_t line(std::size_t i) const override { return source_->line(i); }
   std::string where(std::size_t i) const override { return source_->where(i); }
   Json parse(std::size_t i) const override { return source_->parse(i); }
+  void release_before(std::size_t i) const override { source_->release_before(i); }
   const std::string& name() const override { return source_->name(); }
 
  private:
@@ -77,7 +79,7 @@ class FirstRecords final : public RecordSource {
 }  // namespace
 
 std::unique_ptr<RecordSource> open_record_file(FileBytes file) {
-  const FileKind kind = file_kind(file.bytes(), file.name());
+  const FileKind kind = file_kind(file);
   return open_as(kind, std::move(file), std::make_shared<columnar::ChunkCache>());
 }
 
@@ -88,7 +90,7 @@ std::unique_ptr<RecordSource> open_record_files(std::span<const std::filesystem:
   const auto cache = std::make_shared<columnar::ChunkCache>();
   for (const std::filesystem::path& path : files) {
     FileBytes file(path);
-    const FileKind kind = file_kind(file.bytes(), file.name());
+    const FileKind kind = file_kind(file);
     if (sources.empty()) first_kind = kind;
     if (kind != first_kind) {
       throw Error("[data] '" + name + "': expected files of one kind, found '" + sources[0]->name() + "' (" +

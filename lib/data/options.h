@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -80,6 +81,12 @@ struct DataOptions : RowOptions {
   bool use_cache = true;
   /// Where tokenised data is kept; default: default_cache_dir().
   std::optional<std::filesystem::path> cache_dir;
+  /// Tokens that take more memory than this go to disk while they are made: into the cache folder, or without
+  /// a cache into a file without a name in the system's folder for temporary files (TMPDIR).
+  std::size_t most_memory_bytes = std::size_t{256} << 20;
+  /// Files of at least so many bytes, data files and cache files, are known again by their size, inode and
+  /// times (see FileNotes), smaller ones by all of their bytes.
+  std::uint64_t noted_from_bytes = std::uint64_t{64} << 20;
   unsigned threads = 0;     ///< for tokenising; 0: as many as the machine has
   std::uint64_t seed = 42;  ///< chooses the rows of validation_fraction
 };

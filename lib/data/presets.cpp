@@ -62,6 +62,7 @@ class ReshapedRecords : public RecordSource {
   std::size_t line(std::size_t i) const override { return source_->line(i); }
   std::string where(std::size_t i) const override { return source_->where(i); }
   const std::string& name() const override { return source_->name(); }
+  void release_before(std::size_t i) const override { source_->release_before(i); }
   Json parse(std::size_t i) const override { return reshape(source_->parse(i), where(i)); }
 
  protected:

@@ -8,6 +8,8 @@
 namespace lorikeet::data {
 namespace {
 
+constexpr std::size_t kRowsForDensity = 4096;  // from so many on their density foretells the file's
+
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 // Offset just behind the JSON value that begins at `begin`, by brackets and quotes alone: whether the value
@@ -35,7 +37,7 @@ std::size_t value_end(std::string_view text, std::size_t begin) {
 
 }  // namespace
 
-RecordFile::RecordFile(FileBytes file) : file_(std::move(file)), text_(file_.bytes()) {
+RecordFile::RecordFile(FileBytes file) : file_(std::move(file)), text_(file_.bytes()), done_(file_) {
   if (text_.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);
   const std::size_t first = text_.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos)
@@ -43,6 +45,7 @@ RecordFile::RecordFile(FileBytes file) : file_(std::move(file)), text_(file_.byt
   if (text_[first] == '[') {
     is_array_ = true;
     one_line_ = text_.find('\n', first) >= text_.find_last_not_of(" \t\r\n");
+    file_.release(text_);
     split_array();
   } else {
     split_lines();
@@ -50,18 +53,35 @@ RecordFile::RecordFile(FileBytes file) : file_(std::move(file)), text_(file_.byt
   if (spans_.empty()) throw Error("[data] '" + name() + "' holds an empty array: expected at least one row");
 }
 
+void RecordFile::add_span(std::size_t offset, std::size_t length, std::size_t line) {
+  if (length > UINT32_MAX) {
+    throw Error("[data] line " + std::to_string(line) + " of " + name() + ": a row of " +
+                std::to_string(length) + " bytes, expected at most 4294967295");
+  }
+  // Doubling would take up to three times the memory: room for as many rows as the file has if the rest is as
+  // the first ones are.
+  if (spans_.size() == spans_.capacity() && spans_.size() >= kRowsForDensity) {
+    const double rest = static_cast<double>(text_.size()) / static_cast<double>(std::max<std::size_t>(offset, 1));
+    spans_.reserve(static_cast<std::size_t>(static_cast<double>(spans_.size()) * std::clamp(rest, 1.0, 1e6) * 1.05) + 1);
+  }
+  spans_.push_back({offset, static_cast<std::uint32_t>(length), static_cast<std::uint32_t>(line)});
+}
+
 void RecordFile::split_lines() {
+  PassedBytes passed(file_);
   std::size_t line = 1;
   for (std::size_t begin = 0; begin < text_.size(); ++line) {
     const std::size_t end = std::min(text_.find('\n', begin), text_.size());
     const bool blank = std::all_of(text_.begin() + static_cast<std::ptrdiff_t>(begin),
                                    text_.begin() + static_cast<std::ptrdiff_t>(end), is_blank);
-    if (!blank) spans_.push_back({begin, end - begin, line});
+    if (!blank) add_span(begin, end - begin, line);
+    passed.pass(text_.data() + begin);
     begin = end + 1;
   }
 }
 
 void RecordFile::split_array() {
+  PassedBytes passed(file_);
   std::size_t line = 1;
   std::size_t counted = 0;  // newlines before here are in `line`
   const auto line_at = [&](std::size_t offset) {
@@ -100,7 +120,8 @@ void RecordFile::split_array() {
     if (end == std::string_view::npos)
       throw fail(i, "the JSON array is cut short inside the row that begins here");
     if (end == i) throw fail(i, "expected a row of the JSON array");
-    spans_.push_back({i, end - i, line_at(i)});
+    add_span(i, end - i, line_at(i));
+    passed.pass(text_.data() + i);
     i = end;
     first = false;
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -28,14 +29,18 @@ class RecordFile final : public RecordSource {
   /// (line 17) of train.json".
   std::string where(std::size_t i) const override;
   Json parse(std::size_t i) const override;
+  void release_before(std::size_t i) const override { done_.pass(text_.data() + spans_[i].offset); }
   const std::string& name() const override { return file_.name(); }
 
  private:
+  // Kept small: there may be millions. A record is shorter than 4 GB (see add_span), and a line number that is
+  // larger is an error's place in a file of more lines than anybody counts.
   struct Span {
     std::size_t offset;
-    std::size_t length;
-    std::size_t line;
+    std::uint32_t length;
+    std::uint32_t line;
   };
+  void add_span(std::size_t offset, std::size_t length, std::size_t line);
   void split_lines();
   void split_array();
   std::string row_place(std::size_t row, std::size_t line) const;
@@ -43,6 +48,7 @@ class RecordFile final : public RecordSource {
   FileBytes file_;
   std::string_view text_;
   std::vector<Span> spans_;
+  mutable PassedBytes done_;
   bool is_array_ = false;
   bool one_line_ = false;  // no two rows begin on different lines
 };

@@ -29,6 +29,10 @@ class RecordSource {
   /// if it can't be read.
   virtual Json parse(std::size_t i) const = 0;
 
+  /// Says that records before `i` are done with: bytes of files that they lie in may leave the memory (they
+  /// come back where they are read again). Not for two threads at once.
+  virtual void release_before(std::size_t /*i*/) const {}
+
   /// The name of the file or folder, without the folder that it lies in.
   virtual const std::string& name() const = 0;
 };

@@ -13,10 +13,9 @@ namespace {
 
 // Fisher-Yates from the back (Knuth, TAOCP 2, algorithm 3.4.2P). Our own, as std::shuffle's draws are the
 // library's choice and would change the order of a run with its version.
-template <typename Index>
-std::vector<Index> permutation(std::size_t count, PhiloxStream stream) {
-  std::vector<Index> order(count);
-  std::iota(order.begin(), order.end(), Index{0});
+std::vector<std::uint32_t> permutation(std::size_t count, PhiloxStream stream) {
+  std::vector<std::uint32_t> order(count);
+  std::iota(order.begin(), order.end(), std::uint32_t{0});
   for (std::size_t i = count; i > 1; --i) std::swap(order[i - 1], order[stream.below(i)]);
   return order;
 }
@@ -45,8 +44,7 @@ Sampler::Sampler(const TokenDataset& dataset, SamplerOptions options)
 
 std::vector<std::uint32_t> Sampler::order_of(std::int64_t epoch) const {
   if (options_.shuffle) {
-    return permutation<std::uint32_t>(count_,
-                                      PhiloxStream(options_.seed, "sampler/epoch/" + std::to_string(epoch)));
+    return permutation(count_, PhiloxStream(options_.seed, "sampler/epoch/" + std::to_string(epoch)));
   }
   std::vector<std::uint32_t> order(count_);
   std::iota(order.begin(), order.end(), std::uint32_t{0});
@@ -119,21 +117,22 @@ Step Sampler::step(std::int64_t index) const {
   return step;
 }
 
-std::vector<std::size_t> seeded_order(std::size_t count, std::uint64_t seed, const std::string& purpose) {
-  return permutation<std::size_t>(count, PhiloxStream(seed, purpose));
+std::vector<std::uint32_t> seeded_order(std::size_t count, std::uint64_t seed, const std::string& purpose) {
+  return permutation(count, PhiloxStream(seed, purpose));
 }
 
-std::pair<std::vector<std::size_t>, std::vector<std::size_t>> split_indices(std::size_t count,
-                                                                            double fraction,
-                                                                            std::uint64_t seed) {
+std::pair<std::vector<std::uint32_t>, std::vector<std::uint32_t>> split_indices(std::size_t count,
+                                                                                double fraction,
+                                                                                std::uint64_t seed) {
   if (!(fraction > 0.0 && fraction < 1.0))
     throw Error("[data.validation.fraction] expected a number between 0 and 1, got " +
                 std::to_string(fraction));
-  if (count < 2)
-    throw Error("[data.validation.fraction] expected at least 2 rows to split, got " + std::to_string(count));
+  if (count < 2 || count > UINT32_MAX)
+    throw Error("[data.validation.fraction] expected at least 2 rows to split, and at most 4294967295; got " +
+                std::to_string(count));
   const auto wanted = static_cast<std::size_t>(std::llround(fraction * static_cast<double>(count)));
   const std::size_t held = std::clamp<std::size_t>(wanted, 1, count - 1);
-  std::vector<std::size_t> order = seeded_order(count, seed, "validation-split");
+  std::vector<std::uint32_t> order = seeded_order(count, seed, "validation-split");
   const auto cut = order.begin() + static_cast<std::ptrdiff_t>(held);
   std::sort(order.begin(), cut);
   std::sort(cut, order.end());

@@ -67,13 +67,13 @@ class Sampler {
   mutable std::vector<std::int64_t> first_steps_{0};  // of the epochs known so far, with tokens_per_step
 };
 
-/// [0, count) in an order that `seed` and `purpose` fix.
-std::vector<std::size_t> seeded_order(std::size_t count, std::uint64_t seed, const std::string& purpose);
+/// [0, count) in an order that `seed` and `purpose` fix; `count` below 2^32.
+std::vector<std::uint32_t> seeded_order(std::size_t count, std::uint64_t seed, const std::string& purpose);
 
 /// Splits [0, count) by `seed` into (rest, held-out) where held-out has round(fraction * count) members, at
-/// least one and fewer than all; both ascending. Throws Error unless 0 < fraction < 1 and count >= 2.
-std::pair<std::vector<std::size_t>, std::vector<std::size_t>> split_indices(std::size_t count,
-                                                                            double fraction,
-                                                                            std::uint64_t seed);
+/// least one and fewer than all; both ascending. Throws Error unless 0 < fraction < 1 and 2 <= count < 2^32.
+std::pair<std::vector<std::uint32_t>, std::vector<std::uint32_t>> split_indices(std::size_t count,
+                                                                                double fraction,
+                                                                                std::uint64_t seed);
 
 }  // namespace lorikeet::data

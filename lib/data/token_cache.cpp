@@ -1,13 +1,9 @@
 #include "data/token_cache.h"
 
-#include <array>
-#include <cstring>
-
 #include "base/cache_folder.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "data/cache_files.h"
 
@@ -15,60 +11,7 @@ namespace lorikeet::data {
 namespace {
 
 // Raise whenever the same rows would give other tokens or labels, or the file's layout changes.
-constexpr std::string_view kVersion = "4";
-constexpr std::array<char, 8> kMagic{'L', 'K', 'T', 'O', 'K', 'E', 'N', '1'};
-
-// The file: Header, meta (JSON, padded with blanks to 8 bytes), the data set's bytes.
-struct Header {
-  std::array<char, 8> magic;
-  std::uint64_t meta_bytes;
-  std::uint64_t data_bytes;
-  std::array<char, 64> sha256;  // over meta and data
-};
-
-std::string meta_of(const TokenizedFile& entry) {
-  Json meta;
-  meta.set("format", entry.format)
-      .set("template", entry.template_description)
-      .set("fingerprint", entry.dataset.fingerprint())
-      .set("rows", entry.counts.rows)
-      .set("truncated", entry.counts.truncated)
-      .set("dropped", entry.counts.dropped)
-      .set("without_labels", entry.counts.without_labels)
-      .set("split", entry.counts.split)
-      .set("unknown_ids", entry.counts.unknown_ids);
-  std::string text = meta.dump();
-  text.append((8 - text.size() % 8) % 8, ' ');
-  return text;
-}
-
-TokenizedFile read_entry(const std::filesystem::path& path) {
-  const auto map = std::make_shared<const MappedFile>(path);
-  const std::string_view bytes = map->bytes();
-  const auto require = [](bool holds, const char* what) {
-    if (!holds) throw Error(what);
-  };
-  Header header{};
-  require(bytes.size() >= sizeof header, "it is cut short");
-  std::memcpy(&header, bytes.data(), sizeof header);
-  require(header.magic == kMagic, "it is no cache file of this version");
-  const std::string_view body = bytes.substr(sizeof header);
-  require(header.meta_bytes <= body.size() && header.data_bytes == body.size() - header.meta_bytes,
-          "its size is wrong");
-  require(sha256_hex(body) == std::string_view(header.sha256.data(), header.sha256.size()),
-          "its checksum is wrong");
-  const Json meta = Json::parse(body.substr(0, header.meta_bytes), "cache");
-  const JsonView view(meta, "cache");
-  TokenizedFile entry;
-  entry.dataset =
-      TokenDataset::from_bytes(body.substr(header.meta_bytes), map, view.at("fingerprint").as_string());
-  entry.format = view.at("format").as_string();
-  entry.template_description = view.at("template").as_string();
-  entry.counts = {view.at("rows").as_int(),    view.at("truncated").as_int(),
-                  view.at("dropped").as_int(), view.at("without_labels").as_int(),
-                  view.at("split").as_int(),   view.at("unknown_ids").as_int()};
-  return entry;
-}
+constexpr std::string_view kVersion = "5";
 
 }  // namespace
 
@@ -96,7 +39,13 @@ std::optional<TokenizedFile> TokenCache::find(const std::string& key) const {
     return std::nullopt;
   }
   try {
-    return read_entry(file_of(key));
+    const FileFacts facts = facts_of(file_of(key));
+    const auto whole = notes_.recall(file_of(key));
+    TokenizedFile entry = read_token_file(file_of(key), /*check_words=*/!whole);
+    if (!whole) notes_.keep(file_of(key), facts, entry.dataset.fingerprint());
+    if (whole.value_or(entry.dataset.fingerprint()) != entry.dataset.fingerprint())
+      throw Error("it isn't the one that was checked");
+    return entry;
   } catch (const Error& damage) {
     log_warning("[data.cache_dir] '" + file_of(key).string() + "' is damaged (" + damage.what() +
                 "); tokenising again");
@@ -104,31 +53,48 @@ std::optional<TokenizedFile> TokenCache::find(const std::string& key) const {
   }
 }
 
-std::optional<TokenizedFile> TokenCache::store(const std::string& key, const TokenizedFile& entry) const {
-  if (!prepare_folder()) return std::nullopt;
+std::optional<TokenizedFile> TokenCache::store(const std::string& key, const TokenRows& rows,
+                                               const TokenizedFile& about) const {
   try {
-    const std::string meta = meta_of(entry);
-    Header header{};
-    std::string bytes = entry.dataset.to_bytes(std::string(sizeof header, '\0') + meta);
-    const std::string_view body = std::string_view(bytes).substr(sizeof header);
-    header.magic = kMagic;
-    header.meta_bytes = meta.size();
-    header.data_bytes = body.size() - meta.size();
-    const std::string sha256 = sha256_hex(body);
-    std::copy(sha256.begin(), sha256.end(), header.sha256.begin());
-    std::memcpy(bytes.data(), &header, sizeof header);
-    write_file_atomic(file_of(key), bytes, 0600);
-    return read_entry(file_of(key));
+    const auto file = writer(key);
+    if (!file) return std::nullopt;
+    file->append(rows);
+    TokenizedFile entry = file->finish(about);
+    note_whole(key, entry.dataset.fingerprint());
+    return entry;
   } catch (const Error& problem) {
     log_warning(std::string("[data.cache_dir] the tokenised data couldn't be kept: ") + problem.what());
     return std::nullopt;
   }
 }
 
-std::string cache_key(std::string_view file_bytes, const DataOptions& options,
+std::unique_ptr<TokenFileWriter> TokenCache::writer(const std::string& key) const {
+  if (!prepare_folder()) return nullptr;
+  try {
+    return TokenFileWriter::make_named(file_of(key));
+  } catch (const Error& problem) {
+    log_warning(std::string("[data.cache_dir] the tokenised data can't be kept: ") + problem.what());
+    return nullptr;
+  }
+}
+
+void TokenCache::note_whole(const std::string& key, const std::string& fingerprint) const {
+  std::error_code error;
+  const std::uintmax_t bytes = std::filesystem::file_size(file_of(key), error);
+  if (!error && notes_.wants(bytes)) notes_.keep(file_of(key), facts_of(file_of(key)), fingerprint);
+}
+
+std::string TokenCache::sha256_of(const std::filesystem::path& file, const FileFacts& now) const {
+  if (auto known = notes_.wants(now.size) ? notes_.recall(file) : std::nullopt) return *known;
+  std::string sha256 = file_sha256(file);
+  if (notes_.wants(now.size) && prepare_folder()) notes_.keep(file, now, sha256);
+  return sha256;
+}
+
+std::string cache_key(const std::string& content, const DataOptions& options,
                       const text::Tokenizer& tokenizer) {
   Sha256 key;
-  key.field(kVersion).field(sha256_hex(file_bytes)).field(tokenizer.fingerprint());
+  key.field(kVersion).field(content).field(tokenizer.fingerprint());
   // bos_token and eos_token come from files of their own, which a fingerprint of the vocabulary may leave
   // out.
   for (const auto& id : {tokenizer.bos_id(), tokenizer.eos_id()})

@@ -1,9 +1,12 @@
 #include "data/tokenize.h"
 
 #include <algorithm>
-#include <atomic>
+#include <condition_variable>
 #include <exception>
+#include <map>
+#include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 
@@ -11,6 +14,7 @@ namespace lorikeet::data {
 namespace {
 
 constexpr std::size_t kRowsPerChunk = 64;
+constexpr std::size_t kMostReadyBytes = std::size_t{16} << 20;  // encoded, before their turn
 
 class RowEncoder {
  public:
@@ -100,35 +104,110 @@ void check_token_range(const TokensRow& row, std::size_t tokenizer_size, std::in
 struct Chunk {
   TokenRows rows;
   RowCounts counts;
-  std::exception_ptr error;
 };
 
-// Chunks are taken in order and each stops at its first error, so all rows before the first error of the
-// lowest chunk that has one were fine: the error reported doesn't depend on the number of threads.
-std::vector<Chunk> run_chunks(std::size_t records, unsigned threads, const RowEncoder& encoder) {
-  std::vector<Chunk> chunks((records + kRowsPerChunk - 1) / kRowsPerChunk);
-  std::atomic<std::size_t> next{0};
-  std::atomic<bool> failed{false};
-  const auto work = [&] {
-    for (std::size_t c = next++; c < chunks.size() && !failed; c = next++) {
+/// Encodes a file's rows in chunks on several threads, and hands them on in order.
+///
+/// Chunks are taken in order and each ends at its first error, so all rows before the first error of the
+/// lowest chunk that has one were fine: the error reported doesn't depend on the number of threads.
+class ChunkRunner {
+ public:
+  ChunkRunner(const RecordSource& file, const RowEncoder& encoder, const TokenSink& sink)
+      : file_(file), encoder_(encoder), sink_(sink) {}
+
+  /// Returns what became of the rows, and how many examples there are.
+  std::pair<RowCounts, std::size_t> run(unsigned threads) {
+    if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency());
+    std::vector<std::thread> helpers;
+    const std::size_t wanted = std::min<std::size_t>(threads, chunks());
+    for (std::size_t t = 1; t < wanted; ++t) helpers.emplace_back([this] { work(); });
+    work();
+    for (std::thread& helper : helpers) helper.join();
+    if (error_) std::rethrow_exception(error_);
+    return {counts_, examples_};
+  }
+
+ private:
+  std::size_t chunks() const { return (file_.size() + kRowsPerChunk - 1) / kRowsPerChunk; }
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      // Every chunk below `taken_` is with some thread or in `ready_`. So the one that is to be handed on
+      // next comes without anybody who waits here, as nothing is ready while nobody has taken it.
+      room_.wait(lock, [&] { return error_ || ready_bytes_ < kMostReadyBytes; });
+      if (error_ || taken_ == chunks()) return;
+      const std::size_t number = taken_++;
+      lock.unlock();
+      Chunk chunk;
+      std::exception_ptr error;
       try {
-        const std::size_t end = std::min(records, (c + 1) * kRowsPerChunk);
-        for (std::size_t i = c * kRowsPerChunk; i < end; ++i)
-          encoder.encode(i, chunks[c].rows, chunks[c].counts);
+        const std::size_t end = std::min(file_.size(), (number + 1) * kRowsPerChunk);
+        for (std::size_t i = number * kRowsPerChunk; i < end; ++i)
+          encoder_.encode(i, chunk.rows, chunk.counts);
       } catch (...) {
-        chunks[c].error = std::current_exception();
-        failed = true;
+        error = std::current_exception();
       }
+      lock.lock();
+      if (error) {
+        fail(number, error);
+        continue;
+      }
+      ready_bytes_ += chunk.rows.bytes();
+      ready_.emplace(number, std::move(chunk));
+      if (!handing_on_) hand_on(lock);
     }
-  };
-  if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency());
-  std::vector<std::thread> helpers;
-  const std::size_t wanted = std::min<std::size_t>(threads, chunks.size());
-  for (std::size_t t = 1; t < wanted; ++t) helpers.emplace_back(work);
-  work();
-  for (std::thread& helper : helpers) helper.join();
-  return chunks;
-}
+  }
+
+  void fail(std::size_t chunk, std::exception_ptr error) {
+    if (!error_ || chunk < failed_chunk_) {
+      error_ = std::move(error);
+      failed_chunk_ = chunk;
+    }
+    room_.notify_all();
+  }
+
+  // Gives the sink what is ready and next, one thread at a time; others go on encoding meanwhile.
+  void hand_on(std::unique_lock<std::mutex>& lock) {
+    handing_on_ = true;
+    while (!error_ && !ready_.empty() && ready_.begin()->first == handed_on_) {
+      Chunk chunk = std::move(ready_.begin()->second);
+      ready_.erase(ready_.begin());
+      ready_bytes_ -= chunk.rows.bytes();
+      counts_ += chunk.counts;
+      examples_ += chunk.rows.size();
+      const std::size_t number = handed_on_++;
+      lock.unlock();
+      room_.notify_all();
+      std::exception_ptr error;
+      try {
+        if (chunk.rows.size() > 0) sink_(chunk.rows);
+        file_.release_before(number * kRowsPerChunk);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.lock();
+      if (error) fail(number, error);
+    }
+    handing_on_ = false;
+  }
+
+  const RecordSource& file_;
+  const RowEncoder& encoder_;
+  const TokenSink& sink_;
+
+  std::mutex mutex_;  // of all below
+  std::condition_variable room_;
+  std::size_t taken_ = 0;
+  std::size_t handed_on_ = 0;
+  bool handing_on_ = false;
+  std::map<std::size_t, Chunk> ready_;
+  std::size_t ready_bytes_ = 0;
+  std::exception_ptr error_;
+  std::size_t failed_chunk_ = 0;
+  RowCounts counts_;
+  std::size_t examples_ = 0;
+};
 
 }  // namespace
 
@@ -173,19 +252,12 @@ EncodedRow encode_row(const Row& row, const text::SegmentEncoder& encoder,
   return out;
 }
 
-TokenRows tokenize_file(const RecordSource& file, Format format, const DataOptions& options,
+RowCounts tokenize_file(const RecordSource& file, Format format, const DataOptions& options,
                         const text::SegmentEncoder& encoder, const text::ChatTemplate* chat_template,
-                        RowCounts& counts) {
+                        const TokenSink& sink) {
   const RowEncoder row_encoder(file, format, options, encoder, chat_template);
-  std::vector<Chunk> chunks = run_chunks(file.size(), options.threads, row_encoder);
-  TokenRows rows;
-  for (Chunk& chunk : chunks) {
-    if (chunk.error) std::rethrow_exception(chunk.error);
-    rows.append(chunk.rows);
-    counts += chunk.counts;
-    chunk.rows = {};
-  }
-  if (rows.size() > 0) return rows;
+  const auto [counts, examples] = ChunkRunner(file, row_encoder, sink).run(options.threads);
+  if (examples > 0) return counts;
   throw Error(
       "[data] no row of " + file.name() + " can be trained on: of " + std::to_string(counts.rows) + " rows " +
       std::to_string(counts.without_labels) + " have no token to learn (" + std::to_string(counts.truncated) +

@@ -1,12 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "data/format.h"
 #include "data/options.h"
 #include "data/record_source.h"
-#include "data/token_dataset.h"
+#include "data/token_rows.h"
 #include "text/chat_encode.h"
 
 namespace lorikeet::data {
@@ -40,11 +41,16 @@ EncodedRow encode_row(const Row& row, const text::SegmentEncoder& encoder,
                       const text::ChatTemplate* chat_template, bool train_on_prompt,
                       std::int64_t embedding_rows = 0);
 
-/// Parses, renders and encodes all records of `file` on `options.threads` threads. The result has the file's
-/// order whatever the number of threads. `chat_template` may be null for formats that need none. Throws the
-/// Error of the first row that has one; and an Error when no row is left, saying where they went.
-TokenRows tokenize_file(const RecordSource& file, Format format, const DataOptions& options,
+/// Takes the examples of the next rows of a file.
+using TokenSink = std::function<void(const TokenRows& rows)>;
+
+/// Parses, renders and encodes all records of `file` on `options.threads` threads, and gives the examples to
+/// `sink` in the file's order whatever the number of threads, some rows at a time, never two calls at once.
+/// What waits for its turn is bounded: memory doesn't grow with the file. `chat_template` may be null for
+/// formats that need none. Throws the Error of the first row that has one, or what the sink threw; and an
+/// Error when no row is left, saying where they went. A sink that has seen rows is to be given up then.
+RowCounts tokenize_file(const RecordSource& file, Format format, const DataOptions& options,
                         const text::SegmentEncoder& encoder, const text::ChatTemplate* chat_template,
-                        RowCounts& counts);
+                        const TokenSink& sink);
 
 }  // namespace lorikeet::data

@@ -1,8 +1,6 @@
 #include "base/write_all.h"
 
 #include <fcntl.h>
-#include <signal.h>  // NOLINT(modernize-deprecated-headers): SIGXFSZ is POSIX's
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,34 +8,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "support/catch.h"
+#include "support/largest_file.h"
 #include "support/paths.h"
 
 using namespace lorikeet;
-
-namespace {
-
-// While it lives, a file beyond so many bytes can't be written, as on a full disk: the write that crosses the
-// limit is short, the next one fails.
-class LargestFile {
- public:
-  explicit LargestFile(rlim_t bytes) : handler_(::signal(SIGXFSZ, SIG_IGN)) {
-    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before_) == 0);
-    const rlimit now{bytes, before_.rlim_max};
-    REQUIRE(::setrlimit(RLIMIT_FSIZE, &now) == 0);
-  }
-  ~LargestFile() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    ::signal(SIGXFSZ, handler_);
-  }
-  LargestFile(const LargestFile&) = delete;
-  LargestFile& operator=(const LargestFile&) = delete;
-
- private:
-  rlimit before_{};
-  void (*handler_)(int);
-};
-
-}  // namespace
 
 TEST_CASE("a short write is followed by the rest") {
   int ends[2];
@@ -59,7 +33,7 @@ TEST_CASE("what stops a write in the middle is reported, not what went wrong bef
 
 TEST_CASE("a file that hits a limit half-way fails with that reason and leaves nothing") {
   const test::TemporaryFolder folder;
-  const LargestFile limit(4096);
+  const test::LargestFile limit(4096);
   errno = EPERM;
   CHECK_THROWS_WITH(write_file_atomic(folder / "a", std::string(10000, 'x')),
                     Catch::Contains("can't write") && Catch::Contains("File too large"));

@@ -16,6 +16,10 @@ void open(const std::string& name, const std::string& bytes) {
   data::open_record_file(data::FileBytes(folder / name));
 }
 
+data::FileKind kind_of(const std::string& bytes, const std::string& name) {
+  return data::file_kind(data::FileBytes(bytes, name));
+}
+
 }  // namespace
 
 TEST_CASE("files of other kinds are named, with the way to convert them") {
@@ -35,17 +39,17 @@ TEST_CASE("a file's kind is told by its content, then by its name") {
   using data::FileKind;
   const std::string csv = "prompt,completion\nHello,\"Hi, you\"\n";
   const std::string tsv = "prompt\tcompletion\na\tb\n";
-  CHECK(data::file_kind("PAR1\x15\x04", "rows") == FileKind::kParquet);
-  CHECK(data::file_kind("ARROW1\0\0"s, "rows") == FileKind::kArrow);
-  CHECK(data::file_kind("\xFF\xFF\xFF\xFF\x10\0"s, "rows.json") == FileKind::kArrow);
-  CHECK(data::file_kind(csv, "rows.csv") == FileKind::kCsv);
-  CHECK(data::file_kind("\"text\"\n\"Hello\"\n", "rows.csv.gz") == FileKind::kCsv);
-  CHECK(data::file_kind(csv, "rows") == FileKind::kCsv);
-  CHECK(data::file_kind(tsv, "rows.tsv") == FileKind::kTsv);
-  CHECK(data::file_kind(tsv, "rows") == FileKind::kTsv);
+  CHECK(kind_of("PAR1\x15\x04", "rows") == FileKind::kParquet);
+  CHECK(kind_of("ARROW1\0\0"s, "rows") == FileKind::kArrow);
+  CHECK(kind_of("\xFF\xFF\xFF\xFF\x10\0"s, "rows.json") == FileKind::kArrow);
+  CHECK(kind_of(csv, "rows.csv") == FileKind::kCsv);
+  CHECK(kind_of("\"text\"\n\"Hello\"\n", "rows.csv.gz") == FileKind::kCsv);
+  CHECK(kind_of(csv, "rows") == FileKind::kCsv);
+  CHECK(kind_of(tsv, "rows.tsv") == FileKind::kTsv);
+  CHECK(kind_of(tsv, "rows") == FileKind::kTsv);
   for (const char* name : {"rows.csv", "rows.txt", "rows.parquet", "rows"}) {
-    CHECK(data::file_kind("{\"text\": \"a, b\"}\n", name) == FileKind::kJson);
-    CHECK(data::file_kind("\xEF\xBB\xBF \n[{\"text\": \"a\"}]\n", name) == FileKind::kJson);
+    CHECK(kind_of("{\"text\": \"a, b\"}\n", name) == FileKind::kJson);
+    CHECK(kind_of("\xEF\xBB\xBF \n[{\"text\": \"a\"}]\n", name) == FileKind::kJson);
   }
 }
 

@@ -27,6 +27,7 @@ Array ParquetFile::decode(std::size_t chunk) const {
   std::map<std::size_t, LeafColumn> columns;
   for (const auto& [number, node] : columns_)
     columns[number] = read_parquet_column(bytes(), group.columns[number], *node, name());
+  release();
   return assemble_rows(metadata_.root, std::move(columns), static_cast<std::size_t>(group.rows), name());
 }
 

@@ -34,6 +34,8 @@ class TableFile : public RecordSource {
   virtual Array decode(std::size_t chunk) const = 0;
 
   std::string_view bytes() const { return file_.bytes(); }
+  /// Says that what was read of the file is done with for now; see FileBytes.
+  void release() const { file_.release(file_.bytes()); }
 
  private:
   FileBytes file_;
