@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <optional>
 
 #include "base/strings.h"
@@ -8,6 +9,10 @@ namespace {
 
 // torchtune cuts nothing where max_seq_len is null; here a row beyond this many tokens is an error instead.
 constexpr std::int64_t kUncutLength = 8192;
+
+bool is_word_character(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
 
 // A repository of the Hub, or the local files that a builder of Hugging Face datasets reads.
 void convert_source(ForeignConfig& in, OwnConfig& out, const std::string& fallback) {
@@ -22,9 +27,14 @@ void convert_source(ForeignConfig& in, OwnConfig& out, const std::string& fallba
   } else {
     in.problem("dataset.source", "is '" + escape_control(source) + "': expected a repository or data_files");
   }
-  if (const std::string split = in.text("dataset.split").value_or("train"); split != "train")
-    in.problem("dataset.split",
-               "is '" + escape_control(split) + "', expected train; write those rows to a file");
+  const std::string split = in.text("dataset.split").value_or("train");
+  const bool whole = !split.empty() && std::all_of(split.begin(), split.end(), is_word_character);
+  if (!whole || (files && split != "train")) {
+    in.problem("dataset.split", "is '" + escape_control(split) +
+                                    "', expected the name of a whole split; write those rows to a file");
+  } else if (split != "train") {
+    out.set_text("data.train.split", split);
+  }
 }
 
 // Columns of the table {torchtune's name -> ours}, as the map in `key` renames them.
@@ -63,6 +73,9 @@ void convert_dataset(ForeignConfig& in, OwnConfig& out) {
     const std::string ours = sharegpt ? "conversations" : "messages";
     if (const auto column = in.text("dataset.conversation_column"); column && *column != ours)
       out.set_text("data.train.columns." + ours, *column);
+  } else if (name == "slimorca_dataset") {
+    convert_source(in, out, "Open-Orca/SlimOrca-Dedup");
+    out.set("data.train.preset", "slimorca");
   } else if (name == "text_completion_dataset") {
     convert_source(in, out, "");
     out.set("data.train.format", "text");
@@ -70,11 +83,12 @@ void convert_dataset(ForeignConfig& in, OwnConfig& out) {
       out.set_text("data.train.columns.text", *column);
     train_on_input = true;
   } else {
-    in.problem("dataset._component_",
-               "is '" + escape_control(name) +
-                   "', expected alpaca_dataset, alpaca_cleaned_dataset, instruct_dataset, "
-                   "chat_dataset or text_completion_dataset; write its rows to a file of one "
-                   "of their forms");
+    in.problem(
+        "dataset._component_",
+        "is '" + escape_control(name) +
+            "', expected alpaca_dataset, alpaca_cleaned_dataset, instruct_dataset, "
+            "chat_dataset, slimorca_dataset or text_completion_dataset; write its rows to a file of one "
+            "of their forms");
   }
   if (in.has("dataset.new_system_prompt"))
     in.problem("dataset.new_system_prompt", "has no counterpart: put it into the rows");

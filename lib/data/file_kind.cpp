@@ -68,8 +68,8 @@ void require_utf8(const FileBytes& file) {
     const std::string_view piece = text.substr(begin, end - begin);
     if (const std::size_t bad = find_invalid_utf8(piece); bad != std::string_view::npos) {
       const std::string_view before = text.substr(0, begin + bad);
-      throw Error("[data] line " + std::to_string(1 + std::count(before.begin(), before.end(), '\n')) + " of " +
-                  file.name() + ": byte " + std::to_string(before.size()) +
+      throw Error("[data] line " + std::to_string(1 + std::count(before.begin(), before.end(), '\n')) +
+                  " of " + file.name() + ": byte " + std::to_string(before.size()) +
                   " of the file is not UTF-8; convert the file (iconv -t UTF-8)");
     }
     file.release(piece);

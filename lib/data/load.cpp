@@ -34,7 +34,8 @@ std::string source_name(const std::filesystem::path& path) {
 // The files of a source as they were before anything of them was read.
 class SourceFiles {
  public:
-  SourceFiles(const std::filesystem::path& path, const std::string& split) : paths_(find_source_files(path, split)) {
+  SourceFiles(const std::filesystem::path& path, const std::string& split)
+      : paths_(find_source_files(path, split)) {
     for (const std::filesystem::path& file : paths_) before_.push_back(facts_of(file));
   }
 
@@ -99,8 +100,9 @@ TokenizedFile tokenize_rows(const RecordSource& rows, const DataOptions& options
 }
 
 // `cache` may be null.
-TokenizedFile tokenize(const std::filesystem::path& path, const SourceFiles& files, const DataOptions& options,
-                       const text::Tokenizer& tokenizer, const TokenCache* cache, const std::string& key) {
+TokenizedFile tokenize(const std::filesystem::path& path, const SourceFiles& files,
+                       const DataOptions& options, const text::Tokenizer& tokenizer, const TokenCache* cache,
+                       const std::string& key) {
   bool cached = false;
   TokenCollector collector(options.most_memory_bytes, [&] {
     std::unique_ptr<TokenFileWriter> named = cache != nullptr ? cache->writer(key) : nullptr;
@@ -158,8 +160,7 @@ FileReport sum_of(std::vector<FileReport> sources, const TokenDataset& mixture) 
 
 TokenDataset join(const std::vector<MixturePart>& parts, const std::vector<std::vector<std::int64_t>>& counts,
                   std::size_t most_memory_bytes) {
-  TokenCollector collector(most_memory_bytes,
-                           [] { return TokenFileWriter::make_anonymous(spill_folder()); });
+  TokenCollector collector(most_memory_bytes, [] { return TokenFileWriter::make_anonymous(spill_folder()); });
   std::vector<std::uint32_t> chosen =
       join_parts(parts, counts, [&](const TokenRows& rows) { collector.add(rows); });
   const TokenDataset joined = collector.file() != nullptr ? collector.finish_file({}).dataset

@@ -29,8 +29,8 @@ struct MixturePart {
 std::vector<std::vector<std::int64_t>> mixture_counts(std::span<const MixturePart> parts, MixBy by,
                                                       StoppingStrategy strategy, std::uint64_t seed);
 
-/// Gives `sink` the parts end to end, example i of part p where counts[p][i] isn't 0, a part's examples some at
-/// a time; rows are counted through over all parts. Returns which of them are to be taken in which order:
+/// Gives `sink` the parts end to end, example i of part p where counts[p][i] isn't 0, a part's examples some
+/// at a time; rows are counted through over all parts. Returns which of them are to be taken in which order:
 /// each as often in a row as `counts` says; empty where that is each once.
 std::vector<std::uint32_t> join_parts(std::span<const MixturePart> parts,
                                       const std::vector<std::vector<std::int64_t>>& counts,

@@ -61,8 +61,10 @@ void RecordFile::add_span(std::size_t offset, std::size_t length, std::size_t li
   // Doubling would take up to three times the memory: room for as many rows as the file has if the rest is as
   // the first ones are.
   if (spans_.size() == spans_.capacity() && spans_.size() >= kRowsForDensity) {
-    const double rest = static_cast<double>(text_.size()) / static_cast<double>(std::max<std::size_t>(offset, 1));
-    spans_.reserve(static_cast<std::size_t>(static_cast<double>(spans_.size()) * std::clamp(rest, 1.0, 1e6) * 1.05) + 1);
+    const double rest =
+        static_cast<double>(text_.size()) / static_cast<double>(std::max<std::size_t>(offset, 1));
+    spans_.reserve(
+        static_cast<std::size_t>(static_cast<double>(spans_.size()) * std::clamp(rest, 1.0, 1e6) * 1.05) + 1);
   }
   spans_.push_back({offset, static_cast<std::uint32_t>(length), static_cast<std::uint32_t>(line)});
 }

@@ -33,8 +33,8 @@ class RecordFile final : public RecordSource {
   const std::string& name() const override { return file_.name(); }
 
  private:
-  // Kept small: there may be millions. A record is shorter than 4 GB (see add_span), and a line number that is
-  // larger is an error's place in a file of more lines than anybody counts.
+  // Kept small: there may be millions. A record is shorter than 4 GB (see add_span), and a line number that
+  // is larger is an error's place in a file of more lines than anybody counts.
   struct Span {
     std::size_t offset;
     std::uint32_t length;

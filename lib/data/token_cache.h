@@ -52,8 +52,9 @@ class TokenCache {
   FileNotes notes_;
 };
 
-/// Everything that decides the tokens of a file, as a sha256: `content` of the source (names and hashes of its files), the tokenizer,
-/// the checkpoint's chat template and the settings, and the version of this code's output.
+/// Everything that decides the tokens of a file, as a sha256: `content` of the source (names and hashes of
+/// its files), the tokenizer, the checkpoint's chat template and the settings, and the version of this code's
+/// output.
 std::string cache_key(const std::string& content, const DataOptions& options,
                       const text::Tokenizer& tokenizer);
 

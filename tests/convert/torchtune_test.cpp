@@ -92,6 +92,14 @@ TEST_CASE("the batch is that of all processes, and of packs their tokens") {
   CHECK_THAT(refusal(unlimited), Contains("dataset.packed needs tokenizer.max_seq_len"));
 }
 
+TEST_CASE("a whole split and a data set with a preset are named as they are") {
+  CHECK(settings_of(changed("packed: False", "split: validation")).data.train.split == "validation");
+  const config::Settings s = settings_of(changed("alpaca_dataset", "slimorca_dataset"));
+  CHECK(s.data.train.preset == "slimorca");
+  CHECK(s.data.train.path == "hub:Open-Orca/SlimOrca-Dedup");
+  CHECK_FALSE(s.data.train_on_prompt);
+}
+
 TEST_CASE("what differs in numbers and what has no counterpart stands in the file") {
   const convert::Converted result = convert::convert_config(kRecipe, "r.yaml");
   CHECK_THAT(result.yaml, Contains("# Differs: adapters and their gradients are bf16 in torchtune"));

@@ -250,3 +250,23 @@ TEST_CASE("memory doesn't grow with the data") {
   // MB of examples that were read at random, and buffers.
   CHECK(peak_memory() - before < kMostMemory);
 }
+
+TEST_CASE("a mixture on disk is that in memory") {
+  LargeData data;
+  const fs::path first = data.write(answers(400), "a.jsonl"),
+                 second = data.write(answers(300, 90), "b.jsonl");
+  data.options.sources = {{first, {}, 3.0}, {second, {}, 1.0}};
+  const auto tokenizer = test::fake_tokenizer();
+  for (const bool weighted : {false, true}) {
+    data.options.weighted = weighted;
+    data.options.most_memory_bytes = 4096;
+    data.options.use_cache = true;
+    const data::LoadedData disk = data::load_data(data.options, *tokenizer);
+    data.options.most_memory_bytes = SIZE_MAX;
+    data.options.use_cache = false;
+    const data::LoadedData memory = data::load_data(data.options, *tokenizer);
+    CHECK(disk.train.size() == (weighted ? 533 : 700));
+    CHECK(disk.train.fingerprint() == memory.train.fingerprint());
+    check_equal_steps(disk.train, memory.train);
+  }
+}

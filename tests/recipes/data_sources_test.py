@@ -1,0 +1,69 @@
+"""Runs over folders, tables and mixtures of rows train on the tokens that the same rows in one file give."""
+
+import csv
+import json
+import os
+import sys
+import unittest
+
+import harness
+
+ROWS = [json.loads(line) for line in (harness.EXAMPLE / "train.jsonl").read_text().splitlines()[:48]]
+QUICK = ("training.max_steps=4", "checkpoint.save_every_steps=null")
+
+
+def write_lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def write_table(path, rows):
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["instruction", "input", "output"])
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+class DataSources(unittest.TestCase):
+    def setUp(self):
+        self.programs = harness.Programs(os.path.abspath(sys.argv[1]))
+        self.work = self.programs.work
+
+    def train(self, name, *overrides):
+        done = self.programs.train(self.work / name, *QUICK, *overrides)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return harness.metrics(self.work / name), done.stdout + done.stderr
+
+    def test_a_folder_of_tables_trains_as_one_file_of_json_lines(self):
+        lines = write_lines(self.work / "rows.jsonl", ROWS)
+        folder = self.work / "tables"
+        folder.mkdir()
+        write_table(folder / "train-00000.csv", ROWS[:20])
+        write_table(folder / "train-00001.csv", ROWS[20:])
+        write_table(folder / "test-00000.csv", ROWS[:1])
+        of_lines, _ = self.train("of_lines", f"data.train.path={lines}")
+        of_tables, said = self.train("of_tables", f"data.train.path={folder}")
+        self.assertIn("48 rows", said)
+        self.assertEqual(of_tables, of_lines)
+
+    def test_a_mixture_takes_its_sources_by_weight(self):
+        first = write_lines(self.work / "first.jsonl", ROWS[:30])
+        second = write_table(self.work / "second.csv", ROWS[30:])
+        config = self.work / "config.yaml"
+        given = f"train: {{ path: {harness.EXAMPLE / 'train.jsonl'}, format: alpaca }}"
+        text = config.read_text()
+        self.assertIn(given, text)
+        config.write_text(text.replace(
+            given, f"train: [{{ path: {first}, weight: 2 }}, {{ path: {second}, weight: 2 }}]"))
+        _, said = self.train("mixture")
+        self.assertIn("together 36 examples", said)  # 18 of each: no row of the smaller source repeats
+
+    def test_a_mixture_with_an_absent_source_is_refused_before_the_model_is_opened(self):
+        refused = self.programs.train(self.work / "absent", "data.train.sources=[{path: nowhere.csv}]")
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertIn("nowhere.csv", refused.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
