@@ -81,7 +81,7 @@ void declare_data(Schema& schema) {
       "The training rows.")
       .field("path", &TrainDataSettings::path,
              path("a file, a folder, a pattern such as 'rows/*.parquet', or hub:REPO/FILE"),
-             "JSON lines, a JSON array, CSV, TSV or Parquet; text also gzipped or zstd-compressed.")
+             "JSON lines, a JSON array, CSV, TSV, Parquet or Arrow; text also gzipped or zstd-compressed.")
       .field("preset", &TrainDataSettings::preset, nullable(text("a name that docs/data.md lists")),
              "A public data set that the files are of: stands for its format, columns and prompt.")
       .field("format", &TrainDataSettings::format,

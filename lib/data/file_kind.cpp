@@ -15,7 +15,7 @@ using namespace std::string_view_literals;
 
 [[noreturn]] void refuse(const std::string& name, const std::string& kind, const std::string& advice) {
   throw Error("[data] '" + name + "' is " + kind +
-              "; expected JSON lines, a JSON array of rows, CSV, TSV or Parquet; " + advice);
+              "; expected JSON lines, a JSON array of rows, CSV, TSV, Parquet or Arrow; " + advice);
 }
 
 constexpr std::array<std::pair<std::string_view, FileKind>, 8> kEndings{{{".jsonl", FileKind::kJson},

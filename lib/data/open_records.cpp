@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "data/columnar/arrow_file.h"
 #include "data/columnar/chunk_cache.h"
 #include "data/columnar/parquet_file.h"
 #include "data/csv_file.h"
@@ -21,13 +22,9 @@ std::unique_ptr<RecordSource> open_as(FileKind kind, FileBytes file,
     case FileKind::kCsv: return std::make_unique<CsvFile>(std::move(file), ',');
     case FileKind::kTsv: return std::make_unique<CsvFile>(std::move(file), '\t');
     case FileKind::kParquet: return std::make_unique<columnar::ParquetFile>(std::move(file), cache);
-    case FileKind::kArrow: break;
+    case FileKind::kArrow: return std::make_unique<columnar::ArrowFile>(std::move(file), cache);
   }
-  throw Error(
-      "[data] '" + file.name() +
-      "' is an Arrow file, which isn't read; expected JSON lines, a JSON array of rows, CSV, TSV or Parquet; "
-      "convert it, for example in Python: datasets.Dataset.from_file(\"" +
-      file.name() + "\").to_parquet(\"rows.parquet\")");
+  throw Error("[data] unknown kind of file");
 }
 
 class JoinedRecords final : public RecordSource {

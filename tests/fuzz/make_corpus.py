@@ -198,6 +198,21 @@ def make_parquet():
         save("parquet", way, sink.getvalue())
 
 
+def make_arrow():
+    nested, flat = tables()
+    coded = pa.table({"word": pa.array(["a", None, "b"]).dictionary_encode(), "view": pa.array(["x", "y", "a longer text"], pa.string_view())})
+    for name, table in {"nested": nested, "flat": flat, "coded": coded}.items():
+        sink = io.BytesIO()
+        with pa.ipc.new_stream(sink, table.schema) as out:
+            out.write_table(table, max_chunksize=2)
+        save("arrow", f"stream_{name}", sink.getvalue())
+    for compression in (None, "lz4", "zstd"):
+        sink = io.BytesIO()
+        with pa.ipc.new_file(sink, nested.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as out:
+            out.write_table(nested, max_chunksize=2)
+        save("arrow", f"file_{compression or 'stored'}", sink.getvalue())
+
+
 def make_csv():
     save("csv", "quoted", 'prompt,completion\r\n"a, ""b""\nc",d\r\n\r\ne,""\r\n')
     save("csv", "one", "text\nfirst\nsecond")
@@ -214,4 +229,5 @@ if __name__ == "__main__":
     make_tokenizer_json()
     make_sentencepiece()
     make_parquet()
+    make_arrow()
     make_csv()

@@ -171,11 +171,76 @@ def compare_parquet(report, rng):
     report.refused_or_read("Parquet, damaged", whole, damages(rng, len(whole), 50))
 
 
+def other_table(rng, rows):
+    """What Arrow has and Parquet hasn't."""
+    return pa.table({
+        "coded": pa.array([maybe(rng, rng.choice(WORDS)) for _ in range(rows)]).dictionary_encode(),
+        "coded numbers": pa.DictionaryArray.from_arrays(pa.array([maybe(rng, rng.randrange(3)) for _ in range(rows)], pa.uint8()),
+                                                        pa.array([7, None, -9], pa.int64())),
+        "views": pa.array([maybe(rng, text(rng, 9)) for _ in range(rows)], pa.string_view()),
+        "pair": pa.array([maybe(rng, [maybe(rng, i), -i]) for i in range(rows)], pa.list_(pa.int16(), 2)),
+        "null": pa.nulls(rows),
+        "u64": pa.array([rng.randrange(2**63) for _ in range(rows)], pa.uint64()),
+        "inside": pa.array([[{"role": rng.choice(WORDS)}] for _ in range(rows)],
+                           pa.list_(pa.struct([("role", pa.dictionary(pa.int32(), pa.string()))]))),
+    })
+
+
+def left_out_table(rng, rows):
+    """Types that rows leave out, between others: their buffers are passed over."""
+    times = pa.array(range(rows), pa.timestamp("s"))
+    words = pa.array([text(rng, 3) for _ in range(rows)])
+    codes = pa.array([i % 2 for i in range(rows)], pa.int8())
+    halves = pa.UnionArray.from_sparse(codes, [words, pa.array(range(rows))])
+    dense = pa.UnionArray.from_dense(codes, pa.array(range(rows), pa.int32()), [words, pa.array(range(rows))])
+    return pa.table({
+        "a": words, "times": times, "b": words, "bytes": pa.array([b"x"] * rows), "c": words, "sparse": halves, "d": words,
+        "dense": dense, "e": words, "byte views": pa.array([b"a longer run of bytes"] * rows, pa.binary_view()), "f": words,
+        "runs": pa.RunEndEncodedArray.from_arrays([rows], ["x"]), "g": words, "fixed": pa.array([b"xyz"] * rows, pa.binary(3)),
+        "lists": pa.array([[None]] * rows, pa.list_(pa.date32())), "h": words,
+        "coded bytes": pa.array([b"x"] * rows).dictionary_encode(), "i": words,
+        "list views": pa.array([["x"]] * rows, pa.list_view(pa.string())), "j": words,
+    })
+
+
+def compare_arrow(report, rng):
+    tables = {"flat": flat_table(rng, 200), "nested": nested_table(rng, 200), "required": required_table(rng, 100),
+              "other": other_table(rng, 100)}
+    path = report.root / "rows.arrow"
+    for kind, table in tables.items():
+        for compression in ("uncompressed", "lz4", "zstd"):
+            pyarrow.feather.write_feather(table, str(path), compression=compression, chunksize=64)
+            report.compare(f"Feather, {kind}, {compression}", path, table)
+        with pa.ipc.new_stream(str(path), table.schema) as out:
+            out.write_table(table.slice(0, 60), max_chunksize=7)
+            out.write_table(table.slice(60))
+        report.compare(f"Arrow stream, {kind}", path, table)
+    slices = [pa.table({"word": pa.array(words).dictionary_encode()}) for words in (["a", "b"], ["a", "b", "c", "a"], ["z"])]
+    for deltas in (False, True):
+        options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=deltas)
+        with pa.ipc.new_stream(str(path), slices[0].schema, options=options) as out:
+            for part in slices:
+                out.write_table(part)
+        report.compare(f"Arrow stream, dictionaries, deltas {deltas}", path, pa.concat_tables(slices))
+    left_out = left_out_table(rng, 50)
+    pyarrow.feather.write_feather(left_out.drop_columns(["runs"]), str(path), compression="zstd")
+    report.compare("Feather, types that are left out", path, left_out.select(list("abcdefghij")))
+    with pa.ipc.new_stream(str(path), left_out.schema) as out:
+        out.write_table(left_out)
+    report.compare("Arrow stream, types that are left out", path, left_out.select(list("abcdefghij")))
+    for kind in ("nested", "other"):
+        with pa.ipc.new_file(str(path), tables[kind].schema) as out:
+            out.write_table(tables[kind].slice(0, 20), max_chunksize=11)
+        whole = path.read_bytes()
+        report.refused_or_read(f"Arrow, {kind}, damaged", whole, damages(rng, len(whole), 50))
+
+
 def main(program):
     rng = random.Random(7)
     with tempfile.TemporaryDirectory(prefix="lorikeet-tables-") as folder:
         report = Report(program, pathlib.Path(folder))
         compare_parquet(report, rng)
+        compare_arrow(report, rng)
     return 1 if report.failed else 0
 
 

@@ -30,6 +30,13 @@ class DataSources(unittest.TestCase):
         self.programs = harness.Programs(os.path.abspath(sys.argv[1]))
         self.work = self.programs.work
 
+    def set_train(self, sources):
+        config = self.work / "config.yaml"
+        given = f"train: {{ path: {harness.EXAMPLE / 'train.jsonl'}, format: alpaca }}"
+        text = config.read_text()
+        self.assertIn(given, text)
+        config.write_text(text.replace(given, f"train: {sources}"))
+
     def train(self, name, *overrides):
         done = self.programs.train(self.work / name, *QUICK, *overrides)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -50,17 +57,13 @@ class DataSources(unittest.TestCase):
     def test_a_mixture_takes_its_sources_by_weight(self):
         first = write_lines(self.work / "first.jsonl", ROWS[:30])
         second = write_table(self.work / "second.csv", ROWS[30:])
-        config = self.work / "config.yaml"
-        given = f"train: {{ path: {harness.EXAMPLE / 'train.jsonl'}, format: alpaca }}"
-        text = config.read_text()
-        self.assertIn(given, text)
-        config.write_text(text.replace(
-            given, f"train: [{{ path: {first}, weight: 2 }}, {{ path: {second}, weight: 2 }}]"))
+        self.set_train(f"[{{ path: {first}, weight: 2 }}, {{ path: {second}, weight: 2 }}]")
         _, said = self.train("mixture")
         self.assertIn("together 36 examples", said)  # 18 of each: no row of the smaller source repeats
 
     def test_a_mixture_with_an_absent_source_is_refused_before_the_model_is_opened(self):
-        refused = self.programs.train(self.work / "absent", "data.train.sources=[{path: nowhere.csv}]")
+        self.set_train("[{ path: nowhere.csv }]")
+        refused = self.programs.train(self.work / "absent")
         self.assertEqual(refused.returncode, 2, refused.stderr)
         self.assertIn("nowhere.csv", refused.stderr)
 
