@@ -87,7 +87,7 @@ class Validator {
       knows_template = session_.has_value();
     }
     if (options.validation_path) {
-      data::RowOptions held_out = options;
+      auto held_out = static_cast<const data::RowOptions&>(options);
       held_out.split = options.validation_split;
       attempt([&] { check_rows(*options.validation_path, held_out); });
     }

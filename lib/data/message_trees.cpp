@@ -90,7 +90,7 @@ class TreeRecords final : public RecordSource {
                 escape_control(role.substr(0, 60)) + "'");
   }
 
-  void add_conversation(std::size_t root, std::string id, const std::map<std::string, Reply>& best) {
+  void add_conversation(std::size_t root, const std::string& id, const std::map<std::string, Reply>& best) {
     std::vector<std::size_t> rows{root};
     std::size_t answered = 0;  // rows up to the last answer
     // Every message is the reply to one other, so a path from a prompt can't come back to itself.

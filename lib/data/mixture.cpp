@@ -91,6 +91,7 @@ std::vector<std::vector<std::int64_t>> mixture_counts(std::span<const MixturePar
     sizes.push_back(size);
   }
   std::vector<std::vector<std::int64_t>> counts;
+  counts.reserve(parts.size());
   for (std::size_t p = 0; p < parts.size(); ++p)
     counts.push_back(counts_for(parts[p].dataset, unit * parts[p].weight, sizes[p], by, seed, p));
   return counts;

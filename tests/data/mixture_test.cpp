@@ -91,7 +91,7 @@ TEST_CASE("several sources are read each in its own way and reported one by one"
   data.options.sources = {{text, {}}, {table, {.columns = {{"prompt", "q"}, {"completion", "a"}}}}};
   const data::LoadedData loaded = data::load_data(data.options, *test::fake_tokenizer());
   CHECK(loaded.train.size() == 3);
-  CHECK(test::spell_labels(loaded.train, 2).starts_with("y"));
+  CHECK(test::spell_labels(loaded.train, 2).starts_with('y'));
   CHECK_THAT(loaded.train_report.describe(), Contains("a.jsonl: 2 rows, format text") &&
                                                  Contains("b.csv: 1 rows, format instruct") &&
                                                  Contains("together 3 examples"));

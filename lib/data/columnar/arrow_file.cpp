@@ -92,7 +92,7 @@ void ArrowFile::read_dictionary(const ArrowMessage& message) {
   Array rows = read_arrow_rows({plain}, read_arrow_batch(*content, message.body, name()), {}, name());
   auto values = std::make_shared<Array>(std::move(rows.children.at(0)));
   auto changed = std::make_shared<ArrowDictionaries>(*dictionaries_);
-  const bool is_delta = message.header.number<bool>(2, false);
+  const bool is_delta = message.header.number<std::uint8_t>(2, 0) != 0;
   if (const auto before = changed->find(number); is_delta && before != changed->end()) {
     auto longer = std::make_shared<Array>(*before->second);
     append_values(*longer, *values);

@@ -1,5 +1,6 @@
 #include "data/columnar/arrow_metadata.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
@@ -35,7 +36,7 @@ IntegerType read_integer_type(const std::optional<FlatTable>& type, const std::s
   const auto bits = type ? type->number<std::int32_t>(0, 0) : 32;
   if (bits != 8 && bits != 16 && bits != 32 && bits != 64)
     fail(name, "a column of integers of " + std::to_string(bits) + " bits");
-  return {static_cast<std::size_t>(bits) / 8, type ? type->number<bool>(1, false) : true};
+  return {static_cast<std::size_t>(bits) / 8, type ? type->number<std::uint8_t>(1, 0) != 0 : true};
 }
 
 void set(ArrowField& field, ArrowLayout layout, std::size_t width, std::optional<Array::Kind> kind) {
@@ -186,6 +187,7 @@ std::vector<ArrowField> read_arrow_schema(const FlatTable& schema, const std::st
   std::vector<ArrowField> fields;
   std::size_t count = 0;
   const FlatVector found = schema.vector(1, sizeof(std::uint32_t));
+  fields.reserve(std::min(found.size(), kMostFields));
   for (std::size_t i = 0; i < found.size(); ++i) fields.push_back(read_field(found.table(i), 0, count, name));
   return fields;
 }

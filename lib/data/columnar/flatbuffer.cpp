@@ -1,5 +1,7 @@
 #include "data/columnar/flatbuffer.h"
 
+#include <cstring>
+
 #include "base/error.h"
 
 namespace lorikeet::data::columnar {

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,7 +41,7 @@ class FlatTable {
   static FlatTable root(std::string_view buffer, const std::string& name);
 
   bool has(unsigned member) const { return place_of(member).has_value(); }
-  /// A number or bool; `absent` where the table doesn't have it.
+  /// A number (a bool is one of 8 bits); `absent` where the table doesn't have it.
   template <typename T>
   T number(unsigned member, T absent) const {
     const auto place = place_of(member);
@@ -61,7 +60,7 @@ class FlatTable {
   template <typename T>
   T read(std::size_t place) const {
     T value{};
-    std::memcpy(&value, part(place, sizeof value).data(), sizeof value);
+    part(place, sizeof value).copy(reinterpret_cast<char*>(&value), sizeof value);
     return value;
   }
   std::string_view part(std::size_t place, std::size_t bytes) const;
