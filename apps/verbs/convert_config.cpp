@@ -16,15 +16,17 @@ Verb add_convert_config(CLI::App& app) {
     convert::ConvertOptions convert;
   };
   auto o = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("convert-config",
-                                         "Writes another trainer's LoRA config, a torchtune recipe's or the "
-                                         "arguments of litgpt's finetune_lora, as one "
-                                         "of ours to stdout. What has no counterpart becomes a comment, what "
-                                         "would change the result is an error.");
+  CLI::App* command =
+      app.add_subcommand("convert-config",
+                         "Writes another trainer's LoRA config, a torchtune recipe's, an axolotl one or the "
+                         "arguments of litgpt's finetune_lora, as one "
+                         "of ours to stdout. What has no counterpart becomes a comment, what "
+                         "would change the result is an error.");
   command->add_option("file", o->file, "the other trainer's YAML file")->required()->transform(home_path());
   command
-      ->add_option("--devices", o->convert.devices,
-                   "how many processes it was run on: torchtune's batch_size is that of one of them")
+      ->add_option(
+          "--devices", o->convert.devices,
+          "how many processes it was run on: torchtune's and axolotl's batches are those of one of them")
       ->capture_default_str()
       ->check(between<std::int64_t>(1, 1 << 16));
   return {command, [o] {

@@ -17,11 +17,15 @@ Converted convert_config(std::string_view yaml, const std::string& name, const C
   } else if (is_litgpt(in)) {
     trainer = "litgpt";
     convert_litgpt(in, out);
+  } else if (is_axolotl(in)) {
+    trainer = "axolotl";
+    convert_axolotl(in, out, options);
   } else {
     throw Error(
         "[convert] " + name +
-        ": expected a torchtune LoRA recipe (model._component_, checkpointer) or the arguments of litgpt's "
-        "finetune_lora (checkpoint_dir, lora_r), got neither");
+        ": expected a torchtune LoRA recipe (model._component_, checkpointer), the arguments of litgpt's "
+        "finetune_lora (checkpoint_dir, lora_r) or an axolotl config (base_model, datasets), got none of "
+        "them");
   }
   in.finish();
   return {out.yaml("Converted from a " + trainer + " config.", in.comments()), out.notes()};

@@ -8,7 +8,7 @@
 namespace lorikeet::convert {
 
 struct ConvertOptions {
-  /// How many processes the config was run on: torchtune's batch_size is that of one of them.
+  /// How many processes the config was run on: torchtune's and axolotl's batches are those of one of them.
   std::int64_t devices = 1;
 };
 
@@ -17,8 +17,8 @@ struct Converted {
   std::vector<std::string> notes;  ///< what differs in numbers, one line each; they stand in `yaml` too
 };
 
-/// Turns a torchtune LoRA recipe's YAML, or one with the arguments of litgpt's finetune_lora, into a config
-/// of ours; which of them it is shows in its keys. `name` is the file's in errors.
+/// Turns a torchtune LoRA recipe's YAML, one with the arguments of litgpt's finetune_lora, or axolotl's into
+/// a config of ours; which of them it is shows in its keys. `name` is the file's in errors.
 ///
 /// A key without counterpart that doesn't change what is computed becomes a comment. Throws one Error that
 /// lists everything that can't be had here and would change the result: other recipes than LoRA on text (DPO,

@@ -17,6 +17,13 @@ void convert_torchtune_data(ForeignConfig& in, OwnConfig& out, const ConvertOpti
 bool is_litgpt(ForeignConfig& in);
 void convert_litgpt(ForeignConfig& in, OwnConfig& out);
 
+/// True for an axolotl config: base_model and datasets.
+bool is_axolotl(ForeignConfig& in);
+/// Throws Error, at once, for other training than LoRA on text; gathers other problems in `in`.
+void convert_axolotl(ForeignConfig& in, OwnConfig& out, const ConvertOptions& options);
+/// Its data sets, lengths and batches; the last part of axolotl_data.cpp.
+void convert_axolotl_data(ForeignConfig& in, OwnConfig& out, const ConvertOptions& options);
+
 /// "torch.optim.AdamW" -> "AdamW"
 std::string last_part(const std::string& component);
 

@@ -18,6 +18,14 @@ std::string value_of(const config::YamlNode& node) {
   return "[" + join(items, ", ") + "]";
 }
 
+// The item of a list that `number` (from 0) says, or null.
+const config::YamlNode* item_of(const config::YamlNode& list, const std::string& number) {
+  std::size_t index = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
+  const bool whole = error == std::errc() && end == number.data() + number.size();
+  return whole && list.is_sequence() && index < list.items.size() ? &list.items[index] : nullptr;
+}
+
 }  // namespace
 
 ForeignConfig::ForeignConfig(std::string_view yaml, const std::string& name)
@@ -29,7 +37,7 @@ ForeignConfig::ForeignConfig(std::string_view yaml, const std::string& name)
 const config::YamlNode* ForeignConfig::locate(std::string_view key) const {
   const config::YamlNode* node = &root_;
   for (const std::string& part : split(key, '.')) {
-    node = node->is_mapping() ? node->find(part) : nullptr;
+    node = node->is_mapping() ? node->find(part) : item_of(*node, part);
     if (node == nullptr) return nullptr;
   }
   return node;
@@ -104,6 +112,15 @@ std::vector<std::string> ForeignConfig::list(std::string_view key) {
   return result;
 }
 
+std::size_t ForeignConfig::size(std::string_view key) {
+  const config::YamlNode* node = find(key);
+  if (node == nullptr) return 0;
+  bool fits = node->is_sequence();
+  for (const config::YamlNode& item : node->items) fits = fits && item.is_mapping();
+  if (!fits) problem(key, "is " + node->describe() + ", expected a list of mappings");
+  return fits ? node->items.size() : 0;
+}
+
 void ForeignConfig::problem(std::string_view key, const std::string& message) {
   const config::YamlNode* node = locate(key);
   problems_.push_back((node == nullptr ? name_ : node->place) + ": " + std::string(key) + " " + message);
@@ -116,10 +133,13 @@ void ForeignConfig::pass_over(std::string_view key, const std::string& reason) {
 }
 
 void ForeignConfig::report_unread(const config::YamlNode& node, const std::string& prefix) {
-  for (const config::YamlNode& item : node.items) {
-    const std::string key = prefix.empty() ? item.key : prefix + "." + item.key;
+  for (std::size_t i = 0; i < node.items.size(); ++i) {
+    const config::YamlNode& item = node.items[i];
+    const std::string own = node.is_sequence() ? std::to_string(i) : item.key;
+    const std::string key = prefix.empty() ? own : prefix + "." + own;
     if (whole_.contains(key)) continue;
-    if (item.is_mapping() && !item.items.empty()) {
+    const bool of_mappings = !item.items.empty() && item.items[0].is_mapping();
+    if (!item.items.empty() && (item.is_mapping() || of_mappings)) {
       report_unread(item, key);
     } else if (!read_.contains(key) && !item.is_null()) {
       problems_.push_back(item.place + ": " + escape_control(key) +

@@ -17,7 +17,8 @@ class ForeignConfig {
  public:
   ForeignConfig(std::string_view yaml, const std::string& name);
 
-  /// The value of "a.b", or nullptr where it is absent or null. Counts as read.
+  /// The value of "a.b", or nullptr where it is absent or null; "a.0.b" is in the first item of a list.
+  /// Counts as read.
   const config::YamlNode* find(std::string_view key);
   bool has(std::string_view key) { return find(key) != nullptr; }
   /// A scalar with references such as ${output_dir} replaced; nothing where it is absent. What isn't a
@@ -28,6 +29,8 @@ class ForeignConfig {
   bool boolean(std::string_view key, bool fallback);
   /// A list of scalars; empty where it is absent.
   std::vector<std::string> list(std::string_view key);
+  /// How many items a list of mappings has; 0 where it is absent.
+  std::size_t size(std::string_view key);
 
   /// "FILE:LINE: KEY MESSAGE": would change the result, and can't be had here.
   void problem(std::string_view key, const std::string& message);

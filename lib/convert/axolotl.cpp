@@ -1,0 +1,254 @@
+#include <array>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/strings.h"
+#include "config/yaml.h"
+#include "convert/converters.h"
+
+// The keys and their defaults are those of axolotl's src/axolotl/utils/schemas and core/builders as of July
+// 2026.
+namespace lorikeet::convert {
+namespace {
+
+// Training of another kind, by what its configs have and others don't.
+void require_lora_on_text(ForeignConfig& in) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error("[convert] this axolotl config is for " + what +
+                ", expected LoRA on text; that can't be done here");
+  };
+  if (const auto kind = in.text("rl")) refuse("preferences or rewards (rl: " + escape_control(*kind) + ")");
+  if (in.has("processor_type") || in.boolean("is_multimodal", false)) refuse("multimodal models");
+  if (in.has("qat")) refuse("quantisation-aware training");
+  if (in.has("pretraining_dataset")) refuse("pretraining");
+  const std::string adapter = in.text("adapter").value_or("");
+  if (adapter.empty()) refuse("training of all weights (adapter isn't set)");
+  if (adapter != "lora" && adapter != "qlora") refuse("the adapter " + escape_control(adapter));
+}
+
+void convert_base(ForeignConfig& in, OwnConfig& out) {
+  const std::string path = in.text("base_model").value_or("");
+  const bool is_folder =
+      path.starts_with('/') || path.starts_with('.') || path.find('/') == std::string::npos;
+  const std::string revision = in.text("revision_of_model").value_or("");
+  out.set_text("model.path", is_folder ? path : "hub:" + path + (revision.empty() ? "" : "@" + revision));
+  const bool in_4bit = in.boolean("load_in_4bit", false), in_8bit = in.boolean("load_in_8bit", false);
+  if (in_4bit) {
+    out.set("precision.base_storage", "nf4", "load_in_4bit is true");
+    if (!in.boolean("bnb_config_kwargs.bnb_4bit_use_double_quant", true))
+      in.problem("bnb_config_kwargs.bnb_4bit_use_double_quant", "is false, expected true");
+  } else if (in_8bit) {
+    out.note(
+        "the base is held in 8 bits in axolotl (load_in_8bit), in 16 here, with twice the memory for it");
+  }
+  if (in.boolean("gptq", false)) in.problem("gptq", "is true: such a base can't be read here");
+  for (const char* key : {"model_type", "tokenizer_type", "base_model_config", "tokenizer_config",
+                          "is_llama_derived_model", "is_mistral_derived_model", "is_falcon_derived_model"})
+    in.pass_over(key, "config.json and the tokenizer's files say it");
+  for (const char* key :
+       {"trust_remote_code", "tokenizer_use_fast", "tokenizer_legacy", "strict", "low_cpu_mem_usage"})
+    in.pass_over(key, "there is no choice");
+  in.pass_over("special_tokens.pad_token", "rows are never padded");
+  for (const char* key : {"special_tokens.bos_token", "special_tokens.eos_token", "special_tokens.unk_token"})
+    if (in.has(key))
+      in.problem(key, "can't be changed here, the tokenizer's files say it: take it out if it is theirs");
+  if (const auto tokens = in.list("tokens"); !tokens.empty()) {
+    std::vector<std::string> quoted;
+    for (const std::string& token : tokens) quoted.push_back(config::quote_yaml(token));
+    out.set("model.add_tokens", "[" + join(quoted, ", ") + "]");
+  }
+}
+
+void convert_targets(ForeignConfig& in, OwnConfig& out) {
+  const config::YamlNode* modules = in.find("lora_target_modules");
+  if (in.boolean("lora_target_linear", false)) {
+    out.set("lora.target_modules", "all-linear");
+    in.pass_over("lora_target_modules", "all of them are linear modules, see lora_target_linear");
+  } else if (modules != nullptr && modules->is_scalar()) {
+    out.set_text("lora.target_modules", in.text("lora_target_modules").value_or(""));
+  } else if (const auto names = in.list("lora_target_modules"); !names.empty()) {
+    out.set("lora.target_modules", "[" + join(names, ", ") + "]");
+  } else {
+    in.problem("lora_target_modules", "is missing: expected it, or lora_target_linear: true");
+  }
+  if (const auto tables = in.list("lora_modules_to_save"); !tables.empty())
+    out.set("lora.modules_to_save", "[" + join(tables, ", ") + "]");
+  if (const auto layers = in.list("peft_layers_to_transform"); !layers.empty())
+    out.set("lora.layers_to_transform", "[" + join(layers, ", ") + "]");
+}
+
+void convert_adapter(ForeignConfig& in, OwnConfig& out) {
+  for (const char* key : {"lora_r", "lora_alpha"})
+    if (!in.has(key)) in.problem(key, "is missing");
+  out.set("lora.rank", in.text("lora_r").value_or("null"));
+  out.set("lora.alpha", in.text("lora_alpha").value_or("null"));
+  out.set("lora.dropout", in.text("lora_dropout").value_or("0"));
+  convert_targets(in, out);
+  if (in.boolean("peft_use_dora", false)) out.set_boolean("lora.use_dora", true);
+  if (in.boolean("peft_use_rslora", false)) out.set_boolean("lora.use_rslora", true);
+  out.set_boolean("lora.ensure_weight_tying", in.boolean("peft_ensure_weight_tying", false));
+  if (const auto ratio = in.text("loraplus_lr_ratio")) out.set("optimizer.loraplus_lr_ratio", *ratio);
+  if (const auto folder = in.text("lora_model_dir")) out.set_text("lora.init", *folder);
+  if (const auto init = in.text("peft_init_lora_weights"); init && ascii_lower(*init) != "true")
+    in.problem("peft_init_lora_weights", "is '" + escape_control(*init) + "', expected true; see lora.init");
+  for (const char* key : {"lora_fan_in_fan_out", "lora_on_cpu", "lora_mlp_kernel", "lora_qkv_kernel",
+                          "lora_o_kernel", "qlora_sharded_model_loading", "merge_method"})
+    in.pass_over(key, "changes no number");
+}
+
+void convert_optimizer(ForeignConfig& in, OwnConfig& out) {
+  const std::string name = in.text("optimizer").value_or("adamw_torch_fused");
+  const bool narrow = name == "adamw_bnb_8bit" || name == "adamw_8bit" || name == "paged_adamw_8bit" ||
+                      name == "adamw_torch_8bit" || name == "adamw_torch_4bit";
+  if (narrow)
+    out.note("the optimizer's moments are held in 8 or 4 bits in axolotl (" + name + "), in fp32 here");
+  if (!narrow && name != "adamw_torch" && name != "adamw_torch_fused" && name != "adamw_hf" &&
+      name != "paged_adamw_32bit")
+    in.problem("optimizer",
+               "is '" + escape_control(name) + "', expected one of the AdamW, the only kind here");
+  if (!in.has("learning_rate")) in.problem("learning_rate", "is missing");
+  out.set("optimizer.lr", in.text("learning_rate").value_or("null"));
+  out.set("optimizer.weight_decay", in.text("weight_decay").value_or("0"));
+  if (in.has("adam_beta1") || in.has("adam_beta2"))
+    out.set("optimizer.betas", "[" + in.text("adam_beta1").value_or("0.9") + ", " +
+                                   in.text("adam_beta2").value_or("0.999") + "]");
+  if (const auto eps = in.text("adam_epsilon")) out.set("optimizer.eps", *eps);
+  out.set("training.clip_grad_norm", in.text("max_grad_norm").value_or("1.0"));
+
+  const std::string shape = in.text("lr_scheduler").value_or("cosine");
+  if (shape != "cosine" && shape != "linear" && shape != "constant" && shape != "constant_with_warmup")
+    in.problem("lr_scheduler", "is '" + escape_control(shape) +
+                                   "', expected cosine, linear, constant or constant_with_warmup");
+  out.set("lr_scheduler.name", shape == "constant_with_warmup" ? "constant" : shape);
+  if (shape == "constant") {  // transformers gives it no warm-up, whatever the config says
+    out.set("lr_scheduler.warmup_ratio", "null");
+    in.pass_over("warmup_ratio", "a constant rate has none there");
+    in.pass_over("warmup_steps", "a constant rate has none there");
+  } else if (const auto steps = in.integer("warmup_steps")) {
+    out.set("lr_scheduler.warmup_ratio", "null");
+    out.set_integer("lr_scheduler.warmup_steps", *steps);
+    in.pass_over("warmup_ratio", "warmup_steps comes first");
+  } else if (const auto ratio = in.text("warmup_ratio")) {
+    out.set("lr_scheduler.warmup_ratio", *ratio);
+  } else {
+    out.set("lr_scheduler.warmup_ratio", "0.03", "of at most 100 steps there");
+  }
+}
+
+void convert_training(ForeignConfig& in, OwnConfig& out) {
+  const double epochs = in.number("num_epochs").value_or(1);
+  if (epochs < 1 || epochs != static_cast<double>(static_cast<std::int64_t>(epochs)))
+    in.problem("num_epochs", "isn't a whole number; see training.max_steps");
+  out.set_integer("training.epochs", static_cast<std::int64_t>(epochs));
+  if (const auto steps = in.integer("max_steps")) out.set_integer("training.max_steps", *steps);
+  out.set_integer("training.seed", in.integer("seed").value_or(42));
+  const std::string checkpointing = ascii_lower(in.text("gradient_checkpointing").value_or("false"));
+  if (checkpointing != "true" && checkpointing != "false" && !checkpointing.starts_with("offload"))
+    in.problem("gradient_checkpointing",
+               "is '" + escape_control(checkpointing) + "', expected true or false");
+  out.set("training.activation_checkpointing", checkpointing == "false" ? "none" : "full");
+  in.pass_over("gradient_checkpointing_kwargs", "changes no number");
+  const std::string bf16 = ascii_lower(in.text("bf16").value_or("auto"));
+  const bool fp16 = in.boolean("fp16", false), tf32 = in.boolean("tf32", false);
+  out.set("precision.preset", bf16 != "false" ? "bf16" : fp16 ? "fp16" : tf32 ? "tf32" : "fp32");
+  for (const char* key : {"torch_dtype", "float16", "bfloat16"}) in.pass_over(key, "see precision.preset");
+  out.note(
+      "the loss of a step is the mean over all its label tokens here; what axolotl's is depends on the "
+      "version of "
+      "transformers");
+}
+
+void convert_output(ForeignConfig& in, OwnConfig& out) {
+  if (const auto folder = in.text("output_dir")) out.set_text("checkpoint.output_dir", *folder);
+  if (const auto steps = in.integer("save_steps")) out.set_integer("checkpoint.save_every_steps", *steps);
+  if (const auto most = in.integer("save_total_limit")) out.set_integer("checkpoint.keep_last", *most);
+  if (const auto steps = in.integer("logging_steps")) out.set_integer("metrics.log_every_steps", *steps);
+  if (in.boolean("use_tensorboard", false)) out.set_boolean("metrics.tensorboard", true);
+  if (const auto patience = in.integer("early_stopping_patience"))
+    out.set_integer("data.validation.patience", *patience);
+  in.pass_over("saves_per_epoch",
+               "a checkpoint at the end of each epoch, or see checkpoint.save_every_steps");
+  for (const char* key : {"resume_from_checkpoint", "auto_resume_from_checkpoints"})
+    in.pass_over(key, "a run goes on by itself with its own checkpoints, not with axolotl's");
+  static constexpr std::array<std::string_view, 28> kElsewhere{"wandb_project",
+                                                               "wandb_entity",
+                                                               "wandb_watch",
+                                                               "wandb_name",
+                                                               "wandb_run_id",
+                                                               "wandb_log_model",
+                                                               "use_wandb",
+                                                               "wandb_mode",
+                                                               "mlflow_tracking_uri",
+                                                               "mlflow_experiment_name",
+                                                               "hub_model_id",
+                                                               "hub_strategy",
+                                                               "push_dataset_to_hub",
+                                                               "hf_use_auth_token",
+                                                               "save_safetensors",
+                                                               "save_strategy",
+                                                               "debug",
+                                                               "local_rank",
+                                                               "group_by_length",
+                                                               "load_best_model_at_end",
+                                                               "use_comet",
+                                                               "comet_project_name",
+                                                               "include_tokens_per_second",
+                                                               "loss_watchdog_threshold",
+                                                               "loss_watchdog_patience",
+                                                               "eval_table_size",
+                                                               "eval_max_new_tokens",
+                                                               "eval_causal_lm_metrics"};
+  for (const std::string_view key : kElsewhere)
+    in.pass_over(key, "not needed: metrics.jsonl and the adapter are in checkpoint.output_dir");
+  static constexpr std::array<std::string_view, 31> kMachinery{"flash_attention",
+                                                               "attn_implementation",
+                                                               "xformers_attention",
+                                                               "sdp_attention",
+                                                               "s2_attention",
+                                                               "eager_attention",
+                                                               "flex_attention",
+                                                               "torch_compile",
+                                                               "torch_compile_mode",
+                                                               "torch_compile_backend",
+                                                               "plugins",
+                                                               "liger_rope",
+                                                               "liger_rms_norm",
+                                                               "liger_glu_activation",
+                                                               "liger_swiglu",
+                                                               "liger_layer_norm",
+                                                               "liger_fused_linear_cross_entropy",
+                                                               "cut_cross_entropy",
+                                                               "deepspeed",
+                                                               "fsdp",
+                                                               "fsdp_config",
+                                                               "fsdp_version",
+                                                               "ddp_find_unused_parameters",
+                                                               "use_kernels",
+                                                               "liger_rms_norm_gated",
+                                                               "fused_attn_kernel",
+                                                               "experts_implementation",
+                                                               "flex_attn_compile_kwargs",
+                                                               "gemma4_hybrid_attn_impl",
+                                                               "dataloader_num_workers",
+                                                               "activation_offloading"};
+  for (const std::string_view key : kMachinery)
+    in.pass_over(key, "how it is computed; `lorikeet plan` says how to spread a run over devices");
+}
+
+}  // namespace
+
+bool is_axolotl(ForeignConfig& in) {
+  return in.has("base_model") && (in.has("datasets") || in.has("adapter"));
+}
+
+void convert_axolotl(ForeignConfig& in, OwnConfig& out, const ConvertOptions& options) {
+  require_lora_on_text(in);
+  convert_base(in, out);
+  convert_adapter(in, out);
+  convert_axolotl_data(in, out, options);
+  convert_training(in, out);
+  convert_optimizer(in, out);
+  convert_output(in, out);
+}
+
+}  // namespace lorikeet::convert

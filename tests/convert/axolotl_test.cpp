@@ -1,0 +1,177 @@
+#include <array>
+
+#include "config/config.h"
+#include "convert/convert.h"
+#include "support/catch.h"
+#include "support/error_text.h"
+
+using namespace lorikeet;
+using Catch::Contains;
+
+namespace {
+
+const std::string kConfig = R"(base_model: Some/Llama-1B
+load_in_4bit: false
+datasets:
+  - path: some/alpaca-rows
+    type: alpaca
+    split: train
+val_set_size: 0.1
+output_dir: ./outputs/lora
+adapter: lora
+lora_model_dir:
+sequence_len: 1024
+sample_packing: false
+lora_r: 8
+lora_alpha: 24
+lora_dropout: 0.05
+lora_target_modules:
+  - q_proj
+  - v_proj
+wandb_project: birds
+gradient_accumulation_steps: 3
+micro_batch_size: 5
+num_epochs: 2
+optimizer: adamw_torch_fused
+lr_scheduler: cosine
+learning_rate: 3e-4
+bf16: auto
+tf32: false
+gradient_checkpointing: true
+flash_attention: true
+warmup_ratio: 0.1
+evals_per_epoch: 4
+weight_decay: 0.01
+max_grad_norm: 0.5
+special_tokens:
+  pad_token: "<|end_of_text|>"
+)";
+
+std::string changed(const std::string& from, const std::string& to) {
+  const std::size_t at = kConfig.find(from);
+  REQUIRE(at != std::string::npos);
+  return kConfig.substr(0, at) + to + kConfig.substr(at + from.size());
+}
+
+std::string yaml_of(const std::string& text, std::int64_t devices = 1) {
+  return convert::convert_config(text, "a.yml", {.devices = devices}).yaml;
+}
+
+config::Settings settings_of(const std::string& text, std::int64_t devices = 1) {
+  return config::parse_settings(yaml_of(text, devices), "converted");
+}
+
+std::string refusal(const std::string& text) {
+  return test::error_text([&] { convert::convert_config(text, "a.yml"); });
+}
+
+const std::string kRows = "  - path: some/alpaca-rows\n    type: alpaca\n    split: train\n";
+
+}  // namespace
+
+TEST_CASE("an axolotl config keeps its numbers and its defaults") {
+  const config::Settings s = settings_of(kConfig);
+  CHECK(s.model.path == "hub:Some/Llama-1B");
+  CHECK(s.lora.rank == 8);
+  CHECK(s.lora.alpha == 24);
+  CHECK(s.lora.dropout == 0.05);
+  CHECK(s.lora.target_modules == std::vector<std::string>{"q_proj", "v_proj"});
+  CHECK_FALSE(s.lora.ensure_weight_tying);
+  CHECK(s.data.train.path == "hub:some/alpaca-rows");
+  CHECK(s.data.train.format == config::DataFormat::kAlpaca);
+  CHECK(s.data.chat_template == "alpaca");
+  CHECK_FALSE(s.data.train_on_prompt);
+  CHECK(s.data.max_seq_len == 1024);
+  CHECK(s.data.overlong == config::Overlong::kDrop);
+  CHECK(s.data.validation.fraction == 0.1);
+  CHECK(s.batch.global == 15);
+  CHECK(s.training.epochs == 2);
+  CHECK(s.training.seed == 42);
+  CHECK(s.training.clip_grad_norm == 0.5);
+  CHECK(s.training.activation_checkpointing == config::ActivationCheckpointing::kFull);
+  CHECK(s.optimizer.lr == 3e-4);
+  CHECK(s.optimizer.weight_decay == 0.01);
+  CHECK(s.lr_scheduler.warmup_ratio == 0.1);
+  CHECK(s.precision.preset == config::PrecisionPreset::kBf16);
+  CHECK(s.checkpoint.output_dir == "./outputs/lora");
+}
+
+TEST_CASE("axolotl's batch is that of all processes, and of packs their tokens") {
+  CHECK(settings_of(kConfig, 8).batch.global == 120);
+  CHECK(settings_of(changed("sample_packing: false", "sample_packing: true"), 2).batch.global_tokens ==
+        30 * 1024);
+}
+
+TEST_CASE("conversations and texts keep their columns") {
+  const config::Settings chat =
+      settings_of(changed(kRows,
+                          "  - path: rows.jsonl\n    type: chat_template\n    field_messages: dialogue\n    "
+                          "message_property_mappings:\n"
+                          "      role: speaker\n      content: text\n    roles_to_train: [assistant]\n    "
+                          "roles: {user: [human]}\n"));
+  CHECK(chat.data.train.path == "rows.jsonl");
+  CHECK(chat.data.train.format == config::DataFormat::kChat);
+  CHECK(chat.data.train.columns == std::map<std::string, std::string>{
+                                       {"messages", "dialogue"}, {"role", "speaker"}, {"content", "text"}});
+  CHECK(chat.data.chat_template == "auto");
+  const config::Settings sharegpt =
+      settings_of(changed(kRows,
+                          "  - path: a/b\n    type: chat_template\n    field_messages: conversations\n"
+                          "    message_field_role: from\n    message_field_content: value\n"));
+  CHECK(sharegpt.data.train.format == config::DataFormat::kShareGpt);
+  CHECK(sharegpt.data.train.columns.empty());
+  const config::Settings text =
+      settings_of(changed(kRows, "  - path: a/b\n    type: completion\n    field: body\n"));
+  CHECK(text.data.train.format == config::DataFormat::kText);
+  CHECK(text.data.train.columns.at("text") == "body");
+}
+
+TEST_CASE("several data sets become several sources") {
+  const config::Settings s = settings_of(
+      changed(kRows, kRows + "  - path: more/rows\n    type: alpaca\n    field_output: answer\n"));
+  REQUIRE(s.data.train.sources.size() == 2);
+  CHECK(s.data.train.sources[0].path == "hub:some/alpaca-rows");
+  CHECK(s.data.train.sources[1].columns.at("output") == "answer");
+}
+
+TEST_CASE("what differs in axolotl's numbers stands in the file") {
+  CHECK_THAT(yaml_of(changed("adamw_torch_fused", "adamw_bnb_8bit")),
+             Contains("# Differs: the optimizer's moments"));
+  CHECK_THAT(yaml_of(changed("load_in_4bit: false", "load_in_8bit: true")),
+             Contains("# Differs: the base is held"));
+  CHECK_THAT(yaml_of(kConfig), Contains("#   wandb_project: birds") && Contains("#   flash_attention: true"));
+}
+
+TEST_CASE("a regular expression and all linear modules are targets too") {
+  const std::string list = "lora_target_modules:\n  - q_proj\n  - v_proj\n";
+  CHECK(settings_of(changed(list, "lora_target_linear: true\n")).lora.target_modules ==
+        std::vector<std::string>{"all-linear"});
+  CHECK(settings_of(changed(list, "lora_target_modules: '.*[.][qv]_proj'\n")).lora.target_modules ==
+        std::vector<std::string>{".*[.][qv]_proj"});
+  CHECK_THAT(refusal(changed(list, "")), Contains("lora_target_modules is missing"));
+}
+
+TEST_CASE("axolotl's other kinds of training are refused by name") {
+  CHECK_THAT(refusal(kConfig + "rl: dpo\n"), Contains("preferences") && Contains("dpo"));
+  CHECK_THAT(refusal(kConfig + "processor_type: AutoProcessor\n"), Contains("multimodal"));
+  CHECK_THAT(refusal(changed("adapter: lora", "adapter:")), Contains("all weights"));
+  CHECK_THAT(refusal(changed("adapter: lora", "adapter: llama-adapter")), Contains("llama-adapter"));
+}
+
+TEST_CASE("what would change axolotl's result is an error with its line") {
+  for (const auto& [from, to, says] : std::vector<std::array<std::string, 3>>{
+           {"adamw_torch_fused", "lion_8bit", "optimizer is 'lion_8bit'"},
+           {"lr_scheduler: cosine", "lr_scheduler: rex", "lr_scheduler is 'rex'"},
+           {"type: alpaca", "type: gpteacher", "a.yml:5: datasets.0.type is 'gpteacher'"},
+           {"type: alpaca", "type: alpaca\n    shards: 3", "datasets.0.shards isn't known here"},
+           {"split: train", "split: 'train[:5%]'", "datasets.0.split is 'train[:5%]'"},
+           {"val_set_size: 0.1", "val_set_size: 200", "val_set_size counts rows"},
+           {"num_epochs: 2", "num_epochs: 0.5", "num_epochs isn't a whole number"},
+           {"pad_token", "eos_token", "special_tokens.eos_token can't be changed"},
+           {"learning_rate: 3e-4\n", "", "learning_rate is missing"},
+           {"lora_r: 8", "lora_r: 8\nrelora: true", "relora isn't known here"},
+           {"datasets:\n" + kRows, "datasets: rows.jsonl\n", "datasets is 'rows.jsonl', expected a list"}})
+    CHECK_THAT(refusal(changed(from, to)), Contains(says));
+  CHECK_THAT(refusal(changed("type: alpaca", "type: chat_template") + "chat_template: qwen3\n"),
+             Contains("chat_template is 'qwen3'"));
+}
