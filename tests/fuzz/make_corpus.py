@@ -8,10 +8,12 @@ Needs the packages of scripts/requirements/test.txt; the same versions give the 
 
 import io
 import json
+from collections import OrderedDict
 from pathlib import Path
 
 import pyarrow as pa
 import sentencepiece
+import torch
 from pyarrow import parquet
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
@@ -42,6 +44,16 @@ def make_safetensors():
         "none": {"dtype": "U8", "shape": [0, 7], "data_offsets": [20, 20]},
     }
     save("safetensors", "several", safetensors(several, bytes(20)))
+
+
+def make_torch_archive():
+    a = torch.arange(6, dtype=torch.float32).reshape(2, 3)
+    for name, content in {"nested": {"model": OrderedDict(a=a, b=a.bfloat16()), "epoch": 3, "lr": [1e-3, None, True]},
+                          "shared": {"all": a, "row": a[1], "parameter": torch.nn.Parameter(a.double())},
+                          "protocol4": {"x": a.long()}}.items():
+        sink = io.BytesIO()
+        torch.save(content, sink, pickle_protocol=4 if name == "protocol4" else 2)
+        save("torch_archive", name, sink.getvalue())
 
 
 def make_json():
@@ -221,6 +233,7 @@ def make_csv():
 if __name__ == "__main__":
     make_jinja()
     make_safetensors()
+    make_torch_archive()
     make_json()
     make_config()
     make_adapter_config()
