@@ -49,18 +49,13 @@ void set_totals(const TokenDataset& dataset, FileReport& report) {
 TokenizedFile tokenize(const RecordSource& file, const DataOptions& options,
                        const text::Tokenizer& tokenizer) {
   const RowPlan plan = plan_rows(file, options, tokenizer);
-  const text::SegmentEncoder encoder(tokenizer);
-  const text::ChatTemplate* chat_template = plan.chat_template.chat_template;
-  if (chat_template != nullptr) {
-    // A vocabulary without the template's control tokens is an error of the settings, not of the first row.
-    encoder.encode(chat_template->render(text::Instruction{"a", "", "b"}));
-  }
+  const text::PromptEncoder encoder(plan.chat_template, tokenizer);
   TokenizedFile out;
   out.format = plan.format_description;
   out.template_description = plan.chat_template.description;
   DataOptions reading = options;
   reading.columns = plan.columns;
-  out.dataset = TokenDataset(tokenize_file(file, plan.format, reading, encoder, chat_template, out.counts));
+  out.dataset = TokenDataset(tokenize_file(file, plan.format, reading, encoder, out.counts));
   return out;
 }
 
@@ -171,8 +166,8 @@ RowPlan plan_rows(const RecordSource& file, const DataOptions& given, const text
   }
   check_columns(plan.format, options.columns);
   if (needs_template(plan.format)) {
-    plan.chat_template = text::choose_chat_template(options.chat_template, tokenizer.chat_template(),
-                                                    has_instructions(plan.format));
+    plan.chat_template = text::choose_chat_template(options.chat_template, tokenizer.templates(),
+                                                    has_instructions(plan.format), options.template_date);
   }
   return plan;
 }
