@@ -17,13 +17,14 @@ bool is_run(const std::filesystem::path& folder) {
          std::filesystem::exists(folder / "config.yaml", ignored);
 }
 
-std::optional<std::string> own_source(const std::filesystem::path& folder) {
+std::optional<text::TemplateSources> own_sources(const std::filesystem::path& folder) {
   try {
-    return text::read_folder_config(folder).chat_template;
+    auto sources = text::templates_of(text::read_folder_config(folder));
+    if (sources.main) return sources;
   } catch (const Error& error) {
     log_warning(std::string(error.what()) + "; the adapter's chat template isn't known");
-    return std::nullopt;
   }
+  return std::nullopt;
 }
 
 std::optional<config::Settings> run_settings(const std::filesystem::path& folder) {
@@ -49,10 +50,35 @@ text::RowKind rows_of(const config::Settings& settings) {
              : text::RowKind::kInstruction;
 }
 
-// The name of what `setting` stands for.
-std::string name_of(const std::string& setting, const text::Tokenizer& tokenizer) {
-  if (setting == "none") return setting;
-  return text::choose_chat_template(setting, tokenizer.chat_template(), true).chat_template->name;
+// The template of the folder's files; nullopt, with a warning, for a source that can't be read.
+std::optional<text::ChosenTemplate> parsed(const text::TemplateSources& sources, const std::string& date,
+                                           const std::filesystem::path& folder) {
+  try {
+    return text::template_of_source(sources, "a Jinja template", date);
+  } catch (const Error& error) {
+    log_warning("the chat template in '" + folder.string() + "' is not used: " + error.what());
+    return std::nullopt;
+  }
+}
+
+// A built-in that a run was trained with. Its folder has the checkpoint's own source where that writes the
+// same, and in a run of before its output carried the template just the base's, whatever that writes.
+text::ChosenTemplate named_template(const text::ChatTemplate& builtin,
+                                    const std::optional<text::TemplateSources>& own,
+                                    const config::Settings& settings, const std::filesystem::path& run) {
+  const std::string& date = settings.data.template_date;
+  const auto found = own ? parsed(*own, date, run) : std::nullopt;
+  if (found && found->chat_template == &builtin) return *found;
+  text::ChosenTemplate chosen{.chat_template = &builtin,
+                              .description = builtin.name,
+                              .name = builtin.name,
+                              .rows = rows_of(settings)};
+  if (found && text::renders_like(builtin, *own, date)) chosen.source = own->main;
+  return chosen;
+}
+
+bool is_same(const text::ChosenTemplate& a, const text::ChosenTemplate& b) {
+  return a.chat_template == b.chat_template && (a.chat_template != nullptr || a.source == b.source);
 }
 
 }  // namespace
@@ -67,48 +93,54 @@ std::filesystem::path run_of_adapter(const std::filesystem::path& adapter) {
 
 std::optional<AdapterTemplate> adapter_template(const std::filesystem::path& folder) {
   const std::filesystem::path run = run_of_adapter(folder);
-  const auto source = own_source(run);
-  const auto known = source ? text::recognise_source(*source, "in '" + run.string() + "'") : std::nullopt;
+  const auto own = own_sources(run);
+  AdapterTemplate result{.folder = run};
   if (const auto settings = run_settings(run)) {
     const config::DataFormat format = settings->data.train.format;
     if (format == config::DataFormat::kText || format == config::DataFormat::kTokens) return std::nullopt;
     const std::string& setting = settings->data.chat_template;
-    const text::ChatTemplate* builtin = find_builtin(setting);
-    // A run of before its output carried the template: the tokenizer's files are just the base's.
-    if (builtin != nullptr && (!known || known->chat_template != builtin))
-      return AdapterTemplate{{builtin, setting, std::nullopt, rows_of(*settings)}, run};
-    if (!known && builtin == nullptr && setting != "auto") {
+    result.date = settings->data.template_date;
+    if (const text::ChatTemplate* builtin = find_builtin(setting)) {
+      result.chosen = named_template(*builtin, own, *settings, run);
+      return result;
+    }
+    if (!own && setting != "auto") {
       log_warning("the adapter in '" + folder.string() + "' was trained with the chat template of '" +
                   setting + "', of which its folder has no copy; name it by data.chat_template");
     }
-  } else if (source && !known) {
-    log_warning("the adapter's folder '" + folder.string() +
-                "' has a chat template that isn't known here; the base's is used");
   }
-  if (!known) return std::nullopt;
-  return AdapterTemplate{*known, run};
+  const auto found = own ? parsed(*own, result.date, run) : std::nullopt;
+  if (!found) return std::nullopt;
+  result.chosen = *found;
+  return result;
 }
 
-InferenceTemplate settle_chat_template(const std::string& setting,
+InferenceTemplate settle_chat_template(const config::DataSettings& data,
                                        const std::optional<std::filesystem::path>& adapter,
                                        const text::Tokenizer& tokenizer) {
   const auto trained = adapter ? adapter_template(*adapter) : std::nullopt;
-  if (!trained) return {.setting = setting};
-  const std::string& name = trained->chosen.chat_template->name;
-  if (setting == "auto") {
-    log_info("chat template: " + name + ", which the adapter was trained with (" + trained->folder.string() +
-             ")");
-    return {.setting = name, .prompts = trained->chosen.rows, .reported = true};
+  InferenceTemplate result{.setting = data.chat_template, .date = data.template_date};
+  if (!trained) return result;
+  if (result.date == config::DataSettings{}.template_date) result.date = trained->date;
+  const text::ChosenTemplate& chosen = trained->chosen;
+  const std::string from = " (" + trained->folder.string() + ")";
+  result.reported = true;
+  result.prompts = chosen.rows;
+  if (data.chat_template == "auto") {
+    log_info("chat template: " + chosen.name + ", which the adapter was trained with" + from);
+    result.setting = chosen.chat_template != nullptr ? chosen.name : trained->folder.string();
+    return result;
   }
-  const std::string configured = name_of(setting, tokenizer);
-  if (configured != name) {
-    log_warning("data.chat_template is " + configured + ", but the adapter was trained with " + name + " (" +
-                trained->folder.string() + "): its answers may be far worse");
+  text::ChosenTemplate configured{.name = "none"};
+  if (data.chat_template != "none")
+    configured = text::choose_chat_template(data.chat_template, tokenizer.templates(), true, result.date);
+  if (!is_same(configured, chosen)) {
+    result.prompts = text::RowKind::kInstruction;
+    log_warning("data.chat_template is " + configured.name + ", but the adapter was trained with " +
+                chosen.name + from + ": its answers may be far worse");
   }
-  log_info("chat template: " + configured + " (as configured)");
-  return {.setting = setting,
-          .prompts = configured == name ? trained->chosen.rows : text::RowKind::kInstruction,
-          .reported = true};
+  log_info("chat template: " + configured.name + " (as configured)");
+  return result;
 }
 
 }  // namespace lorikeet::recipes

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "config/settings.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -13,27 +14,30 @@ namespace lorikeet::recipes {
 struct AdapterTemplate {
   text::ChosenTemplate chosen;
   std::filesystem::path folder;  ///< whose files say so: the adapter's, or that of the run it is a part of
+  std::string date = config::DataSettings{}.template_date;  ///< the run's data.template_date
 };
 
 /// The folder of the run that wrote the adapter: its own, or that above best/ and checkpoints/step_N/.
 std::filesystem::path run_of_adapter(const std::filesystem::path& adapter);
 
-/// The template that the adapter in `folder` was trained with, as far as its files say so in words that are
-/// known here: config.yaml and the tokenizer's files of a run of this program (also for its best/ and
-/// checkpoints/step_N/), the tokenizer's files of any other adapter. Throws nothing for files that can't be
-/// read: they say nothing then.
+/// The template that the adapter in `folder` was trained with, as far as its files say so: config.yaml and
+/// the tokenizer's files of a run of this program (also for its best/ and checkpoints/step_N/), the
+/// tokenizer's files of any other adapter. Throws nothing for files that can't be read: they say nothing
+/// then.
 std::optional<AdapterTemplate> adapter_template(const std::filesystem::path& folder);
 
 /// How questions are written to a model with or without an adapter.
 struct InferenceTemplate {
   std::string setting;                                  ///< for data.chat_template
+  std::string date;                                     ///< for data.template_date
   text::RowKind prompts = text::RowKind::kInstruction;  ///< what a bare question is written as
   bool reported = false;                                ///< which template it is was logged
 };
 
-/// Settles `setting` (data.chat_template of the command line): auto becomes the adapter's, where it has one.
-/// Logs what is used and where it is from, and warns where `setting` is another one than the adapter's.
-InferenceTemplate settle_chat_template(const std::string& setting,
+/// Settles the command line's data.chat_template and data.template_date: auto, and the date where it is left
+/// as it is, become the adapter's, where it has them. Logs what is used and where it is from, and warns where
+/// another template than the adapter's is asked for.
+InferenceTemplate settle_chat_template(const config::DataSettings& data,
                                        const std::optional<std::filesystem::path>& adapter,
                                        const text::Tokenizer& tokenizer);
 

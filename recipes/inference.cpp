@@ -111,24 +111,26 @@ std::string decode(const text::Tokenizer& tokenizer, std::vector<std::int32_t> i
 // The file's rows and the typed questions.
 std::vector<Prompt> prompts_of(const GenerateRequest& request, const ModelSession& session) {
   const text::Tokenizer& tokenizer = *session.tokenizer;
-  const std::string& configured = request.settings.data.chat_template;
-  const InferenceTemplate settled = settle_chat_template(configured, request.adapter, tokenizer);
+  const InferenceTemplate settled = settle_chat_template(request.settings.data, request.adapter, tokenizer);
   std::vector<Prompt> prompts;
   std::string description;
   if (request.data) {
     data::DataOptions options = data_options(request.settings, session.embedding_rows());
     options.chat_template = settled.setting;
+    options.template_date = settled.date;
     prompts = read_prompts(*request.data, options, tokenizer, request.limit, &description);
   }
   if (!request.prompts.empty()) {
     text::ChosenTemplate chosen{.description = "none: questions as they are"};
-    if (settled.setting != "none") {
-      chosen =
-          text::choose_chat_template(settled.setting, tokenizer.chat_template(), /*instruction_rows=*/true);
-    }
+    if (settled.setting != "none")
+      chosen = text::choose_chat_template(settled.setting, tokenizer.templates(), /*instruction_rows=*/true,
+                                          settled.date);
     description = chosen.description;
-    for (const std::string& question : request.prompts)
-      prompts.push_back(make_prompt(question, chosen.chat_template, settled.prompts, tokenizer));
+    const text::PromptEncoder encoder(chosen, tokenizer);
+    for (const std::string& question : request.prompts) {
+      prompts.push_back(chosen.empty() ? Prompt{.shown = question, .ids = tokenizer.encode(question)}
+                                       : make_prompt(question, settled.prompts, encoder));
+    }
   }
   report_template(settled, description);
   return prompts;
@@ -178,9 +180,10 @@ void generate(const GenerateRequest& request, std::ostream& out, bool escape) {
 void evaluate(const EvalRequest& request, std::ostream& out) {
   const ModelSession session = open_session(request.model, request.adapter, request.settings);
   const InferenceTemplate settled =
-      settle_chat_template(request.settings.data.chat_template, request.adapter, *session.tokenizer);
+      settle_chat_template(request.settings.data, request.adapter, *session.tokenizer);
   data::DataOptions options = data_options(request.settings, session.embedding_rows());
   options.chat_template = settled.setting;
+  options.template_date = settled.date;
   options.use_cache = false;
   const data::LoadedFile file = data::load_file(request.data, options, *session.tokenizer);
   report_template(settled, file.report.template_description);

@@ -8,7 +8,6 @@
 #include "data/load.h"
 #include "data/record_source.h"
 #include "data/tokenize.h"
-#include "text/chat_encode.h"
 
 namespace lorikeet::recipes {
 namespace {
@@ -19,9 +18,9 @@ std::string shown_question(const data::Row& row) {
     return instruction->input.empty() ? instruction->instruction
                                       : instruction->instruction + "\n" + instruction->input;
   }
-  if (const auto* messages = std::get_if<std::vector<text::Message>>(&row)) {
+  if (const auto* conversation = std::get_if<text::Conversation>(&row)) {
     std::string last;
-    for (const text::Message& m : *messages) {
+    for (const text::Message& m : conversation->messages) {
       if (m.role == "user") last = m.content;
     }
     return last;
@@ -37,13 +36,15 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file, const data::
   const data::RecordSource& records = *source;
   const data::RowPlan plan = data::plan_rows(records, options, tokenizer);
   if (used != nullptr) *used = plan.chat_template.description;
-  const text::SegmentEncoder encoder(tokenizer);
+  const text::PromptEncoder encoder(plan.chat_template, tokenizer);
   const std::size_t count = limit == 0 ? records.size() : std::min(limit, records.size());
+  // Every answer is asked for but where only the last is learnt; the question is never a part of it.
+  const text::TrainOn asked =
+      options.train_on == text::TrainOn::kLast ? text::TrainOn::kLast : text::TrainOn::kRoles;
   std::vector<Prompt> prompts;
   for (std::size_t i = 0; i < count; ++i) {
     const data::Row row = data::parse_row(records.parse(i), plan.format, plan.columns, records.where(i));
-    const data::EncodedRow encoded =
-        data::encode_row(row, encoder, plan.chat_template.chat_template, false, options.embedding_rows);
+    const data::EncodedRow encoded = data::encode_row(row, encoder, asked, options.embedding_rows);
     const auto first = std::find_if(encoded.labels.begin(), encoded.labels.end(),
                                     [](std::int32_t label) { return label != data::kNoLabel; });
     const auto given = first - encoded.labels.begin();
@@ -58,20 +59,12 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file, const data::
   return prompts;
 }
 
-Prompt make_prompt(const std::string& question, const text::ChatTemplate* chat_template, text::RowKind kind,
-                   const text::Tokenizer& tokenizer) {
-  Prompt prompt{.shown = question};
-  if (chat_template == nullptr) {
-    prompt.ids = tokenizer.encode(question);
-    return prompt;
-  }
-  const std::vector<text::Message> turn{{"user", question}};
-  const auto segments =
-      kind == text::RowKind::kConversation
-          ? chat_template->render(turn, /*generation_prompt=*/true)
-          : chat_template->render(text::Instruction{question, "", ""}, /*prompt_only=*/true);
-  prompt.ids = text::SegmentEncoder(tokenizer).encode(segments).ids;
-  return prompt;
+Prompt make_prompt(const std::string& question, text::RowKind kind, const text::PromptEncoder& encoder) {
+  if (kind == text::RowKind::kInstruction)
+    return {.shown = question, .ids = encoder.question(text::Instruction{question, "", ""})};
+  text::Conversation turn;
+  turn.messages.push_back({"user", question});
+  return {.shown = question, .ids = encoder.question(turn)};
 }
 
 }  // namespace lorikeet::recipes

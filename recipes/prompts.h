@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "data/options.h"
-#include "text/chat_template.h"
+#include "text/prompt_encoder.h"
 #include "text/tokenizer.h"
 
 namespace lorikeet::recipes {
@@ -25,9 +25,7 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file, const data::
                                  const text::Tokenizer& tokenizer, std::size_t limit,
                                  std::string* used = nullptr);
 
-/// A question typed by a person, rendered by `chat_template` as a row's instruction, or as a conversation's
-/// first turn; null gives the bare text.
-Prompt make_prompt(const std::string& question, const text::ChatTemplate* chat_template, text::RowKind kind,
-                   const text::Tokenizer& tokenizer);
+/// A question typed by a person, as a row's instruction, or as a conversation's first turn.
+Prompt make_prompt(const std::string& question, text::RowKind kind, const text::PromptEncoder& encoder);
 
 }  // namespace lorikeet::recipes

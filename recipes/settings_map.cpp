@@ -28,6 +28,15 @@ data::Overlong overlong(config::Overlong value) {
   throw Error("[data.overlong] has an unknown value");
 }
 
+text::TrainOn train_on(config::TrainOn value) {
+  switch (value) {
+    case config::TrainOn::kRoles: return text::TrainOn::kRoles;
+    case config::TrainOn::kLast: return text::TrainOn::kLast;
+    case config::TrainOn::kAll: return text::TrainOn::kAll;
+  }
+  throw Error("[data.train_on] has an unknown value");
+}
+
 data::RowOptions row_options(const config::SourceSettings& source) {
   return {.format = format_name(source.format),
           .columns = source.columns,
@@ -81,8 +90,9 @@ data::DataOptions data_options(const config::Settings& settings) {
   options.validation_fraction = d.validation.fraction;
   options.max_seq_len = d.max_seq_len;
   options.overlong = overlong(d.overlong);
-  options.train_on_prompt = d.train_on_prompt;
+  options.train_on = train_on(d.train_on);
   options.chat_template = d.chat_template;
+  options.template_date = d.template_date;
   options.seed = static_cast<std::uint64_t>(settings.training.seed);
   if (d.validation.path) options.validation_path = *d.validation.path;
   if (d.cache_dir) options.cache_dir = *d.cache_dir;

@@ -8,17 +8,18 @@
 #include "text/folder_config.h"
 
 namespace lorikeet::recipes {
+
 std::optional<std::string> training_template(const config::Settings& settings, const data::FileReport& report,
                                              const text::Tokenizer& tokenizer) {
   if (!data::needs_template(report.rows)) return std::nullopt;
   const bool instructions = data::has_instructions(report.rows);
-  const auto& checkpoint = tokenizer.chat_template();
-  auto chosen = text::choose_chat_template(settings.data.chat_template, checkpoint, instructions);
+  const text::TemplateSources& checkpoint = tokenizer.templates();
+  auto chosen = text::choose_chat_template(settings.data.chat_template, checkpoint, instructions,
+                                           settings.data.template_date);
   // A built-in called by its name may be the checkpoint's own, whose source can do more (tools, for example).
-  if (!chosen.source && checkpoint) {
-    const auto own = text::recognise_source(*checkpoint, "as the checkpoint's own");
-    if (own && own->exact && own->chat_template == chosen.chat_template) chosen = *own;
-  }
+  if (!chosen.source && checkpoint.main &&
+      text::renders_like(*chosen.chat_template, checkpoint, settings.data.template_date))
+    chosen.source = checkpoint.main;
   return text::jinja_of(chosen, instructions ? text::RowKind::kInstruction : text::RowKind::kConversation);
 }
 

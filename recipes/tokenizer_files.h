@@ -13,7 +13,8 @@
 namespace lorikeet::recipes {
 
 /// The Jinja source of the template that a run's rows are written with; nullopt where they need none. It is
-/// the checkpoint's or the configured file's own where that was recognised, else the built-in's. `report` is
+/// the checkpoint's or the configured file's own where that is used, or writes the same text as the built-in
+/// that is; else the built-in's. `report` is
 /// that of the training file.
 std::optional<std::string> training_template(const config::Settings& settings, const data::FileReport& report,
                                              const text::Tokenizer& tokenizer);

@@ -94,7 +94,9 @@ class Validator {
     // Without a model or rows a template that was named can be looked for all the same.
     const std::string& named = settings_.data.chat_template;
     if (!knows_template && named != "auto")
-      attempt([&] { text::choose_chat_template(named, std::nullopt, /*instruction_rows=*/true); });
+      attempt([&] {
+        text::choose_chat_template(named, {}, /*instruction_rows=*/true, settings_.data.template_date);
+      });
   }
 
   void check_rows(const std::filesystem::path& path, const data::RowOptions& how) {

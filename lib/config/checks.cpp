@@ -1,7 +1,9 @@
 #include "config/checks.h"
 
+#include "base/error.h"
 #include "base/strings.h"
 #include "config/schema.h"
+#include "text/jinja/template.h"
 #include "text/regex.h"
 
 namespace lorikeet::config {
@@ -88,6 +90,28 @@ void check_sources(const DataSettings& data, std::vector<std::string>& problems)
   }
 }
 
+void settle_train_on(DataSettings& data, const std::set<std::string>& given,
+                     std::vector<std::string>& problems) {
+  if (!data.train_on_prompt) return;
+  const TrainOn old = *data.train_on_prompt ? TrainOn::kAll : TrainOn::kRoles;
+  if (given.contains("data.train_on") && data.train_on != old) {
+    problems.emplace_back(
+        "data.train_on and data.train_on_prompt: contradict each other; leave out train_on_prompt, the old "
+        "name");
+  }
+  data.train_on = old;
+  data.train_on_prompt.reset();
+}
+
+void check_date(const DataSettings& data, std::vector<std::string>& problems) {
+  try {
+    text::jinja::require_date(data.template_date);
+  } catch (const Error&) {
+    problems.push_back("data.template_date: expected a day such as 2024-07-26, got '" +
+                       escape_control(data.template_date) + "'");
+  }
+}
+
 void check_lora(const LoraSettings& lora, std::vector<std::string>& problems) {
   if (lora.target_modules.size() > 1) {
     for (const std::string& target : lora.target_modules) {
@@ -135,6 +159,8 @@ void settle(Settings& settings, const std::set<std::string>& given, std::vector<
   check_schedule(settings, problems);
   check_validation(settings.data.validation, problems);
   check_sources(settings.data, problems);
+  settle_train_on(settings.data, given, problems);
+  check_date(settings.data, problems);
   check_lora(settings.lora, problems);
 }
 

@@ -162,9 +162,17 @@ void declare_data(Schema& schema) {
       .field("packing", &DataSettings::packing, flag(),
              "Put several examples into one row; never changes the result, only the speed.")
       .field("shuffle", &DataSettings::shuffle, flag(), "Another order each epoch, fixed by the seed.")
-      .field("train_on_prompt", &DataSettings::train_on_prompt, flag(), "Count the loss on prompts too.")
-      .field("chat_template", &DataSettings::chat_template, path("auto, a built-in's name or a file"),
-             "How messages are written as text; auto takes the checkpoint's if it is a known one.")
+      .field(
+          "train_on", &DataSettings::train_on,
+          ChoiceRule<TrainOn>{{{"roles", TrainOn::kRoles}, {"last", TrainOn::kLast}, {"all", TrainOn::kAll}}},
+          "What the loss is taken on: all that the assistant says, its last turn alone, or every token.")
+      .field("train_on_prompt", &DataSettings::train_on_prompt, nullable(flag()),
+             "The old name of train_on: true is all, false is roles.")
+      .field("chat_template", &DataSettings::chat_template,
+             path("auto, a built-in's name, a Jinja file or a folder with one"),
+             "How messages are written as text; auto takes the checkpoint's own.")
+      .field("template_date", &DataSettings::template_date, text("a day such as 2024-07-26"),
+             "The day that templates which write today's date take for today.")
       .field(
           "cache_dir", &DataSettings::cache_dir, nullable(path("a folder")),
           "Where tokenised data is kept, readable for you alone: a folder that is absent is made with mode "

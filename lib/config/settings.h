@@ -97,6 +97,8 @@ struct ValidationSettings {
   bool enabled() const { return path.has_value() || fraction > 0; }
 };
 
+enum class TrainOn { kRoles, kLast, kAll };
+
 struct DataSettings {
   TrainDataSettings train;
   ValidationSettings validation;
@@ -104,9 +106,12 @@ struct DataSettings {
   Overlong overlong = Overlong::kTruncate;
   bool packing = true;
   bool shuffle = true;
-  bool train_on_prompt = false;
-  /// "auto", the name of a built-in template, or a file.
+  TrainOn train_on = TrainOn::kRoles;
+  /// The old name of `train_on`: true is all, false is roles. Empty after loading.
+  std::optional<bool> train_on_prompt;
+  /// "auto", the name of a built-in template, a file, or a folder with a tokenizer's files.
   std::string chat_template = "auto";
+  std::string template_date = "2024-07-26";
   std::optional<std::string> cache_dir;
 };
 

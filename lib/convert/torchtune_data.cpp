@@ -92,7 +92,7 @@ void convert_dataset(ForeignConfig& in, OwnConfig& out) {
   }
   if (in.has("dataset.new_system_prompt"))
     in.problem("dataset.new_system_prompt", "has no counterpart: put it into the rows");
-  out.set_boolean("data.train_on_prompt", in.boolean("dataset.train_on_input", train_on_input));
+  out.set("data.train_on", in.boolean("dataset.train_on_input", train_on_input) ? "all" : "roles");
 }
 
 }  // namespace

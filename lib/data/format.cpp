@@ -1,6 +1,7 @@
 #include "data/format.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "base/error.h"
@@ -30,8 +31,8 @@ const std::vector<FormatSpec>& specs() {
   static const std::vector<FormatSpec> kSpecs{
       {Format::kAlpaca, "alpaca", {"instruction", "output"}, {"input"}},
       {Format::kInstruct, "instruct", {"prompt", "completion"}, {}},
-      {Format::kChat, "chat", {"messages"}, {}, {"role", "content"}},
-      {Format::kShareGpt, "sharegpt", {"conversations"}, {}, {"from", "value"}},
+      {Format::kChat, "chat", {"messages"}, {"tools"}, {"role", "content"}},
+      {Format::kShareGpt, "sharegpt", {"conversations"}, {"tools"}, {"from", "value"}},
       {Format::kText, "text", {"text"}, {}},
       {Format::kTokens, "tokens", {"input_ids"}, {"labels"}},
   };
@@ -70,12 +71,14 @@ std::string formats_known() {
   std::vector<std::string> lines;
   for (const FormatSpec& spec : specs()) {
     std::vector<std::string> fields = spec.required;
-    for (const std::string& field : spec.optional) fields.push_back(field + "?");
     if (!spec.of_turns.empty()) fields.back() += ": [{" + join(spec.of_turns, ", ") + "}, ...]";
+    for (const std::string& field : spec.optional) fields.push_back(field + "?");
     lines.push_back(std::string(spec.name) + " {" + join(fields, ", ") + "}");
   }
   return join(lines, ", ");
 }
+
+bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
 
 void require_object(const Json& record, const std::string& where) {
   if (!record.is_object())
@@ -172,34 +175,78 @@ std::string role_of_speaker(const std::string& speaker) {
   return found == kRoles.end() ? speaker : found->second;
 }
 
-std::vector<text::Message> parse_messages(const Json& record, Format format, const Columns& columns,
-                                          const std::string& where) {
+// What a message has besides its role and content, for the template: null where there is nothing. The keys
+// that only speak of the loss are left out.
+Json extra_of(const Json& turn, const std::string& role_key, const std::string& content_key) {
+  static constexpr std::array<std::string_view, 3> kOfTheLoss{"train", "weight", "loss_weight"};
+  Json extra;
+  for (const auto& [key, value] : turn.object()) {
+    const bool known = key == role_key || key == content_key ||
+                       std::find(kOfTheLoss.begin(), kOfTheLoss.end(), key) != kOfTheLoss.end();
+    if (!known && !value.is_null()) extra.set(key, value);
+  }
+  return extra;
+}
+
+// The schemas of a row's tools: a list of objects, or its text; null where there are none.
+Json parse_tools(const Json& record, const Columns& columns, const std::string& where) {
+  const std::string key = key_of("tools", columns);
+  const Json* given = record.find(key);
+  if (given == nullptr || given->is_null()) return {};
+  const Json tools = given->is_string() && !is_blank(given->string())
+                         ? Json::parse(given->string(), where + ": '" + key + "'")
+                         : *given;
+  if (tools.is_string()) return {};
+  const auto is_object = [](const Json& tool) { return tool.is_object(); };
+  if (!tools.is_array() || !std::all_of(tools.array().begin(), tools.array().end(), is_object)) {
+    throw Error(where + ": expected '" + key +
+                "' to be a list of JSON schemas (objects), or such a list as a JSON text, got " +
+                escape_control(tools.dump().substr(0, 60)));
+  }
+  return tools.array().empty() ? Json() : tools;
+}
+
+text::Message parse_message(const Json& turn, const FormatSpec& spec, const Columns& columns,
+                            const std::string& where) {
+  require_object(turn, where);
+  const std::string role_key = key_of(spec.of_turns[0], columns);
+  const std::string content_key = key_of(spec.of_turns[1], columns);
+  const std::string role = text_of(field(turn, spec.of_turns[0], columns, where), role_key, where);
+  const Json* call = turn.find("function_call");
+  if (role == "function_call" || role == "observation" || (call != nullptr && !call->is_null())) {
+    throw Error(where +
+                ": calls written as 'function_call' and 'observation' are not supported; write them as "
+                "'tool_calls' of the assistant's message and messages of the role tool");
+  }
+  text::Message message{.role = role_of_speaker(role),
+                        .trained = is_trained_on(turn, where),
+                        .extra = extra_of(turn, role_key, content_key)};
+  const Json* content = turn.find(content_key);
+  // Beside a call or reasoning a message may have no text.
+  const bool may_lack =
+      message.extra.find("tool_calls") != nullptr || message.extra.find("reasoning_content") != nullptr;
+  message.has_content = !may_lack || (content != nullptr && !content->is_null());
+  if (message.has_content)
+    message.content = content_of(field(turn, spec.of_turns[1], columns, where), content_key, where);
+  return message;
+}
+
+text::Conversation parse_messages(const Json& record, Format format, const Columns& columns,
+                                  const std::string& where) {
   const FormatSpec& spec = spec_of(format);
   const std::string& name = spec.required[0];
-  const std::string &role_field = spec.of_turns[0], &content_field = spec.of_turns[1];
   const Json& turns = field(record, name, columns, where);
   if (!turns.is_array() || turns.array().empty()) {
     throw Error(where + ": expected '" + key_of(name, columns) + "' to be a list of turns, got " +
                 (turns.is_array() ? "an empty list" : std::string(turns.kind_name())));
   }
-  std::vector<text::Message> messages;
-  messages.reserve(turns.array().size());
+  text::Conversation row{.tools = parse_tools(record, columns, where)};
+  row.messages.reserve(turns.array().size());
   for (const Json& turn : turns.array()) {
-    const std::string here = where + ", turn " + std::to_string(messages.size() + 1);
-    require_object(turn, here);
-    for (const char* key : {"tool_calls", "function_call"}) {
-      const Json* call = turn.find(key);
-      if (call != nullptr && !call->is_null())
-        throw Error(here + ": tool calls ('" + key + "') are not supported");
-    }
-    const std::string role =
-        text_of(field(turn, role_field, columns, here), key_of(role_field, columns), here);
-    messages.push_back(
-        {role_of_speaker(role),
-         content_of(field(turn, content_field, columns, here), key_of(content_field, columns), here),
-         is_trained_on(turn, here)});
+    row.messages.push_back(
+        parse_message(turn, spec, columns, where + ", turn " + std::to_string(row.messages.size() + 1)));
   }
-  return messages;
+  return row;
 }
 
 std::vector<std::int32_t> parse_ids(const Json& value, const std::string& name, const std::string& where) {

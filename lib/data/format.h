@@ -20,8 +20,8 @@ namespace lorikeet::data {
 enum class Format : std::uint8_t {
   kAlpaca,    ///< {"instruction", "input" (optional), "output"}
   kInstruct,  ///< {"prompt", "completion"}
-  kChat,      ///< {"messages": [{"role", "content"}, ...]}
-  kShareGpt,  ///< {"conversations": [{"from", "value"}, ...]}
+  kChat,      ///< {"messages": [{"role", "content", ...}, ...], "tools" (optional)}
+  kShareGpt,  ///< {"conversations": [{"from", "value", ...}, ...], "tools" (optional)}
   kText,      ///< {"text"}
   kTokens,    ///< {"input_ids", "labels" (optional, -100 for no loss)}
 };
@@ -41,7 +41,7 @@ struct TokensRow {
   std::vector<text::TokenId> ids;
   std::vector<std::int32_t> labels;  ///< as long as `ids`
 };
-using Row = std::variant<text::Instruction, std::vector<text::Message>, DocumentRow, TokensRow>;
+using Row = std::variant<text::Instruction, text::Conversation, DocumentRow, TokensRow>;
 
 /// Throws Error if `columns` names a field that `format` doesn't have.
 void check_columns(Format format, const Columns& columns);
@@ -53,7 +53,8 @@ Format detect_format(const Json& record, const Columns& columns, const std::stri
 /// Reads one record. Contents of messages may be strings or lists of typed text parts. `where` ("[data] line
 /// 17 of train.jsonl") starts the Error that is thrown for whatever is missing or of another type, and for
 /// rows with a "label" of true or false beside their answer (KTO's preference data). Usual names of speakers
-/// become roles: human, gpt, chatgpt, model, bot.
+/// become roles: human, gpt, chatgpt, model, bot. Other members of a message stay with it for the template,
+/// "tools" may be a list or that list as a JSON text.
 Row parse_row(const Json& record, Format format, const Columns& columns, const std::string& where);
 
 /// True if rows of the format are an instruction and an answer (alpaca, instruct).

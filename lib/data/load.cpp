@@ -84,18 +84,13 @@ void set_totals(const TokenDataset& dataset, FileReport& report) {
 TokenizedFile tokenize_rows(const RecordSource& rows, const DataOptions& options,
                             const text::Tokenizer& tokenizer, const TokenSink& sink) {
   const RowPlan plan = plan_rows(rows, options, tokenizer);
-  const text::SegmentEncoder encoder(tokenizer);
-  const text::ChatTemplate* chat_template = plan.chat_template.chat_template;
-  if (chat_template != nullptr) {
-    // A vocabulary without the template's control tokens is an error of the settings, not of the first row.
-    encoder.encode(chat_template->render(text::Instruction{"a", "", "b"}));
-  }
+  const text::PromptEncoder encoder(plan.chat_template, tokenizer);
   DataOptions reading = options;
   reading.columns = plan.columns;
   TokenizedFile about;
   about.format = plan.format_description;
   about.template_description = plan.chat_template.description;
-  about.counts = tokenize_file(rows, plan.format, reading, encoder, chat_template, sink);
+  about.counts = tokenize_file(rows, plan.format, reading, encoder, sink);
   return about;
 }
 
@@ -248,8 +243,8 @@ RowPlan plan_rows(const RecordSource& file, const DataOptions& given, const text
   }
   check_columns(plan.format, options.columns);
   if (needs_template(plan.format)) {
-    plan.chat_template = text::choose_chat_template(options.chat_template, tokenizer.chat_template(),
-                                                    has_instructions(plan.format));
+    plan.chat_template = text::choose_chat_template(options.chat_template, tokenizer.templates(),
+                                                    has_instructions(plan.format), options.template_date);
   }
   return plan;
 }

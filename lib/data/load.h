@@ -64,7 +64,7 @@ struct RowPlan {
   Format format = Format::kText;
   Columns columns{};  ///< as parse_row takes them
   std::string format_description;
-  text::ChosenTemplate chat_template;  ///< null where rows need none
+  text::ChosenTemplate chat_template;  ///< empty where rows need none
 };
 
 /// Settles format, columns and template for `file`, which open_source opened with the same options: the

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "text/chat_template.h"
+
 namespace lorikeet::data {
 
 /// What to do with a row of more than `max_seq_len` tokens.
@@ -72,8 +74,9 @@ struct DataOptions : RowOptions {
 
   std::int64_t max_seq_len = 2048;
   Overlong overlong = Overlong::kTruncate;
-  bool train_on_prompt = false;        ///< loss on every token instead of the answers alone
-  std::string chat_template = "auto";  ///< see text::choose_chat_template
+  text::TrainOn train_on = text::TrainOn::kRoles;
+  std::string chat_template = "auto";        ///< see text::choose_chat_template
+  std::string template_date = "2024-07-26";  ///< what a template in Jinja takes for today
 
   /// Rows of the model's embedding table, the limit of ids given as tokens; 0: the tokenizer's vocabulary.
   std::int64_t embedding_rows = 0;

@@ -6,12 +6,21 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "data/cache_files.h"
+#include "text/folder_config.h"
 
 namespace lorikeet::data {
 namespace {
 
 // Raise whenever the same rows would give other tokens or labels, or the file's layout changes.
-constexpr std::string_view kVersion = "5";
+constexpr std::string_view kVersion = "6";
+
+// Tools are a part of the rows; the template for them is one of these.
+void add_templates(const text::TemplateSources& templates, Sha256& key) {
+  for (const auto& source : {templates.main, templates.with_tools})
+    key.field(source ? "source" : "none").field(source.value_or(""));
+  for (const auto& [name, token] : templates.tokens) key.field(name).field(token);
+  key.field("end of tokens");
+}
 
 }  // namespace
 
@@ -99,11 +108,13 @@ std::string cache_key(const std::string& content, const DataOptions& options,
   // out.
   for (const auto& id : {tokenizer.bos_id(), tokenizer.eos_id()})
     key.field(id ? std::to_string(*id) : "none");
-  key.field(options.chat_template).field(tokenizer.chat_template() ? "source" : "none");
-  key.field(tokenizer.chat_template().value_or(""));
+  key.field(options.chat_template).field(options.template_date);
+  add_templates(tokenizer.templates(), key);
   std::error_code error;
   if (std::filesystem::is_regular_file(options.chat_template, error))
     key.field(read_file(options.chat_template, 1 << 20));
+  if (std::filesystem::is_directory(options.chat_template, error))
+    add_templates(text::templates_of(text::read_folder_config(options.chat_template)), key);
   key.field(options.format);
   for (const auto& [name, column] : options.columns) key.field(name).field(column);
   key.field("end of columns").field(std::to_string(options.max_seq_len));
@@ -111,7 +122,7 @@ std::string cache_key(const std::string& content, const DataOptions& options,
   for (const auto& row_template : {options.prompt, options.completion})
     key.field(row_template ? "template" : "none").field(row_template.value_or(""));
   key.field(std::to_string(static_cast<int>(options.overlong)))
-      .field(options.train_on_prompt ? "all" : "answers")
+      .field(std::to_string(static_cast<int>(options.train_on)))
       .field(std::to_string(options.embedding_rows));
   return key.hex();
 }

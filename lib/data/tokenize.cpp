@@ -19,15 +19,15 @@ constexpr std::size_t kMostReadyBytes = std::size_t{16} << 20;  // encoded, befo
 class RowEncoder {
  public:
   RowEncoder(const RecordSource& file, Format format, const DataOptions& options,
-             const text::SegmentEncoder& encoder, const text::ChatTemplate* chat_template)
-      : file_(file), format_(format), options_(options), encoder_(encoder), template_(chat_template) {}
+             const text::PromptEncoder& encoder)
+      : file_(file), format_(format), options_(options), encoder_(encoder) {}
 
   void encode(std::size_t i, TokenRows& out, RowCounts& counts) const {
     const std::string where = file_.where(i);
     const Row row = parse_row(file_.parse(i), format_, options_.columns, where);
     const EncodedRow encoded = [&] {
       try {
-        return encode_row(row, encoder_, template_, options_.train_on_prompt, options_.embedding_rows);
+        return encode_row(row, encoder_, options_.train_on, options_.embedding_rows);
       } catch (const Error& error) {
         throw Error(where + ": " + error.what());
       }
@@ -81,8 +81,7 @@ class RowEncoder {
   const RecordSource& file_;
   Format format_;
   const DataOptions& options_;
-  const text::SegmentEncoder& encoder_;
-  const text::ChatTemplate* template_;
+  const text::PromptEncoder& encoder_;
 };
 
 void check_token_range(const TokensRow& row, std::size_t tokenizer_size, std::int64_t embedding_rows) {
@@ -223,8 +222,7 @@ RowCounts& RowCounts::operator+=(const RowCounts& other) {
   return *this;
 }
 
-EncodedRow encode_row(const Row& row, const text::SegmentEncoder& encoder,
-                      const text::ChatTemplate* chat_template, bool train_on_prompt,
+EncodedRow encode_row(const Row& row, const text::PromptEncoder& encoder, text::TrainOn train_on,
                       std::int64_t embedding_rows) {
   EncodedRow out;
   if (const auto* tokens = std::get_if<TokensRow>(&row)) {
@@ -237,25 +235,20 @@ EncodedRow encode_row(const Row& row, const text::SegmentEncoder& encoder,
     out.labels = out.ids;
     return out;
   }
-  if (chat_template == nullptr) throw Error("[data] rows of this format need a prompt template");
   const auto* instruction = std::get_if<text::Instruction>(&row);
-  const std::vector<text::Segment> segments =
-      instruction != nullptr ? chat_template->render(*instruction)
-                             : chat_template->render(std::get<std::vector<text::Message>>(row));
-  text::EncodedPrompt prompt = encoder.encode(segments);
+  text::EncodedPrompt prompt = instruction != nullptr
+                                   ? encoder.encode(*instruction, train_on)
+                                   : encoder.encode(std::get<text::Conversation>(row), train_on);
   out.labels = prompt.ids;
-  if (!train_on_prompt) {
-    for (std::size_t t = 0; t < out.labels.size(); ++t)
-      if (prompt.trained[t] == 0) out.labels[t] = kNoLabel;
-  }
+  for (std::size_t t = 0; t < out.labels.size(); ++t)
+    if (prompt.trained[t] == 0) out.labels[t] = kNoLabel;
   out.ids = std::move(prompt.ids);
   return out;
 }
 
 RowCounts tokenize_file(const RecordSource& file, Format format, const DataOptions& options,
-                        const text::SegmentEncoder& encoder, const text::ChatTemplate* chat_template,
-                        const TokenSink& sink) {
-  const RowEncoder row_encoder(file, format, options, encoder, chat_template);
+                        const text::PromptEncoder& encoder, const TokenSink& sink) {
+  const RowEncoder row_encoder(file, format, options, encoder);
   const auto [counts, examples] = ChunkRunner(file, row_encoder, sink).run(options.threads);
   if (examples > 0) return counts;
   throw Error(

@@ -8,7 +8,7 @@
 #include "data/options.h"
 #include "data/record_source.h"
 #include "data/token_rows.h"
-#include "text/chat_encode.h"
+#include "text/prompt_encoder.h"
 
 namespace lorikeet::data {
 
@@ -29,16 +29,15 @@ struct RowCounts {
 
 /// Ids and labels of one row (labels unshifted, kNoLabel = no loss), before max_seq_len is applied.
 ///
-/// Instructions and conversations go through `chat_template`; only the answers and the tokens that end them
-/// have labels, or with `train_on_prompt` all tokens. A text is BOS, text, EOS with labels throughout. Tokens
+/// Instructions and conversations go through the encoder's template; the tokens that `train_on` names have
+/// labels. A text is BOS, text, EOS with labels throughout. Tokens
 /// are taken as they are; ids and labels from `embedding_rows` on (0: from the tokenizer's vocabulary size
 /// on) are an Error.
 struct EncodedRow {
   std::vector<std::int32_t> ids;
   std::vector<std::int32_t> labels;
 };
-EncodedRow encode_row(const Row& row, const text::SegmentEncoder& encoder,
-                      const text::ChatTemplate* chat_template, bool train_on_prompt,
+EncodedRow encode_row(const Row& row, const text::PromptEncoder& encoder, text::TrainOn train_on,
                       std::int64_t embedding_rows = 0);
 
 /// Takes the examples of the next rows of a file.
@@ -46,11 +45,10 @@ using TokenSink = std::function<void(const TokenRows& rows)>;
 
 /// Parses, renders and encodes all records of `file` on `options.threads` threads, and gives the examples to
 /// `sink` in the file's order whatever the number of threads, some rows at a time, never two calls at once.
-/// What waits for its turn is bounded: memory doesn't grow with the file. `chat_template` may be null for
+/// What waits for its turn is bounded: memory doesn't grow with the file. The encoder may have no template for
 /// formats that need none. Throws the Error of the first row that has one, or what the sink threw; and an
 /// Error when no row is left, saying where they went. A sink that has seen rows is to be given up then.
 RowCounts tokenize_file(const RecordSource& file, Format format, const DataOptions& options,
-                        const text::SegmentEncoder& encoder, const text::ChatTemplate* chat_template,
-                        const TokenSink& sink);
+                        const text::PromptEncoder& encoder, const TokenSink& sink);
 
 }  // namespace lorikeet::data

@@ -57,14 +57,29 @@ AddedToken read_added_token(const JsonView& json) {
   return token;
 }
 
+std::vector<ByteRange> ranges_within(std::span<const ByteRange> ranges, std::size_t begin, std::size_t end) {
+  std::vector<ByteRange> out;
+  auto range = std::lower_bound(ranges.begin(), ranges.end(), begin,
+                                [](const ByteRange& r, std::size_t at) { return r.end <= at; });
+  for (; range != ranges.end() && range->begin < end; ++range)
+    out.push_back({std::max(range->begin, begin) - begin, std::min(range->end, end) - begin});
+  return out;
+}
+
 void AddedTokenMatcher::add(std::string_view content, AddedToken token) {
   if (content.empty()) return;
   trie_.insert(content, static_cast<std::uint32_t>(tokens_.size()));
   tokens_.push_back(std::move(token));
 }
 
-std::vector<TextSegment> AddedTokenMatcher::split(std::string_view text, bool parse_special) const {
+std::vector<TextSegment> AddedTokenMatcher::split(std::string_view text, bool parse_special,
+                                                  std::span<const ByteRange> literal) const {
   std::vector<TextSegment> out;
+  const auto is_literal = [&](std::size_t begin, std::size_t end) {
+    const auto range = std::upper_bound(literal.begin(), literal.end(), begin,
+                                        [](std::size_t at, const ByteRange& r) { return at < r.end; });
+    return range != literal.end() && range->begin < end;
+  };
   std::size_t done = 0;
   std::size_t at = 0;
   while (at < text.size()) {
@@ -91,7 +106,9 @@ std::vector<TextSegment> AddedTokenMatcher::split(std::string_view text, bool pa
     std::size_t end = at + length;
     at = end;
     const AddedToken& token = tokens_[found];
-    if (token.special && !parse_special) continue;
+    // Normalisation may have put a mark before the content, where a row's blank stands in the text.
+    const std::size_t spelt = std::min(length, token.content.size());
+    if (token.special && (!parse_special || is_literal(end - spelt, end))) continue;
     if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) {
       continue;
     }

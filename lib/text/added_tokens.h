@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,12 +27,8 @@ struct AddedToken {
 /// Reads all but the id. Throws Error for a missing or ill-typed field.
 AddedToken read_added_token(const JsonView& json);
 
-/// A stretch of text: an added token's, or the text between two.
-struct TextSegment {
-  std::size_t begin;
-  std::size_t end;
-  std::optional<TokenId> id;
-};
+/// `ranges` as far as they lie in [begin, end), counted from `begin`.
+std::vector<ByteRange> ranges_within(std::span<const ByteRange> ranges, std::size_t begin, std::size_t end);
 
 /// Finds added tokens in text: the leftmost, of these the longest, without overlap, as the Rust library does.
 class AddedTokenMatcher {
@@ -41,8 +38,10 @@ class AddedTokenMatcher {
   void add(std::string_view content, AddedToken token);
 
   /// Cuts `text` at the tokens found; the segments cover it, but for empty ones. With `parse_special` false
-  /// the special ones are passed over, with all that they cover.
-  std::vector<TextSegment> split(std::string_view text, bool parse_special) const;
+  /// the special ones are passed over, with all that they cover; so are those that overlap a range of
+  /// `literal`.
+  std::vector<TextSegment> split(std::string_view text, bool parse_special,
+                                 std::span<const ByteRange> literal = {}) const;
 
   bool empty() const { return tokens_.empty(); }
 

@@ -1,20 +1,43 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
+#include "text/tokenizer.h"
+
 namespace lorikeet::text {
 
-/// One turn of a conversation. Roles are "system", "user" and "assistant".
+class JinjaChat;
+
+/// One turn of a conversation. Built-in templates know the roles "system", "user" and "assistant".
 struct Message {
   std::string role;
   std::string content;
   /// False takes an assistant's turn out of the loss (a row's own "weight": 0). Other roles never train.
   bool trained = true;
+  /// False where the row has null instead of a text, beside tool calls for example.
+  bool has_content = true;
+  /// The row's other members of the message ("tool_calls", "name", "reasoning_content"): an object, or null.
+  Json extra{};
+};
+
+/// A row of messages, with the tools that may be called in it: an array of their schemas, or null.
+struct Conversation {
+  std::vector<Message> messages;
+  Json tools{};
+};
+
+/// Which tokens of a row the loss is taken on.
+enum class TrainOn : std::uint8_t {
+  kRoles,  ///< what the assistant says, in every turn, with the token that ends it
+  kLast,   ///< the same of its last turn alone
+  kAll,    ///< every token
 };
 
 /// One instruction-following row: what to do, on what (may be empty), and the answer.
@@ -75,39 +98,43 @@ const std::vector<ChatTemplate>& builtin_chat_templates();
 /// The built-in called `name`; throws Error listing the names.
 const ChatTemplate& builtin_chat_template(std::string_view name);
 
-/// The built-in whose rendering equals that of the Jinja source `source` for the inputs supported here, or
-/// nullptr. Known sources are recognised by the sha256 of their text (CRLF read as LF, one final newline
-/// dropped), and those written by chat_template_jinja by the text itself; each was rendered with jinja2 and
-/// compared. Llama-3.2's is taken for Llama-3.1's, whose date
-/// stays.
-const ChatTemplate* recognise_chat_template(std::string_view source);
-
+/// The template that rows are written with: built in (`chat_template`) or in Jinja (`jinja`).
 struct ChosenTemplate {
   const ChatTemplate* chat_template = nullptr;
-  std::string description;  ///< which and why, for the log: "llama3 (the checkpoint's own)"
-  /// The Jinja source that was recognised: the checkpoint's or a file's. nullopt for a built-in chosen by
+  std::string description{};  ///< which and why, for the log: "llama3 (as configured)"
+  std::string name{};         ///< the built-in's, or where the Jinja text is from
+  /// The Jinja source that it was chosen by: the checkpoint's or a file's. nullopt for a built-in chosen by
   /// name or by default.
   std::optional<std::string> source{};
-  /// The rows that the recognised source was written for; a conversation's where it doesn't say.
+  /// The rows that `source` was written for, where that is the text of a built-in.
   RowKind rows = RowKind::kConversation;
-  bool exact = true;  ///< false: `source` writes something else besides, which `description` says
+  std::shared_ptr<const JinjaChat> jinja{};
+
+  bool empty() const { return chat_template == nullptr && jinja == nullptr; }
 };
 
-/// The template of a Jinja source, `where` it stands ("as the checkpoint's own") for the description; nullopt
-/// if the source isn't recognised.
-std::optional<ChosenTemplate> recognise_source(std::string_view source, const std::string& where);
+/// The template of a Jinja source: the built-in that chat_template_jinja wrote it for (CRLF read as LF, one
+/// final newline dropped), so that the tokens stay those that a run of this program trained with; else the
+/// source itself, to be rendered. `where` it stands ("the checkpoint's own") is for the description. Throws
+/// Error naming line and column for a source that can't be parsed.
+ChosenTemplate template_of_source(const TemplateSources& sources, const std::string& where,
+                                  const std::string& date);
 
 /// The Jinja source that gives to transformers' users what rows of this kind were written with by `chosen`:
-/// the recognised source itself, else the built-in's.
+/// the source that it was chosen by, else the built-in's.
 std::string jinja_of(const ChosenTemplate& chosen, RowKind rows);
 
 /// Resolves the config's `data.chat_template`.
-/// `setting` is "auto", a built-in's name, or the path of a Jinja file with a source that is recognised.
-/// "auto" takes the checkpoint's template (`checkpoint_source`) where it is recognised; where the checkpoint
-/// has none, alpaca for rows of instructions (`instruction_rows`). Everything else throws an Error listing
-/// the choices: never a silent fallback.
-ChosenTemplate choose_chat_template(const std::string& setting,
-                                    const std::optional<std::string>& checkpoint_source,
-                                    bool instruction_rows);
+/// `setting` is "auto", a built-in's name, the path of a Jinja file, or that of a folder with a tokenizer's
+/// files. "auto" takes the checkpoint's template (`checkpoint`); where the checkpoint has none, alpaca for
+/// rows of instructions (`instruction_rows`). Everything else throws an Error listing the choices: never a
+/// silent fallback. `date` (2024-07-26) is what a Jinja template's strftime_now writes.
+ChosenTemplate choose_chat_template(const std::string& setting, const TemplateSources& checkpoint,
+                                    bool instruction_rows, const std::string& date);
+
+/// True if the built-in writes the same text as the Jinja template, for conversations as both know them: with
+/// and without a system text, several turns, white space around contents, with and without a generation
+/// prompt. False, too, for a source that can't be parsed.
+bool renders_like(const ChatTemplate& builtin, const TemplateSources& sources, const std::string& date);
 
 }  // namespace lorikeet::text

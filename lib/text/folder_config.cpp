@@ -130,6 +130,13 @@ void read_added_tokens_json(const JsonView& json, FolderConfig& config) {
 
 }  // namespace
 
+TemplateSources templates_of(const FolderConfig& config) {
+  TemplateSources sources{.main = config.chat_template, .tokens = config.token_names};
+  for (const auto& [name, source] : config.chat_templates)
+    if (name == "tool_use") sources.with_tools = source;
+  return sources;
+}
+
 FolderConfig read_folder_config(const std::filesystem::path& folder) {
   FolderConfig config;
   bool newer = false;  // tokenizer_config.json has "added_tokens_decoder"

@@ -35,6 +35,9 @@ struct FolderConfig {
   std::vector<std::pair<std::string, std::string>> files;
 };
 
+/// The part of it that chat templates need.
+TemplateSources templates_of(const FolderConfig& config);
+
 /// Reads the files that are there. Throws Error naming the file and key of anything malformed.
 FolderConfig read_folder_config(const std::filesystem::path& folder);
 

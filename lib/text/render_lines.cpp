@@ -8,31 +8,10 @@
 
 #include "base/error.h"
 #include "base/strings.h"
+#include "text/jinja_chat.h"
 
 namespace lorikeet::text {
 namespace {
-
-constexpr std::string_view kReasoning = "reasoning_content";
-constexpr std::string_view kThinking = "thinking";
-
-// The message without its nulls, which templates would write as "None". Reasoning gets the two names that
-// templates read, whichever it has.
-Json prepared(const JsonView& message) {
-  Json::Object members;
-  const Json* reasoning = nullptr;
-  for (const std::string_view name : {kReasoning, kThinking, std::string_view("reasoning")}) {
-    const Json* found = message.json().find(name);
-    if (reasoning == nullptr && found != nullptr && !found->is_null()) reasoning = found;
-  }
-  const Json* thinking = message.json().find(kThinking);
-  if (reasoning != nullptr && (thinking == nullptr || thinking->is_null()))
-    members.emplace_back(kThinking, *reasoning);
-  for (const auto& [name, view] : message.members())
-    if (!view.json().is_null()) members.emplace_back(name, view.json());
-  Json result(std::move(members));
-  if (reasoning != nullptr) result.set(kReasoning, *reasoning);
-  return result;
-}
 
 void require_tools(const JsonView& tools) {
   for (const JsonView& tool : tools.items())
@@ -61,7 +40,7 @@ jinja::MarkedText ConversationRenderer::render(const JsonView& conversation) con
   plain.reserve(messages.size());
   for (const JsonView& message : messages) {
     if (!message.json().is_object()) message.fail("a message, an object");
-    plain.push_back(prepared(message));
+    plain.push_back(as_templates_read(message.json()));
   }
   std::vector<std::pair<std::string, jinja::Value>> variables = variables_;
   variables.emplace_back("messages", jinja::Value::from_json(Json(std::move(plain)), jinja::kFromRow));

@@ -40,7 +40,7 @@ class SentencePieceTokenizer final : public Tokenizer {
  public:
   SentencePieceTokenizer(std::string_view bytes, const FolderConfig& config, const std::string& where,
                          std::string description, std::string fingerprint)
-      : Tokenizer(config.chat_template, std::move(description), std::move(fingerprint)) {
+      : Tokenizer(templates_of(config), std::move(description), std::move(fingerprint)) {
     SentencePieceSummary summary = check_sentencepiece_model(bytes, where);
     processor_ = load_processor(std::string(bytes), where);
     if (!config.legacy)
@@ -67,6 +67,17 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
 
   std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options) const override;
+  std::vector<TextSegment> split_at_added(std::string_view text,
+                                          const EncodeOptions& options) const override {
+    return matcher_.split(text, options.parse_special, options.literal);
+  }
+  std::vector<TokenId> encode_between(std::string_view text, bool at_start,
+                                      const EncodeOptions& /*options*/) const override {
+    check_utf8_input(text);
+    std::vector<TokenId> ids;
+    if (!text.empty()) encode_plain(text, at_start, ids);
+    return ids;
+  }
   std::string decode(std::span<const TokenId> ids, bool skip_special) const override;
 
   std::optional<TokenId> id_of(std::string_view token) const override {
@@ -191,7 +202,7 @@ std::vector<TokenId> SentencePieceTokenizer::encode(std::string_view text,
   check_utf8_input(text);
   std::vector<TokenId> ids;
   if (options.add_special_tokens && adds_bos_) ids.push_back(*bos_);
-  for (const TextSegment& segment : matcher_.split(text, options.parse_special)) {
+  for (const TextSegment& segment : split_at_added(text, options)) {
     if (segment.id) {
       ids.push_back(*segment.id);
       continue;

@@ -15,6 +15,19 @@ namespace lorikeet::text {
 
 using TokenId = std::int32_t;
 
+/// Bytes [begin, end) of a text.
+struct ByteRange {
+  std::size_t begin;
+  std::size_t end;
+};
+
+/// A stretch of text: an added token's, or the text between two.
+struct TextSegment {
+  std::size_t begin;
+  std::size_t end;
+  std::optional<TokenId> id;
+};
+
 struct EncodeOptions {
   /// Lets the post-processor add what it adds (usually BOS); false gives the bare text's ids.
   bool add_special_tokens = true;
@@ -22,6 +35,19 @@ struct EncodeOptions {
   /// speak the control tokens: what users and data rows say. Added tokens that are not special are words of
   /// the vocabulary, and always recognised.
   bool parse_special = true;
+  /// With parse_special: where special tokens are not recognised all the same, because a row of data wrote
+  /// the text. One that overlaps such a range stays text. In order, without overlap.
+  std::span<const ByteRange> literal{};
+};
+
+/// The chat templates that a tokenizer's files carry, and the variables that go with them.
+struct TemplateSources {
+  /// tokenizer_config.json's, of named ones "default", or chat_template.jinja.
+  std::optional<std::string> main{};
+  /// The one named "tool_use", for rows with tools.
+  std::optional<std::string> with_tools{};
+  /// Named special tokens: {"bos_token", "<s>"}.
+  std::vector<std::pair<std::string, std::string>> tokens{};
 };
 
 /// Text to token ids and back. Immutable after loading: any number of threads may use one at once.
@@ -31,6 +57,16 @@ class Tokenizer {
 
   /// Ids of `text`, which must be UTF-8 (throws Error otherwise).
   virtual std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const = 0;
+
+  /// Cuts `text` at the added tokens that are looked for in the text as it comes; the segments cover it.
+  /// What `encode_between` gives for those between, with the others' ids, are the ids of the whole text.
+  virtual std::vector<TextSegment> split_at_added(std::string_view text,
+                                                  const EncodeOptions& options) const = 0;
+
+  /// Ids of a stretch between such tokens, or of its beginning; `at_start` where it begins the whole text.
+  /// Never adds special tokens; `options.literal` counts from the stretch's begin.
+  virtual std::vector<TokenId> encode_between(std::string_view text, bool at_start,
+                                              const EncodeOptions& options) const = 0;
 
   /// Text of `ids`; special tokens are left out when `skip_special`. Throws Error for an id that isn't there.
   /// Bytes that are not UTF-8 (a cut sequence) come out as U+FFFD.
@@ -50,7 +86,8 @@ class Tokenizer {
   std::optional<TokenId> eos_id() const { return eos_; }
 
   /// The checkpoint's chat template source, if it has one (tokenizer_config.json or chat_template.jinja).
-  const std::optional<std::string>& chat_template() const { return chat_template_; }
+  const std::optional<std::string>& chat_template() const { return templates_.main; }
+  const TemplateSources& templates() const { return templates_; }
 
   /// "tokenizer.json" or "tokenizer.model", and why where both were there: for the run to say.
   const std::string& description() const { return description_; }
@@ -59,8 +96,8 @@ class Tokenizer {
   const std::string& fingerprint() const { return fingerprint_; }
 
  protected:
-  Tokenizer(std::optional<std::string> chat_template, std::string description, std::string fingerprint)
-      : chat_template_(std::move(chat_template)),
+  Tokenizer(TemplateSources templates, std::string description, std::string fingerprint)
+      : templates_(std::move(templates)),
         description_(std::move(description)),
         fingerprint_(std::move(fingerprint)) {}
 
@@ -68,7 +105,7 @@ class Tokenizer {
   std::size_t vocab_size_ = 0;
 
  private:
-  std::optional<std::string> chat_template_;
+  TemplateSources templates_;
   std::string description_, fingerprint_;
 };
 

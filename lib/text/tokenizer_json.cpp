@@ -27,7 +27,7 @@ class JsonTokenizer final : public Tokenizer {
  public:
   JsonTokenizer(const JsonView& json, const FolderConfig& config, std::string description,
                 std::string fingerprint)
-      : Tokenizer(config.chat_template, std::move(description), std::move(fingerprint)),
+      : Tokenizer(templates_of(config), std::move(description), std::move(fingerprint)),
         normalizer_(make_normalizer(part(json, "normalizer"))),
         pre_tokenizer_(make_pre_tokenizer(part(json, "pre_tokenizer"), can_take_bytes(json.at("model")))),
         model_(make_model(json.at("model"), pre_tokenizer_.yields_bytes)),
@@ -41,6 +41,9 @@ class JsonTokenizer final : public Tokenizer {
   }
 
   std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options) const override;
+  std::vector<TextSegment> split_at_added(std::string_view text, const EncodeOptions& options) const override;
+  std::vector<TokenId> encode_between(std::string_view text, bool at_start,
+                                      const EncodeOptions& options) const override;
   std::string decode(std::span<const TokenId> ids, bool skip_special) const override;
 
   std::optional<TokenId> id_of(std::string_view token) const override {
@@ -64,8 +67,10 @@ class JsonTokenizer final : public Tokenizer {
   };
 
   void add_tokens(const JsonView& json);
-  void encode_plain(std::string_view text, bool at_start, bool parse_special,
+  void encode_plain(std::string_view text, bool at_start, const EncodeOptions& options,
                     std::vector<TokenId>& out) const;
+  std::vector<ByteRange> normal_literals(std::string_view text, const NormalText& normal, bool at_start,
+                                         std::span<const ByteRange> literal) const;
   void encode_normal(std::string_view text, bool at_start, std::vector<TokenId>& out) const;
 
   const std::string& model_token(TokenId id) const {
@@ -125,23 +130,56 @@ std::vector<TokenId> JsonTokenizer::encode(std::string_view text, const EncodeOp
   check_utf8_input(text);
   std::vector<TokenId> ids;
   ids.reserve(text.size() / 4 + 4);
-  if (raw_matcher_.empty()) {
-    encode_plain(text, true, options.parse_special, ids);
-  } else {
-    for (const TextSegment& segment : raw_matcher_.split(text, options.parse_special)) {
-      if (segment.id) {
-        ids.push_back(*segment.id);
-      } else {
-        encode_plain(text.substr(segment.begin, segment.end - segment.begin), segment.begin == 0,
-                     options.parse_special, ids);
-      }
+  EncodeOptions within = options;
+  for (const TextSegment& segment : split_at_added(text, options)) {
+    if (segment.id) {
+      ids.push_back(*segment.id);
+      continue;
     }
+    const std::vector<ByteRange> literal = ranges_within(options.literal, segment.begin, segment.end);
+    within.literal = literal;
+    encode_plain(text.substr(segment.begin, segment.end - segment.begin), segment.begin == 0, within, ids);
   }
   return post_processor_.apply(std::move(ids), options.add_special_tokens);
 }
 
-void JsonTokenizer::encode_plain(std::string_view text, bool at_start, bool parse_special,
+std::vector<TextSegment> JsonTokenizer::split_at_added(std::string_view text,
+                                                       const EncodeOptions& options) const {
+  if (raw_matcher_.empty() && !text.empty()) return {{0, text.size(), std::nullopt}};
+  return raw_matcher_.split(text, options.parse_special, options.literal);
+}
+
+std::vector<TokenId> JsonTokenizer::encode_between(std::string_view text, bool at_start,
+                                                   const EncodeOptions& options) const {
+  check_utf8_input(text);
+  std::vector<TokenId> ids;
+  encode_plain(text, at_start, options, ids);
+  return ids;
+}
+
+// The ranges of `text` as ranges of what normalisation made of it. An edge is where the normalised text stops
+// to be that of what stands before the edge alone, so a character that was composed across it is literal.
+std::vector<ByteRange> JsonTokenizer::normal_literals(std::string_view text, const NormalText& normal,
+                                                      bool at_start,
+                                                      std::span<const ByteRange> literal) const {
+  const auto edge = [&](std::size_t at, bool is_end) {
+    if (at == text.size()) return normal.text.size();
+    if (at == 0) return std::size_t{0};
+    NormalText before{std::string(text.substr(0, at)), at_start};
+    normalizer_->apply(before);
+    const auto parted =
+        std::mismatch(before.text.begin(), before.text.end(), normal.text.begin(), normal.text.end());
+    const auto common = static_cast<std::size_t>(parted.first - before.text.begin());
+    return is_end ? std::max(common, std::min(before.text.size(), normal.text.size())) : common;
+  };
+  std::vector<ByteRange> out;
+  for (const ByteRange& range : literal) out.push_back({edge(range.begin, false), edge(range.end, true)});
+  return out;
+}
+
+void JsonTokenizer::encode_plain(std::string_view text, bool at_start, const EncodeOptions& options,
                                  std::vector<TokenId>& out) const {
+  const std::string_view raw = text;
   NormalText normal{{}, at_start};
   if (normalizer_) {
     normal.text = text;
@@ -152,7 +190,17 @@ void JsonTokenizer::encode_plain(std::string_view text, bool at_start, bool pars
     encode_normal(text, normal.at_start, out);
     return;
   }
-  for (const TextSegment& segment : normal_matcher_.split(text, parse_special)) {
+  std::vector<TextSegment> segments = normal_matcher_.split(text, options.parse_special, {});
+  const bool has_special = std::any_of(segments.begin(), segments.end(), [&](const TextSegment& segment) {
+    return segment.id && is_special(*segment.id);
+  });
+  if (has_special && !options.literal.empty()) {
+    const std::vector<ByteRange> literal =
+        normalizer_ ? normal_literals(raw, normal, at_start, options.literal)
+                    : std::vector<ByteRange>(options.literal.begin(), options.literal.end());
+    segments = normal_matcher_.split(text, options.parse_special, literal);
+  }
+  for (const TextSegment& segment : segments) {
     if (segment.id) {
       out.push_back(*segment.id);
     } else {

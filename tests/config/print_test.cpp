@@ -39,6 +39,9 @@ std::string other_value(const Field& field, const std::string& current) {
       {"device", "cuda:1"},
       {"distributed.strategy", "replicate"},
       {"checkpoint.resume", "never"},
+      {"data.train_on", "last"},
+      {"data.train_on_prompt", "true"},
+      {"data.template_date", "2025-01-31"},
       {"metrics.profile_steps", "[3, 4]"},
   };
   if (const auto it = kByName.find(field.name); it != kByName.end()) return it->second;
@@ -82,6 +85,15 @@ TEST_CASE("every field reads, prints and reads back, changed from its default") 
     field.read(back, parse_yaml(field.write(s), "f"));
     CHECK(field.write(back) == field.write(s));
   }
+}
+
+TEST_CASE("the old name of train_on is read, and is an error where it contradicts") {
+  CHECK(parse("data: {train_on_prompt: true}").data.train_on == TrainOn::kAll);
+  CHECK(parse("data: {train_on_prompt: false}").data.train_on == TrainOn::kRoles);
+  CHECK_FALSE(parse("data: {train_on_prompt: false}").data.train_on_prompt.has_value());
+  CHECK(parse("data: {train_on_prompt: true, train_on: all}").data.train_on == TrainOn::kAll);
+  CHECK_THROWS_WITH(parse("data: {train_on_prompt: true, train_on: last}"), Contains("contradict"));
+  CHECK_THROWS_WITH(parse("data: {template_date: 2025-02-30}"), Contains("a day such as"));
 }
 
 TEST_CASE("the printed config loads to equal settings and prints the same again") {

@@ -52,7 +52,7 @@ TEST_CASE("litgpt's arguments keep their numbers and its defaults") {
   CHECK(s.data.train.path == "rows.json");
   CHECK(s.data.validation.fraction == 0.1);
   CHECK(s.data.validation.every_steps == 50);
-  CHECK_FALSE(s.data.train_on_prompt);
+  CHECK(s.data.train_on == config::TrainOn::kRoles);
   CHECK(s.data.max_seq_len == 512);
   CHECK(s.batch.global == 8);
   CHECK(s.training.epochs == 2);

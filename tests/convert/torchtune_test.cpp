@@ -69,7 +69,7 @@ TEST_CASE("a torchtune recipe keeps its numbers") {
         std::vector<std::string>{"q_proj", "o_proj", "gate_proj", "up_proj", "down_proj"});
   CHECK(s.data.train.path == "hub:tatsu-lab/alpaca");
   CHECK(s.data.train.format == config::DataFormat::kAlpaca);
-  CHECK(s.data.train_on_prompt);  // alpaca_dataset's default
+  CHECK(s.data.train_on == config::TrainOn::kAll);  // alpaca_dataset's default
   CHECK(s.data.max_seq_len == 512);
   CHECK(s.data.overlong == config::Overlong::kTruncate);
   CHECK(s.batch.global == 15);

@@ -19,7 +19,7 @@ data::Row parse(const std::string& row, Format format, const data::Columns& colu
 }
 
 std::vector<text::Message> messages(const data::Row& row) {
-  return std::get<std::vector<text::Message>>(row);
+  return std::get<text::Conversation>(row).messages;
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ TEST_CASE("columns rename the keys inside turns too") {
                         Contains("data.train.columns ({role: its key})"));
   CHECK_THROWS_WITH(data::check_columns(Format::kChat, {{"rolle", "speaker"}}),
                     Contains("did you mean 'role'"));
-  CHECK_THROWS_WITH(detect("{}"), Contains("chat {messages: [{role, content}, ...]}"));
+  CHECK_THROWS_WITH(detect("{}"), Contains("chat {messages: [{role, content}, ...], tools?}"));
 }
 
 TEST_CASE("alpaca's input may be absent or null") {
@@ -146,13 +146,33 @@ TEST_CASE("turns that can't be trained on are errors that name the turn") {
                     Contains("line 1 of f, turn 2") && Contains("parts of 'content'"));
   CHECK_THROWS_WITH(fails(R"({"role": "assistant", "content": null})"),
                     Contains("turn 2") && Contains("null"));
-  CHECK_THROWS_WITH(fails(R"({"role": "assistant", "content": "", "tool_calls": [{}]})"),
-                    Contains("tool calls"));
+  CHECK_THROWS_WITH(fails(R"({"role": "assistant", "content": "", "function_call": {}})"),
+                    Contains("turn 2") && Contains("'tool_calls'"));
   CHECK_THROWS_WITH(fails(R"({"role": "assistant", "content": "", "weight": 0.5})"), Contains("0 or 1"));
   CHECK_THROWS_WITH(fails(R"({"content": "a"})"), Contains("expected key 'role', found 'content'"));
   CHECK_THROWS_WITH(fails("3"), Contains("expected a JSON object"));
   CHECK_THROWS_WITH(parse(R"({"messages": []})", Format::kChat), Contains("an empty list"));
   CHECK_THROWS_WITH(parse(R"({"messages": "a"})", Format::kChat), Contains("got string"));
+}
+
+TEST_CASE("other members of a message and the row's tools are kept for the template") {
+  const data::Row row = parse(R"({"functions": "[{\"name\": \"f\"}]", "messages": [
+      {"role": "assistant", "content": null, "tool_calls": [{"id": "1"}], "weight": 1, "name": null},
+      {"role": "tool", "content": "5", "tool_call_id": "1"}]})",
+                              Format::kChat, {{"tools", "functions"}});
+  const auto& conversation = std::get<text::Conversation>(row);
+  CHECK(conversation.tools.dump() == R"([{"name":"f"}])");
+  CHECK_FALSE(conversation.messages[0].has_content);
+  CHECK(conversation.messages[0].extra.dump() == R"({"tool_calls":[{"id":"1"}]})");
+  CHECK(conversation.messages[1].extra.dump() == R"({"tool_call_id":"1"})");
+  const auto tools = [](const std::string& given) {
+    const std::string text = R"({"messages": [{"role": "user", "content": "a"}], "tools": )" + given + "}";
+    return std::get<text::Conversation>(parse(text, Format::kChat)).tools;
+  };
+  for (const char* none : {"null", "[]", "\"[]\"", "\"\""}) CHECK(tools(none).is_null());
+  CHECK_THROWS_WITH(tools("{}"), Contains("line 1 of f") && Contains("list of JSON schemas"));
+  CHECK_THROWS_WITH(tools("[1]"), Contains("list of JSON schemas"));
+  CHECK_THROWS_WITH(tools("\"[{\""), Contains("'tools'"));
 }
 
 TEST_CASE("tokens have labels of their own or learn every token") {

@@ -120,16 +120,21 @@ TEST_CASE("whatever decides the tokens decides the key") {
   CHECK(misses([](auto&, auto& rows) { rows += "\n"; }));
   CHECK(misses([](auto& fixture, auto&) { fixture.options.max_seq_len = 1000; }));
   CHECK(misses([](auto& fixture, auto&) { fixture.options.overlong = data::Overlong::kDrop; }));
-  CHECK(misses([](auto& fixture, auto&) { fixture.options.train_on_prompt = true; }));
+  CHECK(misses([](auto& fixture, auto&) { fixture.options.train_on = text::TrainOn::kLast; }));
   CHECK(misses([](auto& fixture, auto&) { fixture.options.format = "instruct"; }));
   CHECK(misses([](auto& fixture, auto&) { fixture.options.columns = {{"prompt", "prompt"}}; }));
   CHECK(misses([](auto& fixture, auto&) { fixture.options.chat_template = "plain"; }));
+  CHECK(misses([](auto& fixture, auto&) { fixture.options.template_date = "2024-07-27"; }));
   CHECK(misses([](auto& fixture, auto&) { fixture.options.embedding_rows = 100000; }));
   CHECK(misses([](auto& fixture, auto&) { fixture.tokenizer_options.dummy_prefix = true; }));
   CHECK(misses([](auto& fixture, auto&) { fixture.tokenizer_options.bos = false; }));
   CHECK(misses([](auto& fixture, auto&) {
     fixture.options.chat_template = "llama3";
     fixture.tokenizer_options.chat_template = "unknown";
+  }));
+  CHECK(misses([](auto& fixture, auto&) {
+    fixture.options.chat_template = "llama3";
+    fixture.tokenizer_options.tool_template = "for tools";
   }));
 }
 

@@ -38,12 +38,12 @@ TEST_CASE("labels are the answers and their end tokens, unshifted, in every turn
   }
 }
 
-TEST_CASE("train_on_prompt labels every token and changes none") {
+TEST_CASE("train_on all labels every token and changes none") {
   test::DataFixture data;
   const std::string row = R"({"instruction": "a", "output": "b"})"
                           "\n";
   const data::TokenDataset answers = data.load(row).dataset;
-  data.options.train_on_prompt = true;
+  data.options.train_on = text::TrainOn::kAll;
   const data::TokenDataset all = data.load(row).dataset;
   CHECK(test::spell(all.ids(0)) == test::spell(answers.ids(0)));
   CHECK(test::spell_labels(all, 0) == test::spell(all.ids(0)));
@@ -146,4 +146,57 @@ TEST_CASE("the result doesn't depend on the number of threads") {
   }
   CHECK(fingerprints[0] == fingerprints[1]);
   CHECK(fingerprints[0] == fingerprints[2]);
+}
+
+TEST_CASE("train_on last labels the last answer alone, by a built-in template and by one in Jinja") {
+  test::DataFixture data;
+  data.tokenizer_options.chat_template =
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+  for (const char* chat_template : {"chatml", "auto"}) {
+    data.options.chat_template = chat_template;
+    data.options.train_on = text::TrainOn::kRoles;
+    CHECK(test::spell_labels(data.load(one_line(kChat)).dataset, 0) == "A<|im_end|>B<|im_end|>");
+    data.options.train_on = text::TrainOn::kLast;
+    CHECK(test::spell_labels(data.load(one_line(kChat)).dataset, 0) == "B<|im_end|>");
+  }
+}
+
+TEST_CASE("tools and calls go where the template puts them, and calls are learnt") {
+  test::DataFixture data;
+  data.tokenizer_options.chat_template =
+      "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n"
+      "{% for c in m.tool_calls or [] %}<call>{{ c.function.name }}{{ c.function.arguments | tojson }}</call>"
+      "{% endfor %}{{ m.content or '' }}<|im_end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+  const std::string row =
+      R"({"tools": [{"name": "f"}], "messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": null,
+ "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}]}, {"role": "tool", "content": "5"},
+ {"role": "assistant", "content": "five"}]})";
+  const data::TokenDataset dataset = data.load(one_line(row)).dataset;
+  CHECK(test::spell(dataset.ids(0)) ==
+        "[{\"name\": \"f\"}]<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n<call>f{\"x\": 1}</call>"
+        "<|im_end|>\n<|im_start|>tool\n5<|im_end|>\n<|im_start|>assistant\nfive<|im_end|>\n");
+  CHECK(test::spell_labels(dataset, 0) == "<call>f{\"x\": 1}</call><|im_end|>five<|im_end|>");
+  data.tokenizer_options.tool_template = "with tools: {{ messages[1].content }}";
+  data.options.train_on = text::TrainOn::kAll;
+  CHECK_THAT(test::spell(data.load(one_line(row)).dataset.ids(0)), Catch::StartsWith("with tools: "));
+  data.options.chat_template = "chatml";
+  CHECK_THROWS_WITH(data.load(one_line(row)),
+                    Contains("line 1") && Contains("can't express the row's tools"));
+}
+
+TEST_CASE("a template that fails, or has no end, is an error with the row's line and the template's") {
+  test::DataFixture data;
+  const std::string rows =
+      one_line(R"({"prompt": "a", "completion": "b"})") + one_line(R"({"prompt": "c", "completion": "d"})");
+  const auto fails = [&](const std::string& source, const std::string& says) {
+    data.tokenizer_options.chat_template = source;
+    CHECK_THROWS_WITH(data.load(rows), Contains(says) && Contains("of the template"));
+  };
+  fails("\n{% if messages[0].content == 'c' %}{{ raise_exception('no c') }}{% endif %}",
+        "line 2 of train.jsonl");
+  fails("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+        "line 1 of train.jsonl");
+  fails("x\n {% include 'y' %}", "line 2, column 2");
 }

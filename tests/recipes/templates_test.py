@@ -108,7 +108,7 @@ class Templates(unittest.TestCase):
         output = self.train("from-file", f"data.chat_template={source}")
         source.unlink()
         self.assertEqual((output / "chat_template.jinja").read_text(), published_llama2())
-        self.assertIn("chat template: llama2, which the adapter was trained with", self.eval(output)[1])
+        self.assertIn("chat template: a Jinja template, which the adapter was trained with", self.eval(output)[1])
 
     def test_the_checkpoints_own_template_is_kept_as_it_is(self):
         config = (BASE / "tokenizer_config.json").read_text()
@@ -145,18 +145,18 @@ class Templates(unittest.TestCase):
         self.assertEqual(re.sub(r'"chat_template": "(\\.|[^"\\])*"', "T", written),
                          re.sub(r'"chat_template": \[.*?\]', "T", config))
 
-    def test_an_adapter_without_a_config_keeps_the_bases_template_unless_it_has_a_known_one(self):
+    def test_an_adapter_without_a_config_keeps_the_bases_template_unless_it_has_one_that_can_be_read(self):
         bare = self.work / "bare"
         bare.mkdir()
         for name in ("adapter_config.json", "adapter_model.safetensors"):
             shutil.copy(self.plain / name, bare)
         self.assertIn("chat template: alpaca (the default", self.eval(bare)[1])
-        (bare / "chat_template.jinja").write_text("{{ messages }}")
+        (bare / "chat_template.jinja").write_text("{% for %}")
         _, log = self.eval(bare)
-        self.assertIn("has a chat template that isn't known here; the base's is used", log)
+        self.assertIn("is not used: [chat_template] line 1, column", log)
         self.assertIn("chat template: alpaca (the default", log)
         (bare / "chat_template.jinja").write_text(published_llama2())
-        self.assertIn("chat template: llama2, which the adapter was trained with", self.eval(bare)[1])
+        self.assertIn("chat template: a Jinja template, which the adapter was trained with", self.eval(bare)[1])
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/strings.h"
+#include "text/added_tokens.h"
 
 namespace lorikeet::test {
 namespace {
@@ -29,12 +30,22 @@ std::string fingerprint_of(const FakeTokenizerOptions& options) {
 class FakeTokenizer : public text::Tokenizer {
  public:
   explicit FakeTokenizer(const FakeTokenizerOptions& options)
-      : Tokenizer(options.chat_template, "one id a byte", fingerprint_of(options)),
+      : Tokenizer({.main = options.chat_template,
+                   .with_tools = options.tool_template,
+                   .tokens = {{"bos_token", options.bos_token}, {"eos_token", "</s>"}}},
+                  "one id a byte", fingerprint_of(options)),
         options_(options),
         specials_(specials_of(options)) {
     vocab_size_ = kFirstSpecial + specials_.size();
     if (options.bos) bos_ = id_of(options.bos_token);
     if (options.eos) eos_ = id_of("</s>");
+    for (std::size_t i = 0; i < specials_.size(); ++i) {
+      text::AddedToken token;
+      token.id = kFirstSpecial + static_cast<text::TokenId>(i);
+      token.content = specials_[i];
+      token.special = true;
+      matcher_.add(specials_[i], token);
+    }
   }
 
   std::vector<text::TokenId> encode(std::string_view text,
@@ -42,23 +53,28 @@ class FakeTokenizer : public text::Tokenizer {
     if (!is_utf8(text)) throw Error("[fake] not UTF-8");
     std::vector<text::TokenId> ids;
     if (options.add_special_tokens && bos_id()) ids.push_back(*bos_id());
-    bool start = true;
-    while (!text.empty()) {
-      if (options.parse_special) {
-        const auto special = std::find_if(specials_.begin(), specials_.end(),
-                                          [&](const std::string& token) { return text.starts_with(token); });
-        if (special != specials_.end()) {
-          ids.push_back(kFirstSpecial + static_cast<text::TokenId>(special - specials_.begin()));
-          text.remove_prefix(special->size());
-          start = true;
-          continue;
-        }
+    for (const text::TextSegment& segment : split_at_added(text, options)) {
+      if (segment.id) {
+        ids.push_back(*segment.id);
+        continue;
       }
-      if (start && options_.dummy_prefix) ids.push_back(' ');
-      start = false;
-      ids.push_back(static_cast<unsigned char>(text[0]));
-      text.remove_prefix(1);
+      const auto between = encode_between(text.substr(segment.begin, segment.end - segment.begin),
+                                          segment.begin == 0, options);
+      ids.insert(ids.end(), between.begin(), between.end());
     }
+    return ids;
+  }
+
+  std::vector<text::TextSegment> split_at_added(std::string_view text,
+                                                const text::EncodeOptions& options) const override {
+    return matcher_.split(text, options.parse_special, options.literal);
+  }
+
+  std::vector<text::TokenId> encode_between(std::string_view text, bool /*at_start*/,
+                                            const text::EncodeOptions& /*options*/) const override {
+    std::vector<text::TokenId> ids;
+    if (!text.empty() && options_.dummy_prefix) ids.push_back(' ');
+    for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
     return ids;
   }
 
@@ -95,6 +111,7 @@ class FakeTokenizer : public text::Tokenizer {
  private:
   FakeTokenizerOptions options_;
   std::vector<std::string> specials_;
+  text::AddedTokenMatcher matcher_;
 };
 
 }  // namespace

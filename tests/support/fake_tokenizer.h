@@ -13,6 +13,7 @@ struct FakeTokenizerOptions {
   bool chat_tokens = true;    ///< Llama-3's and ChatML's control tokens exist
   bool dummy_prefix = false;  ///< like sentencepiece: a space before every text encoded
   std::optional<std::string> chat_template{};
+  std::optional<std::string> tool_template{};
   std::string bos_token = "<s>";
 };
 

@@ -18,12 +18,11 @@ TEST_CASE("each built-in is recognised by the Jinja source written for it, with 
       const std::string source = text::chat_template_jinja(builtin, rows);
       sources.insert(source);
       for (const std::string& written : {source, source + "\n", source + "\r\n"}) {
-        const auto known = text::recognise_source(written, "in a file");
-        REQUIRE(known.has_value());
-        CHECK(known->chat_template == &builtin);
-        if (builtin.name == "alpaca") CHECK(known->rows == rows);
+        const auto known = text::template_of_source({.main = written}, "a file's", "2024-07-26");
+        CHECK(known.chat_template == &builtin);
+        if (builtin.name == "alpaca") CHECK(known.rows == rows);
       }
-      CHECK_FALSE(text::recognise_source(source + " ", "in a file").has_value());
+      CHECK(text::template_of_source({.main = source + " "}, "a file's", "2024-07-26").jinja != nullptr);
     }
   }
   CHECK(sources.size() == text::builtin_chat_templates().size() + 1);  // alpaca's two
@@ -32,12 +31,12 @@ TEST_CASE("each built-in is recognised by the Jinja source written for it, with 
 TEST_CASE("a recognised source stays as it is, but where rows were written otherwise") {
   const auto& builtins = text::builtin_chat_templates();
   for (const text::ChatTemplate& builtin : builtins) {
-    const text::ChosenTemplate own{&builtin, "", "{# theirs #}"};
+    const text::ChosenTemplate own{.chat_template = &builtin, .source = "{# theirs #}"};
     CHECK(text::jinja_of(own, RowKind::kConversation) == "{# theirs #}");
     const bool is_alpaca = builtin.name == "alpaca";
     CHECK(text::jinja_of(own, RowKind::kInstruction) ==
           (is_alpaca ? text::chat_template_jinja(builtin, RowKind::kInstruction) : "{# theirs #}"));
-    const text::ChosenTemplate by_name{&builtin, ""};
+    const text::ChosenTemplate by_name{.chat_template = &builtin};
     CHECK(text::jinja_of(by_name, RowKind::kConversation) ==
           text::chat_template_jinja(builtin, RowKind::kConversation));
   }

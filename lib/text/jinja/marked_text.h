@@ -14,6 +14,13 @@ constexpr Origin kFromTemplate = 0;  ///< the template itself
 constexpr Origin kFromRow = 1;       ///< a row of data
 constexpr Origin kGenerated = 2;     ///< written inside {% generation %}: the model is to say it
 
+/// Origins of a row's text carry a number besides, 0 to 63, which tells the messages of a conversation apart.
+constexpr Origin kOriginTags = 64;
+constexpr Origin tagged_origin(std::size_t tag) {
+  return static_cast<Origin>(kFromRow | (tag % kOriginTags) << 2U);
+}
+constexpr std::size_t tag_of(Origin origin) { return origin >> 2U; }
+
 /// UTF-8 text that knows the origin of each byte, as runs. All that makes text out of text goes through
 /// `substr` and `append`, so origins follow every filter and method.
 class MarkedText {

@@ -1,0 +1,100 @@
+#include "text/jinja_chat.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace lorikeet::text {
+namespace {
+
+constexpr std::string_view kReasoning = "reasoning_content";
+constexpr std::string_view kThinking = "thinking";
+constexpr std::size_t kMessageTags = jinja::kOriginTags - 1;  // 0 is no message's
+
+// Templates make control tokens of roles ("<|" + role + "|>"). These names are no text of the row's own.
+bool is_known_role(std::string_view role) {
+  static constexpr std::array<std::string_view, 8> kRoles{"system", "user",      "assistant", "tool",
+                                                          "model",  "developer", "ipython",   "function"};
+  return std::find(kRoles.begin(), kRoles.end(), role) != kRoles.end();
+}
+
+jinja::Value value_of(const Message& message, jinja::Origin origin) {
+  std::vector<std::pair<jinja::Value, jinja::Value>> members;
+  const auto add = [&](const std::string& name, jinja::Value value) {
+    members.emplace_back(jinja::Value::text(name, origin), std::move(value));
+  };
+  const jinja::Value role =
+      jinja::Value::text(message.role, is_known_role(message.role) ? jinja::kFromTemplate : origin);
+  if (message.extra.is_null()) {
+    add("role", role);
+    if (message.has_content) add("content", jinja::Value::text(message.content, origin));
+    return jinja::Value::dict(std::move(members));
+  }
+  Json whole;
+  whole.set("role", message.role);
+  if (message.has_content) whole.set("content", message.content);
+  for (const auto& [name, value] : message.extra.object()) whole.set(name, value);
+  const Json read = as_templates_read(whole);
+  for (const auto& [name, value] : read.object())
+    add(name, name == "role" ? role : jinja::Value::from_json(value, origin));
+  return jinja::Value::dict(std::move(members));
+}
+
+}  // namespace
+
+Json as_templates_read(const Json& message) {
+  Json::Object members;
+  const Json* reasoning = nullptr;
+  for (const std::string_view name : {kReasoning, kThinking, std::string_view("reasoning")}) {
+    const Json* found = message.find(name);
+    if (reasoning == nullptr && found != nullptr && !found->is_null()) reasoning = found;
+  }
+  const Json* thinking = message.find(kThinking);
+  if (reasoning != nullptr && (thinking == nullptr || thinking->is_null()))
+    members.emplace_back(kThinking, *reasoning);
+  for (const auto& [name, value] : message.object())
+    if (!value.is_null()) members.emplace_back(name, value);
+  Json result(std::move(members));
+  if (reasoning != nullptr) result.set(kReasoning, *reasoning);
+  return result;
+}
+
+JinjaChat::JinjaChat(const TemplateSources& sources, const std::string& date)
+    : main_(sources.main.value()), options_{.date = date} {
+  jinja::require_date(date);
+  if (sources.with_tools) with_tools_ = std::make_unique<const jinja::Template>(*sources.with_tools);
+  for (const auto& [name, token] : sources.tokens) variables_.emplace_back(name, jinja::Value::text(token));
+  variables_.emplace_back("documents", jinja::None{});
+}
+
+JinjaChat::Values JinjaChat::values_of(std::span<const Message> messages) {
+  Values values;
+  values.reserve(messages.size());
+  for (std::size_t i = 0; i < messages.size(); ++i)
+    values.push_back(value_of(messages[i], jinja::tagged_origin(1 + i % kMessageTags)));
+  return values;
+}
+
+const jinja::Template& JinjaChat::template_for(const Json& tools) const {
+  return with_tools_ != nullptr && !tools.is_null() ? *with_tools_ : main_;
+}
+
+jinja::MarkedText JinjaChat::render(std::span<const jinja::Value> messages, const Json& tools,
+                                    bool generation_prompt) const {
+  std::vector<std::pair<std::string, jinja::Value>> variables = variables_;
+  variables.emplace_back("tools", tools.is_null() ? jinja::Value(jinja::None{})
+                                                  : jinja::Value::from_json(tools, jinja::kFromRow));
+  variables.emplace_back("add_generation_prompt", generation_prompt);
+  variables.emplace_back("messages", jinja::Value::list(Values(messages.begin(), messages.end())));
+  return template_for(tools).render(variables, options_);
+}
+
+std::size_t message_of_tag(std::size_t tag, std::size_t near, std::size_t count) {
+  const std::size_t first = tag - 1;
+  if (near <= first) return first;
+  const std::size_t below = first + (near - first) / kMessageTags * kMessageTags;
+  const std::size_t above = below + kMessageTags;
+  return above < count && above - near < near - below ? above : below;
+}
+
+}  // namespace lorikeet::text
