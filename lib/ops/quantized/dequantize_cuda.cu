@@ -17,25 +17,23 @@ __device__ void narrow(float value, float& out) { out = value; }
 __device__ void narrow(float value, __half& out) { out = __float2half_rn(value); }
 __device__ void narrow(float value, __nv_bfloat16& out) { out = __float2bfloat16_rn(value); }
 
-// Multiplied and added in two roundings, as on the CPU.
-__device__ float scale_of(const QuantizedParts& parts, std::int64_t block) {
-  if (parts.scale_codes == nullptr) return parts.scales[block];
-  const float scale =
-      __fmul_rn(parts.nested_book[parts.scale_codes[block]], parts.scales[block / parts.nested_block]);
-  return __fadd_rn(scale, *parts.offset);
-}
-
-// One thread a byte of codes, in strides.
+// One thread a byte of codes, in strides. `nested_block` is 0 where scales are fp32: then they alone of what
+// scales are made of are read.
 template <typename T>
-__global__ void dequantize_kernel(QuantizedParts parts, std::int64_t first, std::int64_t count, T* out) {
+__global__ void dequantize_kernel(const std::uint8_t* codes, const float* book,
+                                  const std::uint8_t* scale_codes, const float* scales,
+                                  const float* nested_book, const float* offset, std::int64_t block,
+                                  std::int64_t nested_block, std::int64_t first, std::int64_t count, T* out) {
   const std::int64_t end = first + count, stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   for (std::int64_t byte = first / 2 + thread; byte < (end + 1) / 2; byte += stride) {
-    const int codes = parts.codes[byte];
     // A block has an even number of elements: both are in the same one.
-    const float scale = scale_of(parts, 2 * byte / parts.block);
-    if (2 * byte >= first) narrow(__fmul_rn(parts.book[codes >> 4], scale), out[2 * byte - first]);
-    if (2 * byte + 1 < end) narrow(__fmul_rn(parts.book[codes & 15], scale), out[2 * byte + 1 - first]);
+    const std::int64_t at = 2 * byte / block;
+    float scale = scales[nested_block == 0 ? at : at / nested_block];
+    // Multiplied and added in two roundings, as on the CPU.
+    if (nested_block != 0) scale = __fadd_rn(__fmul_rn(nested_book[scale_codes[at]], scale), *offset);
+    if (2 * byte >= first) narrow(book[codes[byte] >> 4] * scale, out[2 * byte - first]);
+    if (2 * byte + 1 < end) narrow(book[codes[byte] & 15] * scale, out[2 * byte + 1 - first]);
   }
 }
 
@@ -44,7 +42,13 @@ void launch(const QuantizedParts& parts, std::int64_t first, std::int64_t count,
             cudaStream_t stream) {
   const std::int64_t bytes = count / 2 + 1, blocks = (bytes + kThreads - 1) / kThreads;
   const auto grid = static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks);
-  dequantize_kernel<T><<<grid, kThreads, 0, stream>>>(parts, first, count, static_cast<T*>(out));
+  const bool nested = parts.nested_block != 0;
+  const std::uint8_t* scale_codes = nested ? parts.scale_codes : parts.codes;
+  const float* nested_book = nested ? parts.nested_book : parts.book;
+  const float* offset = nested ? parts.offset : parts.book;
+  dequantize_kernel<T><<<grid, kThreads, 0, stream>>>(parts.codes, parts.book, scale_codes, parts.scales,
+                                                      nested_book, offset, parts.block, parts.nested_block,
+                                                      first, count, static_cast<T*>(out));
 }
 
 }  // namespace
