@@ -1,7 +1,6 @@
 #include "models/loading.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <set>
@@ -9,25 +8,13 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "models/quantized_weights.h"
 #include "models/staged_upload.h"
+#include "models/tensor_pieces.h"
 #include "ops/dtype.h"
 
 namespace lorikeet::models {
 namespace {
-
-// Of a tensor's mapped bytes at most so many are in memory beside its converted values.
-constexpr std::size_t kPieceBytes = 8 * io::TensorDigest::kBlockBytes;
-
-// The mapped bytes as a flat tensor; copied where they are not aligned to their element size.
-at::Tensor flat_tensor(DType dtype, std::string_view bytes, std::vector<char>* scratch) {
-  const void* data = bytes.data();
-  if (reinterpret_cast<std::uintptr_t>(data) % dtype_size(dtype) != 0) {
-    scratch->assign(bytes.begin(), bytes.end());
-    data = scratch->data();
-  }
-  return at::from_blob(const_cast<void*>(data), {static_cast<std::int64_t>(bytes.size() / dtype_size(dtype))},
-                       at::TensorOptions().dtype(ops::to_torch(dtype)));
-}
 
 void require_same_finite(const std::string& name, const at::Tensor& source, const at::Tensor& target) {
   const auto finite = [](const at::Tensor& values) { return values.isfinite().sum().item<std::int64_t>(); };
@@ -38,22 +25,6 @@ void require_same_finite(const std::string& name, const at::Tensor& source, cons
               " values beyond " + std::string(dtype_name(dtype)) + "'s largest, " +
               std::to_string(static_cast<std::int64_t>(dtype_largest(dtype))) +
               "; choose precision.preset=bf16 or fp32");
-}
-
-// Adds the blocks that begin in the bytes [begin, end) of a tensor, hashed on all threads. Returns where the
-// last of them, or the range, ends.
-std::size_t add_blocks(const io::TensorView& view, std::size_t begin, std::size_t end,
-                       io::TensorDigest* digest) {
-  static constexpr std::size_t kBlock = io::TensorDigest::kBlockBytes;
-  const std::size_t first = (begin + kBlock - 1) / kBlock, last = (end + kBlock - 1) / kBlock;
-  if (first >= last) return end;
-  std::vector<io::TensorDigest> blocks(last - first);
-  at::parallel_for(0, std::ssize(blocks), 1, [&](std::int64_t from, std::int64_t to) {
-    for (auto i = static_cast<std::size_t>(from); i < static_cast<std::size_t>(to); ++i)
-      blocks[i].add_block(view, first + i);
-  });
-  for (const io::TensorDigest& block : blocks) *digest += block;
-  return std::max(end, std::min(last * kBlock, view.bytes.size()));
 }
 
 // Elements of a tensor that follow each other both in the file and in what is held here.
@@ -149,7 +120,13 @@ bool is_of_other_part(const std::string& name, const nn::CheckpointNames& names)
 }
 
 // "name: expected ..., got ...", or "" where a tensor of the checkpoint fits.
-std::string mismatch(const nn::WeightSegment& segment, const io::TensorView& view) {
+std::string mismatch(const nn::WeightSegment& segment, const io::Checkpoint& checkpoint,
+                     const io::TensorView& view) {
+  if (is_quantized(checkpoint, view)) return quantized_mismatch(segment, checkpoint, view);
+  if (segment.quantized != nullptr && has_quantized(checkpoint)) {
+    return segment.name + ": expected bitsandbytes' 4 bits as other linear weights have, got " +
+           std::string(dtype_name(view.dtype));
+  }
   if (view.shape != segment.shape) {
     return segment.name + ": expected " + io::shape_text(segment.shape) + ", got " +
            io::shape_text(view.shape);
@@ -169,11 +146,19 @@ void load(nn::CausalLM& model, const io::Checkpoint& checkpoint, const nn::Weigh
       const nn::WeightSegment& segment = unit->segments()[i];
       const io::TensorView* view = find_weight(checkpoint, model.spec().checkpoint_names, segment.name);
       if (view == nullptr) throw Error("[checkpoint] " + escape_control(segment.name) + " is missing");
-      const std::string problem = mismatch(segment, *view);
+      const std::string problem = mismatch(segment, checkpoint, *view);
       if (!problem.empty()) throw Error("[checkpoint] " + escape_control(problem));
+      if (is_quantized(checkpoint, *view)) {
+        copy_quantized(checkpoint, *view, segment, unit->held(i), shard, upload, digests);
+        continue;
+      }
       io::TensorDigest* digest = digests != nullptr ? &(*digests)[segment.name] : nullptr;
       // Every process holds all vectors: the first one hashes them, and what there is once of a tensor.
       if (digest != nullptr && shard.rank == 0) digest->add_header(*view);
+      if (segment.quantized != nullptr) {
+        quantize_weight(checkpoint, *view, segment, unit->held(i), upload, digest);
+        continue;
+      }
       const bool own = segment.is_matrix() || shard.rank == 0;
       convert(checkpoint, *view, segment, unit->held(i), upload, own ? digest : nullptr);
     }
@@ -210,7 +195,9 @@ LoadReport compare_weights(const nn::CausalLM& model, const io::Checkpoint& chec
         continue;
       }
       wanted.insert(view->name);
-      const std::string problem = mismatch(segment, *view);
+      for (const io::TensorView* companion : quantization_tensors(checkpoint, *view))
+        wanted.insert(companion->name);
+      const std::string problem = mismatch(segment, checkpoint, *view);
       if (!problem.empty()) report.mismatched.push_back(problem);
     }
   }

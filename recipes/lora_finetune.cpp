@@ -178,7 +178,8 @@ class Finetune {
     chat_template_ = training_template(settings_, data_.train_report, *session_.tokenizer);
     log_info(data_.train_report.describe());
     if (data_.validation_report) log_info(data_.validation_report->describe());
-    log_info("precision (" + policy.fingerprint().substr(0, 12) + "):\n" + policy.table());
+    const precision::Policy& used = session_.policy;
+    log_info("precision (" + used.fingerprint().substr(0, 12) + "):\n" + used.table());
     phases_.finish("tokenise");
   }
 

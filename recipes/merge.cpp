@@ -63,6 +63,13 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
   at::Tensor with_adapter, base;
   {
     ModelSession session = load_model_with_adapter(model, adapter, merge_policy(), device);
+    if (session.policy.quantization) {
+      throw Error(
+          "[merge] '" + model.string() + "' holds linear weights in 4 bits (" +
+          describe(*session.policy.quantization) +
+          "); expected a base of at least 16 bits to add the adapter to: give the model's unquantised "
+          "checkpoint");
+    }
     with_adapter = probe(session);
     auto changes = peft::weight_updates(*session.adapters);
     // Fresh adapters change nothing.

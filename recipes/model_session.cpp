@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "device/peak_rate.h"
 #include "models/loading.h"
+#include "models/quantized_weights.h"
 #include "models/registry.h"
 #include "ops/cpu_allocator.h"
 #include "ops/matmul/matmul.h"
@@ -53,6 +54,15 @@ void allocate_weights(ModelSession& session, const nn::WeightShard& shard) {
 void finish_loading(ModelSession& session) {
   session.checkpoint.reset();
   if (session.adapters) session.adapters->store().allocate(session.torch_device());
+}
+
+// The config.json of the same model in 16 bits, as families read it.
+Json unquantized(const Json& config) {
+  Json result = config;
+  if (!result.is_object()) return result;
+  std::erase_if(result.object(),
+                [](const Json::Member& member) { return member.first == "quantization_config"; });
+  return result;
 }
 
 // Where the tokenizer of an adapter with tables of its own lies, if it was kept: it may have more tokens than
@@ -129,19 +139,22 @@ ModelSession open_config(Json config, const std::string& where, const precision:
                          const device::Device& device, const std::optional<peft::LoraConfig>& lora,
                          std::uint64_t seed) {
   ModelSession session{.policy = policy, .device = device, .config = std::move(config)};
-  const nn::CausalLMSpec spec = models::model_spec(JsonView(session.config, where));
+  // What a checkpoint has quantised stays as it is.
+  if (const auto in_file = models::quantization_in_config(JsonView(session.config, where)))
+    session.policy.quantization = in_file;
+  const nn::CausalLMSpec spec = models::model_spec(JsonView(unquantized(session.config), where));
   session.architecture = nn::architecture(spec);
 
   if (lora) {
     peft::LoraConfig config_of_model = *lora;
     config_of_model.write_whole_names = !spec.checkpoint_names.other_parts.empty();
-    session.adapters = std::make_unique<peft::LoraAdapters>(config_of_model, policy, seed);
-    peft::LoraFactory factory(policy, *session.adapters);
+    session.adapters = std::make_unique<peft::LoraAdapters>(config_of_model, session.policy, seed);
+    peft::LoraFactory factory(session.policy, *session.adapters);
     session.model = std::make_unique<nn::CausalLM>(spec, factory);
     session.adapters->require_matches();
     warn_of_rank(*session.adapters);
   } else {
-    nn::FrozenFactory factory(policy);
+    nn::FrozenFactory factory(session.policy);
     session.model = std::make_unique<nn::CausalLM>(spec, factory);
   }
   return session;

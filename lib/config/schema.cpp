@@ -247,11 +247,11 @@ void declare_optimizer(Schema& schema) {
 }
 
 void declare_precision(Schema& schema) {
-  const ChoiceRule<DType> storage{{{"bf16", DType::kBF16},
-                                   {"fp32", DType::kF32},
-                                   {"fp16", DType::kF16},
-                                   {"fp8", std::nullopt},
-                                   {"nf4", std::nullopt}}};
+  const ChoiceRule<BaseStorage> storage{{{"bf16", BaseStorage::kBF16},
+                                         {"fp32", BaseStorage::kF32},
+                                         {"fp16", BaseStorage::kF16},
+                                         {"nf4", BaseStorage::kNF4},
+                                         {"fp8", std::nullopt}}};
   const ChoiceRule<DType> compute{{{"bf16", DType::kBF16}, {"fp32", DType::kF32}, {"fp16", DType::kF16}}};
   const ChoiceRule<DType> sums{{{"fp32", DType::kF32}, {"bf16", DType::kBF16}}};
   const ChoiceRule<Matmul> matmul{{{"fp32", Matmul::kFp32},
@@ -269,7 +269,10 @@ void declare_precision(Schema& schema) {
              "bf16, fp16: frozen weights and products in it, adapter, optimizer and sums in fp32; fp32; "
              "tf32: fp32 with "
              "faster, rounded products on a GPU.")
-      .field("base_storage", &PrecisionSettings::base_storage, nullable(storage), "Frozen weights in memory.")
+      .field("base_storage", &PrecisionSettings::base_storage, nullable(storage),
+             "Frozen weights in memory. nf4: those of linear modules in 4 bits (QLoRA); embedding, head and "
+             "norms "
+             "stay as the preset says.")
       .field("compute", &PrecisionSettings::compute, nullable(compute), "Activations and products.")
       .field("adapter", &PrecisionSettings::adapter, nullable(sums),
              "Adapter, its gradients and optimizer state.")

@@ -162,10 +162,14 @@ enum class PrecisionPreset { kBf16, kFp32, kTf32, kFp16 };
 /// ones are chosen by measurement where the setting is empty.
 enum class Matmul { kFp32, kTf32, kNative, kWidened };
 
+/// How frozen weights are stored: as numbers, or those of linear modules in 4 bits and the others as the
+/// preset says.
+enum class BaseStorage { kBF16, kF32, kF16, kNF4 };
+
 /// An empty override leaves what the preset says.
 struct PrecisionSettings {
   PrecisionPreset preset = PrecisionPreset::kBf16;
-  std::optional<DType> base_storage;
+  std::optional<BaseStorage> base_storage;
   std::optional<DType> compute;
   std::optional<DType> adapter;
   std::optional<DType> reduce;

@@ -38,12 +38,15 @@ std::int64_t GroupSpec::out_features() const {
 GroupWeights::GroupWeights(const GroupSpec& spec, WeightUnit& unit, const precision::Policy& policy)
     : has_bias_(spec.bias) {
   std::vector<WeightSegment> weights, biases;
+  const ops::QuantizedFormat* quantized =
+      policy.quantization ? &ops::quantized_format(*policy.quantization) : nullptr;
   for (const Module& module : spec.modules) {
     require_valid_order(module);
     weights.push_back({.name = module.name + ".weight",
                        .shape = {module.out_features, spec.in_features},
-                       .dtype = policy.base_storage,
-                       .order = module.order});
+                       .dtype = quantized != nullptr ? DType::kU8 : policy.base_storage,
+                       .order = module.order,
+                       .quantized = quantized});
     if (!spec.bias) continue;
     biases.push_back({.name = module.name + ".bias",
                       .shape = {module.out_features},

@@ -29,6 +29,11 @@ at::Tensor allocate_bytes(std::int64_t bytes, const at::Device& device) {
 
 }  // namespace
 
+std::int64_t WeightSegment::bytes() const {
+  if (quantized != nullptr) return quantized->bytes(shape.at(0), shape.at(1));
+  return numel(shape) * static_cast<std::int64_t>(dtype_size(dtype));
+}
+
 std::size_t WeightUnit::declare(std::vector<WeightSegment> tensors) {
   TORCH_CHECK(!vectors_.defined(), "unit ", name_, " is allocated already");
   const std::size_t first = segments_.size();
@@ -38,9 +43,9 @@ std::size_t WeightUnit::declare(std::vector<WeightSegment> tensors) {
   for (WeightSegment& segment : tensors) {
     TORCH_CHECK(segment.is_matrix() == matrices, "matrices and vectors declared as one");
     segment.offset_bytes = size;
-    size += numel(segment.shape) * static_cast<std::int64_t>(dtype_size(segment.dtype));
-    segments_.push_back(std::move(segment));
+    size += segment.bytes();
   }
+  for (WeightSegment& segment : tensors) segments_.push_back(std::move(segment));
   return first;
 }
 
@@ -57,6 +62,7 @@ void WeightUnit::allocate(const at::Device& device, const WeightShard& shard) {
 at::Tensor WeightUnit::view(std::size_t segment, at::IntArrayRef shape) const {
   const WeightSegment& s = segments_.at(segment);
   TORCH_CHECK(!s.is_matrix() || shard_.size == 1, "unit ", name_, " is split: borrow it");
+  TORCH_CHECK(s.quantized == nullptr, s.name, " is quantised: take it as a matrix");
   const auto bytes = numel(shape) * static_cast<std::int64_t>(dtype_size(s.dtype));
   const at::Tensor& buffer = s.is_matrix() ? matrices_ : vectors_;
   return buffer.narrow(0, s.offset_bytes, bytes).view(ops::to_torch(s.dtype)).view(shape);
@@ -70,14 +76,34 @@ at::Tensor WeightUnit::vector(std::size_t first, std::int64_t size) const { retu
 
 ops::FrozenMatrix UnitLoan::matrix(std::size_t first, std::int64_t rows, std::int64_t cols) const {
   const WeightSegment& s = unit->segments().at(first);
+  if (s.quantized != nullptr) {
+    auto parts = unit->parts(first, rows);
+    const std::int64_t bytes = parts.back().offset_bytes + s.quantized->bytes(parts.back().rows, cols);
+    return {s.quantized, matrices.narrow(0, s.offset_bytes, bytes), rows, cols,
+            std::make_shared<const std::vector<ops::MatrixPart>>(std::move(parts))};
+  }
   const ops::WeightFormat& format = ops::dense_format(s.dtype);
-  return {&format, matrices.narrow(0, s.offset_bytes, format.bytes(rows, cols)), rows, cols};
+  return {&format, matrices.narrow(0, s.offset_bytes, format.bytes(rows, cols)), rows, cols, nullptr};
+}
+
+std::vector<ops::MatrixPart> WeightUnit::parts(std::size_t first, std::int64_t rows) const {
+  std::vector<ops::MatrixPart> parts;
+  const std::int64_t begin = segments_.at(first).offset_bytes;
+  for (std::int64_t row = 0; row < rows; ++first) {
+    const WeightSegment& segment = segments_.at(first);
+    ops::MatrixPart part{.offset_bytes = segment.offset_bytes - begin, .rows = segment.shape.front()};
+    for (const RowRun& run : row_runs(segment.order, part.rows))
+      part.runs.push_back({run.module_row, row + run.group_row, run.count});
+    row += part.rows;
+    parts.push_back(std::move(part));
+  }
+  return parts;
 }
 
 WeightUnit::Held WeightUnit::held(std::size_t segment) const {
   const WeightSegment& s = segments_.at(segment);
   const auto element = static_cast<std::int64_t>(dtype_size(s.dtype));
-  const std::int64_t begin = s.offset_bytes, end = begin + numel(s.shape) * element;
+  const std::int64_t begin = s.offset_bytes, end = begin + s.bytes();
   if (!s.is_matrix()) return {vectors_.slice(0, begin, end).view(ops::to_torch(s.dtype)), 0};
   // Cuts lie at multiples of 512 bytes and segments at multiples of their element's size.
   const std::int64_t cut = shard_.rank * matrices_.numel();

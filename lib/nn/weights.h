@@ -9,7 +9,7 @@
 
 #include "base/dtype.h"
 #include "nn/row_order.h"
-#include "ops/weight_format.h"
+#include "ops/quantized/quantized_format.h"
 
 namespace lorikeet::nn {
 
@@ -17,11 +17,15 @@ namespace lorikeet::nn {
 struct WeightSegment {
   std::string name;                 ///< the checkpoint's name, "model.layers.0.mlp.up_proj.weight"
   std::vector<std::int64_t> shape;  ///< as in the checkpoint
-  DType dtype;                      ///< as stored here
+  DType dtype;                      ///< as stored here; of a quantised one uint8, its bytes
   std::int64_t offset_bytes = 0;    ///< in the unit's buffer of matrices, or that of vectors
   RowOrder order = {};              ///< the checkpoint's rows are in module order, the unit's in group order
+  /// Of a quantised matrix, whose rows stay in module order; nullptr for plain numbers.
+  const ops::QuantizedFormat* quantized = nullptr;
 
   bool is_matrix() const { return shape.size() > 1; }
+  /// Bytes that are stored.
+  std::int64_t bytes() const;
 };
 
 /// Which part of every unit's matrices a process holds: part `rank` of `size` equal ones.
@@ -80,18 +84,21 @@ class WeightUnit {
   std::int64_t part_bytes(int size) const;
 
   /// View of a segment in its declared shape, rows in group order; of a matrix only where the unit isn't
-  /// split.
+  /// split. Throws for a quantised one, which is only to be had as numbers (UnitLoan::matrix).
   at::Tensor tensor(std::size_t segment) const;
   /// View of consecutive vectors from segment `first` on as one of `size` elements.
   at::Tensor vector(std::size_t first, std::int64_t size) const;
 
   /// The elements of a segment that this process holds: flat, from element `first` of the segment on, counted
-  /// in group order; none where another process has all of it.
+  /// in group order; none where another process has all of it. Of a quantised segment the elements are its
+  /// bytes.
   struct Held {
     at::Tensor values;
     std::int64_t first = 0;
   };
   Held held(std::size_t segment) const;
+  /// The quantised segments from `first` on that have `rows` rows, as the parts of one matrix.
+  std::vector<ops::MatrixPart> parts(std::size_t first, std::int64_t rows) const;
   /// The own part of the matrices, uint8 [part_bytes]; all of them where the unit isn't split.
   const at::Tensor& part() const { return matrices_; }
 

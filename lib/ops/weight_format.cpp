@@ -16,24 +16,26 @@ std::int64_t DenseFormat::bytes(std::int64_t rows, std::int64_t cols) const {
   return rows * cols * static_cast<std::int64_t>(dtype_size(storage_));
 }
 
-at::Tensor DenseFormat::rows(const at::Tensor& bytes, std::int64_t cols, std::int64_t begin, std::int64_t end,
+at::Tensor FrozenMatrix::dense(at::ScalarType dtype) const { return format->rows(*this, 0, rows, dtype); }
+
+at::Tensor DenseFormat::rows(const FrozenMatrix& matrix, std::int64_t begin, std::int64_t end,
                              at::ScalarType dtype) const {
-  return bytes.view(to_torch(storage_)).view({-1, cols}).slice(0, begin, end).to(dtype);
+  return matrix.bytes.view(to_torch(storage_)).view({-1, matrix.cols}).slice(0, begin, end).to(dtype);
 }
 
-at::Tensor DenseFormat::lookup(const at::Tensor& bytes, std::int64_t cols, const at::Tensor& ids,
+at::Tensor DenseFormat::lookup(const FrozenMatrix& matrix, const at::Tensor& ids,
                                at::ScalarType dtype) const {
-  return take_rows(bytes.view(to_torch(storage_)).view({-1, cols}), ids).to(dtype);
+  return take_rows(matrix.bytes.view(to_torch(storage_)).view({-1, matrix.cols}), ids).to(dtype);
 }
 
-void DenseFormat::forward(at::Tensor& out, const at::Tensor& x, const at::Tensor& bytes,
+void DenseFormat::forward(at::Tensor& out, const at::Tensor& x, const FrozenMatrix& matrix,
                           const std::vector<LowRankTerm>& terms, const at::Tensor& bias) const {
-  matmul_nt_out(out, x, rows(bytes, x.size(1), 0, out.size(1), out.scalar_type()), terms, bias);
+  matmul_nt_out(out, x, rows(matrix, 0, matrix.rows, out.scalar_type()), terms, bias);
 }
 
-void DenseFormat::backward(at::Tensor& dx, const at::Tensor& dy, const at::Tensor& bytes,
+void DenseFormat::backward(at::Tensor& dx, const at::Tensor& dy, const FrozenMatrix& matrix,
                            const std::vector<LowRankTerm>& terms) const {
-  matmul_nn_out(dx, dy, rows(bytes, dx.size(1), 0, dy.size(1), dx.scalar_type()), terms);
+  matmul_nn_out(dx, dy, rows(matrix, 0, matrix.rows, dx.scalar_type()), terms);
 }
 
 const WeightFormat& dense_format(DType storage) {
@@ -52,7 +54,7 @@ FrozenMatrix frozen_matrix(const at::Tensor& weight) {
                weight);
   const auto dense = weight.detach().contiguous();
   return {&dense_format(from_torch(dense.scalar_type())), dense.flatten().view(at::kByte), dense.size(0),
-          dense.size(1)};
+          dense.size(1), nullptr};
 }
 
 }  // namespace lorikeet::ops

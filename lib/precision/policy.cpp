@@ -17,23 +17,34 @@ bool sets_half_products(config::Matmul matmul) {
   return matmul == config::Matmul::kNative || matmul == config::Matmul::kWidened;
 }
 
+DType dense_storage(config::BaseStorage storage) {
+  switch (storage) {
+    case config::BaseStorage::kBF16: return DType::kBF16;
+    case config::BaseStorage::kF16: return DType::kF16;
+    case config::BaseStorage::kF32:
+    case config::BaseStorage::kNF4: break;
+  }
+  return DType::kF32;
+}
+
 constexpr Capability kBf16From{8, 0}, kTf32From{8, 0}, kFp16From{7, 0};
 
 }  // namespace
 
-std::vector<std::pair<std::string_view, std::string_view>> Policy::rows() const {
-  std::vector<std::pair<std::string_view, std::string_view>> rows{
-      {"frozen base", dtype_name(base_storage)},
-      {"compute", dtype_name(compute)},
-      {"adapter", dtype_name(adapter)},
-      {"optimizer state", dtype_name(optimizer_state)},
-      {"gradients", dtype_name(gradient)},
-      {"reduction", dtype_name(reduce)},
-      {"loss", dtype_name(loss)},
-      {"norm and softmax statistics", dtype_name(statistics)},
+std::vector<std::pair<std::string_view, std::string>> Policy::rows() const {
+  std::vector<std::pair<std::string_view, std::string>> rows{
+      {"frozen base", std::string(dtype_name(base_storage))},
+      {"compute", std::string(dtype_name(compute))},
+      {"adapter", std::string(dtype_name(adapter))},
+      {"optimizer state", std::string(dtype_name(optimizer_state))},
+      {"gradients", std::string(dtype_name(gradient))},
+      {"reduction", std::string(dtype_name(reduce))},
+      {"loss", std::string(dtype_name(loss))},
+      {"norm and softmax statistics", std::string(dtype_name(statistics))},
       {"products of fp32", matmul == config::Matmul::kTf32 ? "tf32" : "fp32"},
-      {"sums of 16-bit products", dtype_name(kAccumulation)},
+      {"sums of 16-bit products", std::string(dtype_name(kAccumulation))},
       {"gradient scaling", gradient_scaling ? "dynamic" : "none"}};
+  if (quantization) rows.emplace_back("frozen linear weights", describe(*quantization));
   // Only where the config says it: tables, and so fingerprints, of other runs stay as older versions made
   // them.
   if (sets_half_products(matmul))
@@ -61,7 +72,11 @@ Policy resolve(const config::PrecisionSettings& settings) {
     case config::PrecisionPreset::kFp32: policy.base_storage = policy.compute = DType::kF32; break;
     case config::PrecisionPreset::kFp16: policy.base_storage = policy.compute = DType::kF16; break;
   }
-  policy.base_storage = settings.base_storage.value_or(policy.base_storage);
+  if (settings.base_storage == config::BaseStorage::kNF4) {
+    policy.quantization.emplace();
+  } else if (settings.base_storage) {
+    policy.base_storage = dense_storage(*settings.base_storage);
+  }
   policy.compute = settings.compute.value_or(policy.compute);
   if (settings.adapter) policy.adapter = policy.optimizer_state = policy.gradient = *settings.adapter;
   policy.reduce = settings.reduce.value_or(policy.reduce);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -8,13 +9,14 @@
 #include "base/dtype.h"
 #include "config/settings.h"
 #include "device/device.h"
+#include "precision/quantization.h"
 
 namespace lorikeet::precision {
 
 /// The dtype of everything in a run. Resolved once; the only place that chooses a dtype.
 /// The same on one device and on many, on CPU and GPU.
 struct Policy {
-  DType base_storage = DType::kBF16;    ///< frozen weights in memory
+  DType base_storage = DType::kBF16;    ///< frozen weights in memory; see quantization
   DType compute = DType::kBF16;         ///< activations and matrix products
   DType adapter = DType::kF32;          ///< adapter weights that the optimizer updates
   DType optimizer_state = DType::kF32;  ///< AdamW moments
@@ -23,6 +25,9 @@ struct Policy {
   DType loss = DType::kF32;             ///< log-softmax, the loss and its sum over a step
   DType statistics = DType::kF32;       ///< norm statistics, attention softmax, the gradient's norm
 
+  /// How the weights of linear modules are stored instead; embedding, head, norms and biases stay in
+  /// base_storage.
+  std::optional<Quantization> quantization;
   /// How fp32 matrices are multiplied on a GPU (exactly, or with operands rounded to TF32, 10 bits), or where
   /// the config says so how 16-bit ones are on a CPU (kNative, kWidened). For 16-bit matrices kFp32 leaves it
   /// to a measurement (recipes/product_choice.h): both ways are equally accurate.
@@ -37,7 +42,7 @@ struct Policy {
   static constexpr DType kCount = DType::kF32;
 
   /// Rows of "what: how", in a fixed order.
-  std::vector<std::pair<std::string_view, std::string_view>> rows() const;
+  std::vector<std::pair<std::string_view, std::string>> rows() const;
   /// The table as it is printed at start.
   std::string table() const;
   /// sha256 over the table: equal fingerprints mean equal numbers policy-wise.

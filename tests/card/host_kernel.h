@@ -53,6 +53,10 @@ auto launcher(const char* file, void (*kernel)(P...), dim3 grid, dim3 block, std
 
 }  // namespace lorikeet::card
 
+// Products and sums that are never fused, as nothing is on the host. The names are CUDA's.
+inline float __fmul_rn(float a, float b) { return a * b; }  // NOLINT(bugprone-reserved-identifier)
+inline float __fadd_rn(float a, float b) { return a + b; }  // NOLINT(bugprone-reserved-identifier)
+
 #define threadIdx (lorikeet::card::kernel_index.thread)
 #define blockIdx (lorikeet::card::kernel_index.block)
 #define blockDim (lorikeet::card::kernel_index.block_size)

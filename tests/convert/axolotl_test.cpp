@@ -80,7 +80,7 @@ TEST_CASE("an axolotl config keeps its numbers and its defaults") {
   CHECK(s.data.train.path == "hub:some/alpaca-rows");
   CHECK(s.data.train.format == config::DataFormat::kAlpaca);
   CHECK(s.data.chat_template == "alpaca");
-  CHECK(s.data.train_on == text::TrainOn::kRoles);
+  CHECK(s.data.train_on == config::TrainOn::kRoles);
   CHECK(s.data.max_seq_len == 1024);
   CHECK(s.data.overlong == config::Overlong::kDrop);
   CHECK(s.data.validation.fraction == 0.1);

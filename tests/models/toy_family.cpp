@@ -137,6 +137,11 @@ void fill(nn::CausalLM& model, const State& state, const nn::WeightShard& shard)
       const nn::WeightUnit::Held held = unit->held(i);
       if (!held.values.defined()) continue;
       const nn::WeightSegment& segment = unit->segments()[i];
+      if (segment.quantized != nullptr) {
+        const auto matrix = ops::quantized_matrix(state.at(segment.name), segment.quantized->quantization());
+        held.values.copy_(matrix.bytes.slice(0, held.first, held.first + held.values.numel()));
+        continue;
+      }
       const at::Tensor flat = nn::to_group_order(state.at(segment.name), segment.order).flatten();
       held.values.copy_(flat.slice(0, held.first, held.first + held.values.numel()));
     }

@@ -22,11 +22,11 @@ TEST_CASE("a dense matrix multiplies as its numbers do, in whatever dtype it is 
     CHECK(stored.cols == 5);
     CHECK(stored.format->bytes(7, 5) == stored.bytes.numel());
     auto out = at::empty({3, 7}), dx = at::empty({3, 5});
-    stored.format->forward(out, x, stored.bytes, {{left, right, 2}}, bias);
+    stored.format->forward(out, x, stored, {{left, right, 2}}, bias);
     auto expected = at::linear(x, wide, bias);
     expected.slice(1, 2, 6).add_(at::matmul(left, right.t()));
     CHECK(at::allclose(out, expected, 1e-5, 1e-6));
-    stored.format->backward(dx, dy, stored.bytes, {{left, a, 0}});
+    stored.format->backward(dx, dy, stored, {{left, a, 0}});
     CHECK(at::allclose(dx, at::matmul(dy, wide) + at::matmul(left, a), 1e-5, 1e-6));
   }
 }
@@ -35,11 +35,11 @@ TEST_CASE("a dense matrix gives its rows: views where they are stored so, conver
   const auto weight = at::randn({6, 4}).to(at::kBFloat16);
   const auto stored = frozen_matrix(weight);
   CHECK(stored.dense(at::kBFloat16).data_ptr() == weight.data_ptr());
-  const auto rows = stored.format->rows(stored.bytes, 4, 2, 5, at::kFloat);
+  const auto rows = stored.format->rows(stored, 2, 5, at::kFloat);
   CHECK(rows.scalar_type() == at::kFloat);
   CHECK(at::equal(rows, weight.slice(0, 2, 5).to(at::kFloat)));
   const auto ids = at::tensor({5, 0, 5}, at::kLong);
-  CHECK(at::equal(stored.format->lookup(stored.bytes, 4, ids, at::kBFloat16), weight.index_select(0, ids)));
+  CHECK(at::equal(stored.format->lookup(stored, ids, at::kBFloat16), weight.index_select(0, ids)));
 }
 
 TEST_CASE("only a matrix of floating numbers is a dense frozen weight") {

@@ -94,6 +94,11 @@ TEST_CASE("a dry step's peak is the real step's, to the byte") {
         check(spec, config, fp16, ops::HalfProducts::kWidened, checkpointing);
         for (const auto products : {ops::HalfProducts::kNative, ops::HalfProducts::kWidened})
           check(spec, config, bf16, products, checkpointing);
+        precision::Policy nf4 = fp32_policy(), bf16_nf4 = bf16;
+        nf4.quantization = bf16_nf4.quantization = precision::Quantization{};
+        check(spec, config, nf4, ops::HalfProducts::kWidened, checkpointing);
+        for (const auto products : {ops::HalfProducts::kNative, ops::HalfProducts::kWidened})
+          check(spec, config, bf16_nf4, products, checkpointing);
       }
     }
   }
@@ -103,12 +108,14 @@ TEST_CASE("a dry step for a GPU runs where there is none") {
   const nn::Batch batch = labelled(toy_prompts());
   precision::Policy bf16 = fp32_policy();
   bf16.base_storage = bf16.compute = DType::kBF16;
+  precision::Policy nf4 = bf16;
+  nf4.quantization.emplace();
   // Every kernel of attention: FlashAttention, the memory-efficient ones, blocks.
   for (const int capability : {90, 75, 50}) {
     const ops::DryTarget gpu{.device = at::kCUDA, .capability = capability};
     for (const auto& spec : {toy_spec(), toy_forms_spec(), fused_toy_spec()}) {
       for (const bool checkpointing : {false, true}) {
-        for (const auto& policy : {bf16, fp32_policy()}) {
+        for (const auto& policy : {bf16, nf4, fp32_policy()}) {
           const auto peak = dry_peak(spec, {.rank = 3, .alpha = 6}, policy, checkpointing, batch, gpu);
           CHECK(peak > 0);
           CHECK(peak % 512 == 0);  // as a GPU's allocator counts

@@ -65,7 +65,7 @@ TEST_CASE("an override replaces what the preset says, and nothing else") {
   CHECK(resolve({.compute = DType::kF32}) == expected);
 
   const Policy policy = resolve({.preset = PrecisionPreset::kFp32,
-                                 .base_storage = DType::kBF16,
+                                 .base_storage = config::BaseStorage::kBF16,
                                  .adapter = DType::kBF16,
                                  .reduce = DType::kBF16});
   CHECK(policy.base_storage == DType::kBF16);
@@ -75,6 +75,19 @@ TEST_CASE("an override replaces what the preset says, and nothing else") {
   CHECK(policy.optimizer_state == DType::kBF16);
   CHECK(policy.reduce == DType::kBF16);
   CHECK(policy.loss == DType::kF32);
+}
+
+TEST_CASE("nf4 storage is for linear weights, and the rest of the base stays as the preset says") {
+  Policy expected;
+  expected.quantization.emplace();
+  const Policy policy = resolve({.base_storage = config::BaseStorage::kNF4});
+  CHECK(policy == expected);
+  CHECK_THAT(policy.table(),
+             Contains("frozen linear weights") && Contains("nf4 in blocks of 64, scales in blocks of 256"));
+  CHECK(policy.fingerprint() != Policy{}.fingerprint());
+  CHECK(resolve({.preset = PrecisionPreset::kFp32, .base_storage = config::BaseStorage::kNF4}).base_storage ==
+        DType::kF32);
+  CHECK(describe({.book = CodeBook::kFP4, .nested_block = 0}) == "fp4 in blocks of 64, scales in fp32");
 }
 
 TEST_CASE("gradients are scaled wherever fp16 is computed in, and only there") {

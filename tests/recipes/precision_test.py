@@ -84,6 +84,14 @@ class Precision(unittest.TestCase):
                          ("fp32", "bf16", "bf16", "bf16"))
         self.assertLess(self.losses("parts")[-1], self.losses("parts")[0])
 
+    def test_a_base_in_4_bits_learns(self):
+        nf4 = "precision.base_storage=nf4"
+        self.train("whole_nf4", nf4)
+        kept = json.loads((self.work / "whole_nf4" / "run.json").read_text())["precision"]
+        self.assertEqual((kept["frozen base"], kept["compute"]), ("bf16", "bf16"))
+        self.assertIn("nf4 in blocks of 64", kept["frozen linear weights"])
+        self.assertLess(self.losses("whole_nf4")[-1], self.losses("whole_nf4")[0])
+
     def test_another_policy_does_not_go_on_with_a_run(self):
         self.train("changed", "training.max_steps=4")
         result = self.programs.train(self.work / "changed", "training.max_steps=4", "precision.adapter=bf16")

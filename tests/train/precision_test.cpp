@@ -77,7 +77,9 @@ void run(const precision::Policy& policy, comm::Communicator* group) {
   };
   for (const auto& unit : toy.model.store().units()) {
     for (std::size_t i = 0; i < unit->segments().size(); ++i) {
-      CHECK(is(unit->tensor(i), policy.base_storage));
+      if (unit->segments()[i].quantized == nullptr) CHECK(is(unit->tensor(i), policy.base_storage));
+      CHECK((unit->segments()[i].quantized != nullptr) ==
+            (policy.quantization && unit->segments()[i].is_matrix() && unit->name().starts_with("layer")));
     }
   }
   const peft::AdapterStore& store = toy.adapters.store();
@@ -108,9 +110,10 @@ TEST_CASE("every tensor of a run has the dtype that the policy's table says") {
       {.preset = PrecisionPreset::kBf16},
       {.preset = PrecisionPreset::kFp32},
       {.preset = PrecisionPreset::kFp16},
-      {.base_storage = DType::kF32},
+      {.base_storage = config::BaseStorage::kF32},
       {.compute = DType::kF32},
-      {.preset = PrecisionPreset::kFp32, .base_storage = DType::kF16},
+      {.preset = PrecisionPreset::kFp32, .base_storage = config::BaseStorage::kF16},
+      {.base_storage = config::BaseStorage::kNF4},
       {.adapter = DType::kBF16},
       {.reduce = DType::kBF16},
   }));

@@ -75,7 +75,7 @@ void add_rows(at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& ids,
 
 at::Tensor embedding(const at::Tensor& ids, const FrozenMatrix& table, DType out) {
   check_ids(ids);
-  return table.format->lookup(table.bytes, table.cols, ids, to_torch(out));
+  return table.format->lookup(table, ids, to_torch(out));
 }
 
 at::Tensor lora_embedding(const at::Tensor& ids, const FrozenMatrix& table, const LoraProjection& update,

@@ -30,8 +30,7 @@ at::Tensor squared_norms(const FrozenMatrix& weight, std::int64_t begin, std::in
   const std::int64_t step = std::max<std::int64_t>(1, kChunkElements / weight.cols);
   std::vector<at::Tensor> parts;
   for (; begin < end; begin += step) {
-    const auto rows =
-        weight.format->rows(weight.bytes, weight.cols, begin, std::min(begin + step, end), wide);
+    const auto rows = weight.format->rows(weight, begin, std::min(begin + step, end), wide);
     parts.push_back(rows.square().sum(1));
   }
   return parts.size() == 1 ? parts[0] : at::cat(parts);
@@ -45,7 +44,7 @@ at::Tensor dora_norms(const FrozenMatrix& weight, const std::vector<LoraProjecti
     const auto wide = wide_type(p.a);
     // A W^T [r, out] as a product of r "tokens": no format needs more than that.
     auto crossed = at::empty({p.a.size(0), weight.rows}, p.a.options());
-    weight.format->forward(crossed, p.a, weight.bytes, {}, {});
+    weight.format->forward(crossed, p.a, weight, {}, {});
     const auto a = p.a.to(wide), b = p.b.to(wide);
     const auto along = (b * crossed.slice(1, p.out_begin, p.out_end).t().to(wide)).sum(1);
     const auto update = (at::mm(b, at::mm(a, a.t())) * b).sum(1);

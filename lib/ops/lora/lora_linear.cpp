@@ -97,7 +97,7 @@ at::Tensor lora_linear(const at::Tensor& x, const FrozenMatrix& weight, const at
   check_projections(kOp, projections, weight.cols, weight.rows, x.scalar_type());
   auto out = at::empty({x.size(0), weight.rows}, x.options());
   if (projections.empty()) {
-    weight.format->forward(out, x, weight.bytes, {}, bias);
+    weight.format->forward(out, x, weight, {}, bias);
     return out;
   }
   // What stays is allocated before scratch: on a CPU the heap would be left with holes otherwise.
@@ -113,7 +113,7 @@ at::Tensor lora_linear(const at::Tensor& x, const FrozenMatrix& weight, const at
     terms.push_back({p.scale == 1 ? part : part * p.scale, p.b, p.out_begin});
     at += p.a.size(0);
   }
-  weight.format->forward(out, input, weight.bytes, terms, bias);
+  weight.format->forward(out, input, weight, terms, bias);
   if (low_rank != nullptr) *low_rank = std::move(xa);
   return out;
 }
@@ -125,7 +125,7 @@ at::Tensor lora_linear_backward(const at::Tensor& dy, const std::function<at::Te
   at::Tensor dx;  // first: it outlives what follows
   if (input_gradient) dx = at::empty({dy.size(0), weight.cols}, dy.options());
   if (projections.empty()) {
-    if (input_gradient) weight.format->backward(dx, dy.contiguous(), weight.bytes, {});
+    if (input_gradient) weight.format->backward(dx, dy.contiguous(), weight, {});
     return dx;
   }
   const auto operand = matmul_operand(dy.contiguous());
@@ -138,7 +138,7 @@ at::Tensor lora_linear_backward(const at::Tensor& dy, const std::function<at::Te
   if (!input_gradient) return dx;
   const auto a = stacked_a(projections);
   if (dropout.has_value()) {
-    weight.format->backward(dx, operand, weight.bytes, {});
+    weight.format->backward(dx, operand, weight, {});
     const auto update = apply_dropout(matmul_nn(gradient, a), *dropout);
     if (update.scalar_type() == dx.scalar_type()) {
       dx.add_(update);
@@ -146,7 +146,7 @@ at::Tensor lora_linear_backward(const at::Tensor& dy, const std::function<at::Te
       dx.copy_(dx.to(update.scalar_type()).add_(update));
     }
   } else {
-    weight.format->backward(dx, operand, weight.bytes, {{gradient, a, 0}});
+    weight.format->backward(dx, operand, weight, {{gradient, a, 0}});
   }
   return dx;
 }

@@ -41,26 +41,47 @@ void product_into(at::Tensor& out, const at::Tensor& left, const at::Tensor& rig
   }
 }
 
-std::int64_t panel_step(const at::Tensor& w) {
-  if (!at::isReducedFloatingType(w.scalar_type())) return std::max<std::int64_t>(w.size(0), 1);
-  return panel_rows(w.size(1));
-}
-
 at::Tensor widen(const at::Tensor& tensor) { return tensor.to(wide_type(tensor)); }
 
-// Rows [begin, end) of w in fp32: in `buffer` when they have to be widened.
-at::Tensor wide_rows(const at::Tensor& w, std::int64_t begin, std::int64_t end, const at::Tensor& buffer) {
-  auto rows = w.slice(0, begin, end);
-  if (!buffer.defined()) return rows;
-  auto target = buffer.slice(0, 0, end - begin);
-  target.copy_(rows);
-  return target;
-}
+// The rows of a weight in the dtype that products are summed in: panels of them in one buffer, or, where they
+// are stored so, all at once and in place.
+class WideRows {
+ public:
+  explicit WideRows(const at::Tensor& w)
+      : rows_(w.size(0)), step_(std::max<std::int64_t>(w.size(0), 1)), dense_(w) {
+    if (!at::isReducedFloatingType(w.scalar_type())) return;
+    step_ = panel_rows(w.size(1));
+    make_buffer(w.size(1), w.options().dtype(at::kFloat));
+  }
+  WideRows(const RowSource& source, const at::TensorOptions& options)
+      : rows_(source.rows), step_(panel_rows(source.cols)), source_(&source) {
+    make_buffer(source.cols, options);
+  }
 
-at::Tensor panel_buffer(const at::Tensor& w, std::int64_t rows) {
-  if (!at::isReducedFloatingType(w.scalar_type())) return {};
-  return at::empty({std::min(rows, w.size(0)), w.size(1)}, w.options().dtype(at::kFloat));
-}
+  std::int64_t size() const { return rows_; }
+  std::int64_t step() const { return step_; }
+
+  /// Valid until the next call.
+  at::Tensor panel(std::int64_t begin, std::int64_t end) const {
+    if (!buffer_.defined()) return dense_.slice(0, begin, end);
+    auto target = buffer_.slice(0, 0, end - begin);
+    if (source_ != nullptr) {
+      source_->fill(begin, end, target);
+    } else {
+      target.copy_(dense_.slice(0, begin, end));
+    }
+    return target;
+  }
+
+ private:
+  void make_buffer(std::int64_t cols, const at::TensorOptions& options) {
+    buffer_ = at::empty({std::min(step_, rows_), cols}, options);
+  }
+
+  std::int64_t rows_, step_;
+  at::Tensor dense_, buffer_;
+  const RowSource* source_ = nullptr;
+};
 
 // Adds to `panel`, which is columns [begin, end) of an output, what the terms and the bias give there.
 void add_terms(at::Tensor& panel, std::int64_t begin, std::int64_t end, const std::vector<LowRankTerm>& terms,
@@ -80,6 +101,50 @@ std::vector<LowRankTerm> widen_terms(const std::vector<LowRankTerm>& terms) {
   wide.reserve(terms.size());
   for (const auto& term : terms) wide.push_back({widen(term.left), widen(term.right), term.begin});
   return wide;
+}
+
+// out = input w^T + bias + terms, panel by panel. `make_rows` allocates the panel's buffer, after what
+// widening the terms and the bias takes.
+template <typename MakeRows>
+void nt_panels(at::Tensor& out, const at::Tensor& input, const std::vector<LowRankTerm>& terms,
+               const at::Tensor& bias, MakeRows make_rows) {
+  const auto wide_terms = widen_terms(terms);
+  const auto wide_bias = bias.defined() ? widen(bias) : bias;
+  const WideRows w = make_rows();
+  const bool direct = out.scalar_type() == input.scalar_type();
+  const std::int64_t tokens = input.size(0);
+  const auto sums =
+      direct ? at::Tensor() : at::empty({tokens, std::min(w.step(), w.size())}, input.options());
+  for (std::int64_t begin = 0; begin < w.size(); begin += w.step()) {
+    const auto end = std::min(begin + w.step(), w.size());
+    auto columns = out.slice(1, begin, end);
+    auto panel =
+        direct ? columns : sums.flatten().slice(0, 0, tokens * (end - begin)).view({tokens, end - begin});
+    at::mm_out(panel, input, w.panel(begin, end).t());
+    add_terms(panel, begin, end, wide_terms, wide_bias);
+    if (!direct) columns.copy_(panel);
+  }
+}
+
+// out = y w + terms, panel by panel.
+void nn_panels(at::Tensor& out, const at::Tensor& y, const WideRows& w,
+               const std::vector<LowRankTerm>& terms) {
+  const auto wide = wide_type(y);
+  const bool direct = out.scalar_type() == wide;
+  auto sums = direct ? out : at::empty(out.sizes(), out.options().dtype(wide));
+  if (w.size() == 0) sums.zero_();
+  for (std::int64_t begin = 0; begin < w.size(); begin += w.step()) {
+    const auto end = std::min(begin + w.step(), w.size());
+    const auto rows = w.panel(begin, end);
+    const auto left = y.slice(1, begin, end).to(wide);
+    if (begin == 0) {
+      at::mm_out(sums, left, rows);
+    } else {
+      sums.addmm_(left, rows);
+    }
+  }
+  for (const auto& term : terms) sums.addmm_(widen(term.left), widen(term.right));
+  if (!direct) out.copy_(sums);
 }
 
 }  // namespace
@@ -141,23 +206,13 @@ void matmul_nt_out(at::Tensor& out, const at::Tensor& x, const at::Tensor& w,
     return;
   }
   const auto input = widen(x);
-  const auto wide_terms = widen_terms(terms);
-  const auto wide_bias = bias.defined() ? widen(bias) : bias;
-  const auto step = panel_step(w);
-  const auto weights = panel_buffer(w, step);
-  const bool direct = out.scalar_type() == input.scalar_type();
-  const auto sums =
-      direct ? at::Tensor() : at::empty({x.size(0), std::min(step, w.size(0))}, input.options());
-  for (std::int64_t begin = 0; begin < w.size(0); begin += step) {
-    const auto end = std::min(begin + step, w.size(0));
-    auto columns = out.slice(1, begin, end);
-    auto panel = direct
-                     ? columns
-                     : sums.flatten().slice(0, 0, x.size(0) * (end - begin)).view({x.size(0), end - begin});
-    at::mm_out(panel, input, wide_rows(w, begin, end, weights).t());
-    add_terms(panel, begin, end, wide_terms, wide_bias);
-    if (!direct) columns.copy_(panel);
-  }
+  nt_panels(out, input, terms, bias, [&] { return WideRows(w); });
+}
+
+void matmul_nt_out(at::Tensor& out, const at::Tensor& x, const RowSource& w,
+                   const std::vector<LowRankTerm>& terms, const at::Tensor& bias) {
+  const auto input = widen(x);
+  nt_panels(out, input, terms, bias, [&] { return WideRows(w, input.options()); });
 }
 
 void matmul_nn_out(at::Tensor& out, const at::Tensor& y, const at::Tensor& w,
@@ -167,24 +222,12 @@ void matmul_nn_out(at::Tensor& out, const at::Tensor& y, const at::Tensor& w,
     for (const auto& term : terms) out.addmm_(term.left, term.right);
     return;
   }
-  const auto wide = wide_type(y);
-  const auto step = panel_step(w);
-  const auto weights = panel_buffer(w, step);
-  const bool direct = out.scalar_type() == wide;
-  auto sums = direct ? out : at::empty(out.sizes(), out.options().dtype(wide));
-  if (w.size(0) == 0) sums.zero_();
-  for (std::int64_t begin = 0; begin < w.size(0); begin += step) {
-    const auto end = std::min(begin + step, w.size(0));
-    const auto rows = wide_rows(w, begin, end, weights);
-    const auto left = y.slice(1, begin, end).to(wide);
-    if (begin == 0) {
-      at::mm_out(sums, left, rows);
-    } else {
-      sums.addmm_(left, rows);
-    }
-  }
-  for (const auto& term : terms) sums.addmm_(widen(term.left), widen(term.right));
-  if (!direct) out.copy_(sums);
+  nn_panels(out, y, WideRows(w), terms);
+}
+
+void matmul_nn_out(at::Tensor& out, const at::Tensor& y, const RowSource& w,
+                   const std::vector<LowRankTerm>& terms) {
+  nn_panels(out, y, WideRows(w, y.options().dtype(wide_type(y))), terms);
 }
 
 void matmul_tn_add(at::Tensor& out, const at::Tensor& y, const at::Tensor& x, double scale) {

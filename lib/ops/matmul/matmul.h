@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace lorikeet::ops {
@@ -40,6 +41,19 @@ void matmul_nt_out(at::Tensor& out, const at::Tensor& x, const at::Tensor& w,
 
 /// out [M, K] = y w + terms, which have begin = 0 and cover all columns.
 void matmul_nn_out(at::Tensor& out, const at::Tensor& y, const at::Tensor& w,
+                   const std::vector<LowRankTerm>& terms = {});
+
+/// A weight [rows, cols] that isn't stored as numbers: `fill` writes its rows [begin, end) into a dense
+/// `panel` [end - begin, cols].
+struct RowSource {
+  std::int64_t rows, cols;
+  std::function<void(std::int64_t begin, std::int64_t end, const at::Tensor& panel)> fill;
+};
+
+/// The same products with such a weight, in fp32 (fp64 for fp64 operands) over panels of its rows.
+void matmul_nt_out(at::Tensor& out, const at::Tensor& x, const RowSource& w,
+                   const std::vector<LowRankTerm>& terms = {}, const at::Tensor& bias = {});
+void matmul_nn_out(at::Tensor& out, const at::Tensor& y, const RowSource& w,
                    const std::vector<LowRankTerm>& terms = {});
 
 /// out += scale * y^T x with out [N, K] in fp32 (fp64 for fp64 operands) or, rounded at each addition, in 16

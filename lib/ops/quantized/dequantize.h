@@ -1,0 +1,19 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "ops/quantized/layout.h"
+
+namespace lorikeet::ops {
+
+/// The numbers [first, first + out.numel()) of a quantised tensor: value of the code times the block's scale
+/// in fp32, rounded to `rounded` (fp32, bf16 or fp16), in the dense `out`, which is of that dtype or fp32.
+/// `bytes` (uint8, flat) begins with the tensor's; both are on one device, CPU or GPU. Nothing is computed
+/// for meta tensors.
+void dequantize(const at::Tensor& bytes, const QuantizedLayout& layout,
+                const precision::Quantization& quantization, std::int64_t first, at::ScalarType rounded,
+                const at::Tensor& out);
+
+}  // namespace lorikeet::ops

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+
+namespace lorikeet::ops {
+
+/// The parts of a quantised tensor, in whichever memory they lie; see QuantizedLayout.
+struct QuantizedParts {
+  const std::uint8_t* codes = nullptr;
+  const std::uint8_t* scale_codes = nullptr;  ///< null where scales are fp32
+  const float* scales = nullptr;              ///< fp32 scales, or the nested ones
+  const float* nested_book = nullptr;
+  const float* offset = nullptr;
+  const float* book = nullptr;
+  std::int64_t block = 0, nested_block = 0;
+};
+
+}  // namespace lorikeet::ops
