@@ -45,8 +45,8 @@ using TokenSink = std::function<void(const TokenRows& rows)>;
 
 /// Parses, renders and encodes all records of `file` on `options.threads` threads, and gives the examples to
 /// `sink` in the file's order whatever the number of threads, some rows at a time, never two calls at once.
-/// What waits for its turn is bounded: memory doesn't grow with the file. The encoder may have no template for
-/// formats that need none. Throws the Error of the first row that has one, or what the sink threw; and an
+/// What waits for its turn is bounded: memory doesn't grow with the file. The encoder may have no template
+/// for formats that need none. Throws the Error of the first row that has one, or what the sink threw; and an
 /// Error when no row is left, saying where they went. A sink that has seen rows is to be given up then.
 RowCounts tokenize_file(const RecordSource& file, Format format, const DataOptions& options,
                         const text::PromptEncoder& encoder, const TokenSink& sink);
