@@ -54,6 +54,7 @@ void convert_base(ForeignConfig& in, OwnConfig& out) {
       in.problem(key, "can't be changed here, the tokenizer's files say it: take it out if it is theirs");
   if (const auto tokens = in.list("tokens"); !tokens.empty()) {
     std::vector<std::string> quoted;
+    quoted.reserve(tokens.size());
     for (const std::string& token : tokens) quoted.push_back(config::quote_yaml(token));
     out.set("model.add_tokens", "[" + join(quoted, ", ") + "]");
   }
