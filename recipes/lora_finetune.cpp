@@ -166,6 +166,7 @@ class Finetune {
     log_info("device: " + devices_[0] + ", " + std::to_string(at::get_num_threads()) + " threads" +
              (group_.alone() ? "" : ", " + std::to_string(devices_.size()) + " ranks"));
     group_.phase("open model");
+    if (settings_.checkpoint.save_merged) require_mergeable(base());
     session_ = open_model(base(), policy, device, lora_config(settings_.lora),
                           static_cast<std::uint64_t>(settings_.training.seed), new_tokens(settings_.model));
     log_info("model: " + base().string() + ", " +

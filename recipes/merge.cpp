@@ -10,6 +10,8 @@
 #include "io/checkpoint.h"
 #include "io/disk.h"
 #include "io/folders.h"
+#include "models/quantized_weights.h"
+#include "models/registry.h"
 #include "nn/batch.h"
 #include "peft/adapter_file.h"
 #include "peft/weight_updates.h"
@@ -53,23 +55,27 @@ void copy_other_files(const std::filesystem::path& from, const std::filesystem::
 
 }  // namespace
 
+void require_mergeable(const std::filesystem::path& model) {
+  const Json config = models::read_config_json(model);
+  const auto quantization =
+      models::quantization_in_config(JsonView(config, (model / "config.json").string()));
+  if (!quantization) return;
+  throw Error("[merge] '" + model.string() + "' holds linear weights in 4 bits (" + describe(*quantization) +
+              "); expected a base of at least 16 bits to add the adapter to: give the model's unquantised "
+              "checkpoint to `lorikeet merge`, and leave checkpoint.save_merged off");
+}
+
 MergeReport merge(const std::filesystem::path& model, const std::filesystem::path& adapter,
                   const std::filesystem::path& output, const device::Device& device) {
   const at::NoGradGuard no_grad;
   if (std::filesystem::exists(output) && !std::filesystem::is_empty(output)) {
     throw Error("[merge] '" + output.string() + "' is not empty; choose a new folder");
   }
+  require_mergeable(model);
   MergeReport report;
   at::Tensor with_adapter, base;
   {
     ModelSession session = load_model_with_adapter(model, adapter, merge_policy(), device);
-    if (session.policy.quantization) {
-      throw Error(
-          "[merge] '" + model.string() + "' holds linear weights in 4 bits (" +
-          describe(*session.policy.quantization) +
-          "); expected a base of at least 16 bits to add the adapter to: give the model's unquantised "
-          "checkpoint");
-    }
     with_adapter = probe(session);
     auto changes = peft::weight_updates(*session.adapters);
     // Fresh adapters change nothing.

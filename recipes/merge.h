@@ -13,6 +13,10 @@ struct MergeReport {
   double largest_adapter_effect = 0;  ///< base alone against base with adapter: what the adapter does
 };
 
+/// Throws Error where config.json of the checkpoint `model` says that its weights are quantised: the sum of
+/// one and an adapter would be rounded to 4 bits again.
+void require_mergeable(const std::filesystem::path& model);
+
 /// Writes a full checkpoint to `output` (new or empty): the base of `model` with W + scale * B A in every
 /// adapted weight. The base is read from disk at its own precision, the sum computed in fp32 and stored in
 /// the base's dtype, in the same shards; all other files are copied, the tokenizer's with the chat template

@@ -11,6 +11,7 @@
 #include "peft/adapter_config.h"
 #include "peft/adapter_file.h"
 #include "recipes/devices.h"
+#include "recipes/merge.h"
 #include "recipes/model_session.h"
 #include "recipes/settings_map.h"
 
@@ -61,6 +62,7 @@ class Validator {
   }
 
   void open() {
+    if (settings_.checkpoint.save_merged) require_mergeable(settings_.model.path);
     session_ = open_model(settings_.model.path, policy_, device::Device{}, lora_config(settings_.lora),
                           static_cast<std::uint64_t>(settings_.training.seed), new_tokens(settings_.model));
   }

@@ -70,8 +70,8 @@ class Distributed(unittest.TestCase):
     def losses(self, output):
         return [line["loss"] for line in harness.metrics(output)]
 
-    def assert_same_losses(self, output):
-        found, expected = self.losses(output), self.losses(self.single)
+    def assert_same_losses(self, output, single=None):
+        found, expected = self.losses(output), self.losses(single or self.single)
         self.assertEqual(len(found), len(expected))
         for a, b in zip(found, expected):
             self.assertLess(abs(a - b) / abs(b), 3e-6)
@@ -95,6 +95,16 @@ class Distributed(unittest.TestCase):
             self.assertEqual(json.loads((output / "run.json").read_text())["world_size"], processes)
             # Every line but the first rank's own has its rank in front, and the others keep silent.
             self.assertNotIn("[rank 1]", result.stderr)
+
+    def test_weights_in_4_bits_in_parts_give_the_same_losses(self):
+        nf4 = ("precision.base_storage=nf4", "training.max_steps=6")
+        single, parts = self.programs.work / "single_nf4", self.programs.work / "shard_nf4"
+        for command in (self.programs.command(single, FP32, *nf4),
+                        self.command(2, parts, "distributed.verify=true", "distributed.strategy=shard", *nf4)):
+            result = self.run_command(command)
+            self.assertEqual(result.returncode, 0, result.stderr)
+        self.assert_same_losses(parts, single)
+        self.assertNotEqual(self.losses(single)[0], self.losses(self.single)[0])
 
     def test_weights_in_parts_give_the_same_losses(self):
         for processes, strategy, name in ((2, ["shard"], "shard"), (3, ["shard"], "shard"), (4, ["hybrid", "2"], "hybrid"),
