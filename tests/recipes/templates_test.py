@@ -122,6 +122,46 @@ class Templates(unittest.TestCase):
                     if (base / file).exists():
                         self.assertEqual((output / file).read_bytes(), (base / file).read_bytes())
 
+    def test_calls_and_reasoning_are_trained_on_by_the_checkpoints_own_template(self):
+        source = ("{% if tools %}{{ tools | tojson }}\n{% endif %}{% for m in messages %}{{ m.role }}: "
+                  "{% if m.reasoning_content and loop.last %}({{ m.reasoning_content }}) {% endif %}"
+                  "{% for c in m.tool_calls or [] %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}"
+                  "{{ m.content or '' }}{{ eos_token }}\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}")
+        base = self.base("calls", chat_template__jinja=source)
+        call = {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "function": {"name": "sing", "arguments": {"n": 2}}}]}
+        talk = [{"role": "user", "content": "Sing twice"}, call, {"role": "tool", "content": "chirp chirp"},
+                {"role": "assistant", "content": "Done.", "reasoning_content": "both were sung"}]
+        rows = self.work / "calls.jsonl"
+        rows.write_text((json.dumps({"tools": [{"type": "function", "function": {"name": "sing"}}], "messages": talk}) + "\n") * 8)
+        settings = (f"model.path={base}", f"data.train.path={rows}", "data.train.format=auto", "data.chat_template=auto")
+        output = self.train("calls-run", *settings)
+        self.assertEqual((output / "chat_template.jinja").read_text(), source)
+        shown = self.programs.verb("preview", base, "--data", rows, "--rows", "1")
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        asked = self.programs.verb("generate", base, "--adapter", output, "--prompt", "Sing", "--max-new-tokens", "2")
+        self.assertEqual(asked.returncode, 0, asked.stderr)
+        self.assertIn("which the adapter was trained with", asked.stderr)
+        # Reasoning in an earlier turn is left out there: no exact answer, unless the last one alone is trained on.
+        rows.write_text((json.dumps({"messages": [talk[0], talk[3], talk[0], talk[3]]}) + "\n") * 8)
+        refused = self.programs.train(self.work / "reasoning", *settings)
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertIn("line 1 of calls.jsonl: [chat_template] turn 2", refused.stderr)
+        self.assertIn("data.train_on to last", refused.stderr)
+        self.assertFalse((self.work / "reasoning" / "adapter_model.safetensors").exists())
+        self.train("reasoning-last", *settings, "data.train_on=last")
+
+    def test_a_template_that_cannot_be_read_ends_before_training(self):
+        rows = self.work / "hello.jsonl"
+        rows.write_text(json.dumps({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Chirp!"}]}) + "\n")
+        for name, source, says in (("include", "a\n{% include 'b' %}", "line 2, column"), ("raise", "{{ raise_exception('never') }}", "never"),
+                                   ("endless", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "line 1, column")):
+            base = self.base(name, chat_template__jinja=source)
+            output = self.work / f"{name}-run"
+            refused = self.programs.train(output, f"model.path={base}", f"data.train.path={rows}", "data.train.format=chat")
+            self.assertEqual(refused.returncode, 2, refused.stderr)
+            self.assertIn(says, refused.stderr)
+            self.assertFalse((output / "metrics.jsonl").exists())
+
     def test_alpacas_rows_replace_an_own_template_that_writes_only_conversations(self):
         # The published alpaca template has no preamble; rows of instructions are written with Stanford's.
         jinja = (self.train("alpaca") / "chat_template.jinja").read_text()
