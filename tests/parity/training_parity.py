@@ -19,7 +19,9 @@ SETTINGS = ["lora.rank=4", "lora.alpha=8", "lora.dropout=0", "data.packing=true"
             "lr_scheduler.name=cosine", "lr_scheduler.warmup_steps=2"]
 
 
-class TrainingParity(live_test.LiveTest):
+class Runs(live_test.LiveTest):
+    """Our run and PEFT's loop from one adapter over the same rows."""
+
     def setUp(self):
         super().setUp()
         self.rows = tiny_llama.make_rows(4 * STEPS)
@@ -46,6 +48,8 @@ class TrainingParity(live_test.LiveTest):
         self.below(reference.update_deviation(initial, self.root / "ours", self.root / "theirs"), UPDATE_LIMIT,
                    f"{what}, update")
 
+
+class TrainingParity(Runs):
     def check(self, what, variant="plain", overrides=(), training=None, **adapter):
         base = tiny_llama.make_checkpoint(self.root / "base", variant)
         init = reference.make_adapter(base, self.root / "init", **adapter)
