@@ -64,7 +64,7 @@ void convert_source(ForeignConfig& in, const std::string& key, SourceSettings& o
                    config::quote_yaml(is_local ? files.value_or(path)
                                                : "hub:" + path + (revision.empty() ? "" : "@" + revision) +
                                                      (files ? "/" + *files : "")));
-  in.pass_over(key + ".ds_type", "told by the file's content");
+  in.pass_over(key + ".ds_type", "the file's content says it");
   in.pass_over(key + ".trust_remote_code", "no code of data sets is run");
   if (in.has(key + ".name"))
     in.problem(key + ".name", "can't be chosen here: name its files (data.train.path)");

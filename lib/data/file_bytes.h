@@ -10,7 +10,7 @@
 namespace lorikeet::data {
 
 /// The content of a data file: mapped, or unpacked into memory where the file is gzipped or zstd-compressed
-/// (told by the magic number).
+/// (recognised by the magic number).
 class FileBytes {
  public:
   /// How much of a mapped file readers that go through it leave in memory before they release it.

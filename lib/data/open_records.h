@@ -9,8 +9,8 @@
 
 namespace lorikeet::data {
 
-/// The rows of one data file of any kind, told by its content (file_kind). Throws Error when the file can't
-/// be read or isn't well-formed.
+/// The rows of one data file of any kind, recognised by its content (file_kind). Throws Error when the file
+/// can't be read or isn't well-formed.
 std::unique_ptr<RecordSource> open_record_file(FileBytes file);
 
 /// The rows of several files of one kind, end to end, as one source; of a single file, that file's. `name` is

@@ -14,7 +14,7 @@
 namespace lorikeet::data {
 
 /// A JSON file cut into its records without parsing them: JSON lines (one object a line, blank lines skipped)
-/// or one JSON array, which is told by the first character; either packed (see FileBytes). A UTF-8 byte order
+/// or one JSON array, as the first character says; either packed (see FileBytes). A UTF-8 byte order
 /// mark is skipped. open_records opens the other kinds.
 class RecordFile final : public RecordSource {
  public:

@@ -166,7 +166,7 @@ class ChunkRunner {
     room_.notify_all();
   }
 
-  // Gives the sink what is ready and next, one thread at a time; others go on encoding meanwhile.
+  // Gives the sink what is ready and next, one thread at a time; others go on encoding.
   void hand_on(std::unique_lock<std::mutex>& lock) {
     handing_on_ = true;
     while (!error_ && !ready_.empty() && ready_.begin()->first == handed_on_) {

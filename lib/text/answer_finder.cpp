@@ -189,7 +189,7 @@ ByteRange AnswerFinder::rendered_answer(const Row& row, std::size_t i) const {
     if (place.empty() || begin < place.begin) {
       fail(i,
            "the template writes what stands before this answer otherwise once the answer is there, so it "
-           "can't be told which tokens are the answer; set data.train_on to all, or choose another "
+           "isn't clear which tokens are the answer; set data.train_on to all, or choose another "
            "data.chat_template");
     }
     begin = place.begin;

@@ -33,7 +33,7 @@ TEST_CASE("files of other kinds are named, with the way to convert them") {
                       Contains("plain text") && Contains("{\"text\": \"...\"}"));
 }
 
-TEST_CASE("a file's kind is told by its content, then by its name") {
+TEST_CASE("a file's kind is recognised by its content, then by its name") {
   using namespace std::string_literals;
   using data::FileKind;
   const std::string csv = "prompt,completion\nHello,\"Hi, you\"\n";

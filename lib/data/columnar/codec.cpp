@@ -34,7 +34,7 @@ bool unpack_snappy(std::string_view in, std::string& out) {
 
 bool unpack_gzip(std::string_view in, std::string& out) {
   z_stream stream{};
-  // 32 + MAX_WBITS: a gzip or a zlib wrapper, which is told by its header.
+  // 32 + MAX_WBITS: a gzip or a zlib wrapper, which its header says.
   if (inflateInit2(&stream, 32 + MAX_WBITS) != Z_OK) return false;
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data()));
   stream.avail_in = static_cast<uInt>(in.size());
