@@ -80,6 +80,14 @@ void set_totals(const TokenDataset& dataset, FileReport& report) {
   report.longest = dataset.longest();
 }
 
+std::unique_ptr<RecordSource> open_files(const std::vector<std::filesystem::path>& files,
+                                         const std::filesystem::path& path, const RowOptions& options) {
+  auto source = open_record_files(files, source_name(path));
+  source = reshape_rows(std::move(source), resolve_preset(options));
+  if (options.limit) source = first_records(std::move(source), static_cast<std::size_t>(*options.limit));
+  return source;
+}
+
 // What is to be said about a source beside its tokens, which go to `sink`.
 TokenizedFile tokenize_rows(const RecordSource& rows, const DataOptions& options,
                             const text::Tokenizer& tokenizer, const TokenSink& sink) {
@@ -104,7 +112,7 @@ TokenizedFile tokenize(const std::filesystem::path& path, const SourceFiles& fil
     cached = named != nullptr;
     return cached ? std::move(named) : TokenFileWriter::make_anonymous(spill_folder());
   });
-  TokenizedFile out = tokenize_rows(*open_source(path, options), options, tokenizer,
+  TokenizedFile out = tokenize_rows(*open_files(files.paths(), path, options), options, tokenizer,
                                     [&](const TokenRows& rows) { collector.add(rows); });
   files.require_unchanged();
   if (collector.file() != nullptr) {
@@ -250,10 +258,7 @@ RowPlan plan_rows(const RecordSource& file, const DataOptions& given, const text
 }
 
 std::unique_ptr<RecordSource> open_source(const std::filesystem::path& path, const RowOptions& options) {
-  auto source = open_record_files(find_source_files(path, options.split), source_name(path));
-  source = reshape_rows(std::move(source), resolve_preset(options));
-  if (options.limit) source = first_records(std::move(source), static_cast<std::size_t>(*options.limit));
-  return source;
+  return open_files(find_source_files(path, options.split), path, options);
 }
 
 LoadedFile load_file(const std::filesystem::path& path, const DataOptions& options,
