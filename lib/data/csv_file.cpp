@@ -11,8 +11,7 @@
 namespace lorikeet::data {
 
 CsvFile::CsvFile(FileBytes file, char separator)
-    : file_(std::move(file)), text_(file_.bytes()), separator_(separator), done_(file_) {
-  if (text_.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);
+    : file_(std::move(file)), text_(file_.text()), separator_(separator), done_(file_) {
   if (const std::size_t nul = text_.find('\0'); nul != std::string_view::npos) {
     const auto lines = std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(nul), '\n');
     throw Error(place(static_cast<std::size_t>(lines) + 1) + ": expected text, found a NUL byte");

@@ -21,6 +21,11 @@ FileBytes::FileBytes(const std::filesystem::path& path)
 FileBytes::FileBytes(std::string bytes, std::string name)
     : name_(std::move(name)), unpacked_(std::make_unique<std::string>(std::move(bytes))) {}
 
+std::string_view FileBytes::text() const {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  return bytes().substr(bytes().starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0);
+}
+
 void FileBytes::release(std::string_view part) const {
   if (!unpacked_) map_->drop_pages(static_cast<std::size_t>(part.data() - bytes().data()), part.size());
 }

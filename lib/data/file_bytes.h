@@ -22,6 +22,8 @@ class FileBytes {
   FileBytes(std::string bytes, std::string name);
 
   std::string_view bytes() const { return unpacked_ ? std::string_view(*unpacked_) : map_->bytes(); }
+  /// The same without a UTF-8 byte order mark in front.
+  std::string_view text() const;
   /// The file's name without its folder, control characters escaped.
   const std::string& name() const { return name_; }
 

@@ -78,7 +78,6 @@ void require_utf8(const FileBytes& file) {
 }
 
 FileKind text_kind(std::string_view text, const std::string& name) {
-  if (text.starts_with("\xEF\xBB\xBF"sv)) text.remove_prefix(3);
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
     throw Error("[data] '" + name + "' is empty: expected rows, such as JSON lines or a JSON array");
   const std::string_view line = line_from(text, 0);
@@ -124,7 +123,7 @@ FileKind file_kind(const FileBytes& file) {
   if (bytes.starts_with("version https://git-lfs"sv))
     refuse(name, "a Git LFS pointer, not the data itself", "run 'git lfs pull'");
   require_utf8(file);
-  return text_kind(bytes, name);
+  return text_kind(file.text(), name);
 }
 
 bool is_data_file_name(const std::string& name) {

@@ -37,8 +37,7 @@ std::size_t value_end(std::string_view text, std::size_t begin) {
 
 }  // namespace
 
-RecordFile::RecordFile(FileBytes file) : file_(std::move(file)), text_(file_.bytes()), done_(file_) {
-  if (text_.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);
+RecordFile::RecordFile(FileBytes file) : file_(std::move(file)), text_(file_.text()), done_(file_) {
   const std::size_t first = text_.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos)
     throw Error("[data] '" + name() + "' is empty: expected JSON lines or a JSON array of rows");
