@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "ops/denormals.h"
 #include "ops/matmul/product_cache.h"
 
 namespace lorikeet::apps {
@@ -34,7 +35,7 @@ void open_standard_descriptors() {
 int out_of_memory() {
   log_error(
       "out of memory; lower batch.micro_tokens or data.max_seq_len, or set "
-      "training.activation_checkpointing=full");
+      "training.activation_checkpointing=auto training.offload=auto");
   return static_cast<int>(ErrorKind::kRunFailed);
 }
 
@@ -52,7 +53,9 @@ void outlive_stderr() { std::signal(SIGPIPE, SIG_IGN); }
 
 int guarded(const std::function<int()>& body) {
   open_standard_descriptors();
-  ops::bound_product_caches();  // while there is one thread
+  // Both while there is one thread.
+  ops::bound_product_caches();
+  ops::flush_denormals();
   try {
     const int code = body();
     return code == 0 && !all_was_printed() ? static_cast<int>(ErrorKind::kEnvironment) : code;

@@ -95,17 +95,8 @@ void convert(const io::Checkpoint& checkpoint, const io::TensorView& view, const
   }
 }
 
-// The names that a checkpoint may have for the model's weight `name`.
-std::vector<std::string> names_of(const nn::CheckpointNames& names, const std::string& name) {
-  std::vector<std::string> all{name};
-  for (const auto& [model, file] : names.prefixes) {
-    if (name.starts_with(model)) all.push_back(file + name.substr(model.size()));
-  }
-  return all;
-}
-
 bool is_head(const std::string& name, const nn::CausalLMSpec& spec) {
-  const auto names = names_of(spec.checkpoint_names, spec.head.name + ".weight");
+  const auto names = spec.checkpoint_names.in_files(spec.head.name + ".weight");
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -114,7 +105,7 @@ bool is_derivable(const std::string& name, const nn::CausalLM& model) {
   return name.ends_with(".rotary_emb.inv_freq") || (model.shape().tied_head && is_head(name, model.spec()));
 }
 
-bool is_of_other_part(const std::string& name, const nn::CheckpointNames& names) {
+bool is_of_other_part(const std::string& name, const io::CheckpointNames& names) {
   return std::any_of(names.other_parts.begin(), names.other_parts.end(),
                      [&](const std::string& part) { return name.starts_with(part); });
 }
@@ -124,8 +115,8 @@ std::string mismatch(const nn::WeightSegment& segment, const io::Checkpoint& che
                      const io::TensorView& view) {
   if (is_quantized(checkpoint, view)) return quantized_mismatch(segment, checkpoint, view);
   if (segment.quantized != nullptr && has_quantized(checkpoint)) {
-    return segment.name + ": expected bitsandbytes' 4 bits as other linear weights have, got " +
-           std::string(dtype_name(view.dtype));
+    return segment.name + ": expected " + short_name(segment.quantized->quantization()) +
+           " as other linear weights have, got " + std::string(dtype_name(view.dtype));
   }
   if (view.shape != segment.shape) {
     return segment.name + ": expected " + io::shape_text(segment.shape) + ", got " +
@@ -175,9 +166,9 @@ std::string list(const std::vector<std::string>& names) {
 
 }  // namespace
 
-const io::TensorView* find_weight(const io::Checkpoint& checkpoint, const nn::CheckpointNames& names,
+const io::TensorView* find_weight(const io::Checkpoint& checkpoint, const io::CheckpointNames& names,
                                   const std::string& name) {
-  for (const std::string& in_file : names_of(names, name)) {
+  for (const std::string& in_file : names.in_files(name)) {
     if (const io::TensorView* view = checkpoint.find(in_file)) return view;
   }
   return nullptr;
@@ -185,7 +176,7 @@ const io::TensorView* find_weight(const io::Checkpoint& checkpoint, const nn::Ch
 
 LoadReport compare_weights(const nn::CausalLM& model, const io::Checkpoint& checkpoint) {
   LoadReport report;
-  const nn::CheckpointNames& names = model.spec().checkpoint_names;
+  const io::CheckpointNames& names = model.spec().checkpoint_names;
   std::set<std::string> wanted;
   for (const auto& unit : model.store().units()) {
     for (const nn::WeightSegment& segment : unit->segments()) {

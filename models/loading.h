@@ -13,7 +13,7 @@ namespace lorikeet::models {
 struct LoadReport {
   std::vector<std::string> missing;     ///< the model needs them, the checkpoint lacks them
   std::vector<std::string> unexpected;  ///< the checkpoint holds them, the model has no use for them; without
-                                        ///< what belongs to other parts (nn::CheckpointNames)
+                                        ///< what belongs to other parts (io::CheckpointNames)
   std::vector<std::string> mismatched;  ///< "name: expected [2, 3], got [3, 2]"
 
   bool complete() const { return missing.empty() && mismatched.empty(); }
@@ -21,7 +21,7 @@ struct LoadReport {
 
 /// The tensor that holds the model's weight `name`, by that name or by one of another prefix; nullptr where
 /// there is none.
-const io::TensorView* find_weight(const io::Checkpoint& checkpoint, const nn::CheckpointNames& names,
+const io::TensorView* find_weight(const io::Checkpoint& checkpoint, const io::CheckpointNames& names,
                                   const std::string& name);
 
 /// Holds a model's frozen weights against a checkpoint's headers, before anything is allocated: sizes that a

@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 
 #include <filesystem>
+#include <memory>
 #include <new>
 #include <optional>
 
@@ -18,6 +19,7 @@
 #include "data/load.h"
 #include "hub/resolve.h"
 #include "io/disk.h"
+#include "parallel/host_weights.h"
 #include "parallel/weight_gatherer.h"
 #include "peft/adapter_file.h"
 #include "plan/strategy.h"
@@ -36,6 +38,7 @@
 #include "recipes/settings_map.h"
 #include "recipes/source_fingerprint.h"
 #include "recipes/starting_values.h"
+#include "recipes/step_choice.h"
 #include "recipes/step_plan.h"
 #include "recipes/step_traces.h"
 #include "recipes/tokenizer_files.h"
@@ -93,7 +96,11 @@ class Finetune {
     if (folder_ && resume) folder_->require_same_weights(identity, base());
     group_.phase("connect");
     group_.connect(session_.torch_device(), strategy_.degree);
-    if (strategy_.degree > 1) gatherer_.emplace(*group_.sharers(), *session_.model);
+    if (strategy_.degree > 1) {
+      prefetcher_ = std::make_unique<parallel::WeightGatherer>(*group_.sharers(), *session_.model);
+    } else if (step_.saving.offload.weights) {
+      prefetcher_ = std::make_unique<parallel::HostWeights>(session_.torch_device(), *session_.model);
+    }
     prepare(resume);
     if (folder_) {
       if (begin == RunFolder::Begin::kReplace) folder_->give_up_run();
@@ -105,7 +112,7 @@ class Finetune {
       if (chat_template_) set_chat_template(output_dir(), *chat_template_);
     }
     end_ = loop();
-    if (gatherer_) gatherer_->drain();
+    if (prefetcher_) prefetcher_->drain();
     if (end_ == train::LoopEnd::kInterrupted) fail_interrupted();
     if (!folder_) return;
     group_.phase("finish");
@@ -166,7 +173,7 @@ class Finetune {
     log_info("device: " + devices_[0] + ", " + std::to_string(at::get_num_threads()) + " threads" +
              (group_.alone() ? "" : ", " + std::to_string(devices_.size()) + " ranks"));
     group_.phase("open model");
-    if (settings_.checkpoint.save_merged) require_mergeable(base());
+    require_storage_fits(settings_.precision, base());
     session_ = open_model(base(), policy, device, lora_config(settings_.lora),
                           static_cast<std::uint64_t>(settings_.training.seed), new_tokens(settings_.model));
     log_info("model: " + base().string() + ", " +
@@ -189,7 +196,7 @@ class Finetune {
     sampler_.emplace(data_.train, sampler_options(settings_));
     traces_.emplace(settings_.metrics.profile_steps, sampler_->total_steps(), output_dir(),
                     group_.placement());
-    step_plan_.emplace(session_, settings_, data_.train, *sampler_);
+    step_plan_.emplace(session_, settings_, data_.train, *sampler_, least_memory_saving(settings_));
     process_bytes_ = train::resident_bytes();
     const comm::Placement& placement = group_.placement();
     const LeastMemory least = least_memory(session_.device, group_);
@@ -208,43 +215,33 @@ class Finetune {
                     ? "; " + std::to_string(strategy_.degree) + " ranks share a copy of the weights"
                     : ""));
     }
-    const plan::AutomaticMicro micro = step_plan_->micro_tokens(least, strategy_.degree);
-    micro_tokens_ = micro.tokens;
-    micro_tokens_of_kind_ = micro.of_kind;
-    const bool kept = resume && !settings_.batch.micro_tokens && keep_micro_tokens();
-    if (!kept && micro.tokens < micro.of_kind) warn_of_smaller_micro(micro.of_kind, micro.tokens, "is free");
-    memory_ = step_plan_->memory(micro_tokens_, strategy_.degree);
-    if (available)
-      step_plan_->require_held_fits(*available, micro_tokens_, strategy_.degree, placement.world_size);
-    log_info("memory of a step: " + format_bytes(static_cast<std::uint64_t>(memory_.total())) +
-             " expected, with micro-batches of at most " + std::to_string(micro_tokens_) + " tokens" +
-             (data_.train.longest() > micro_tokens_
-                  ? ", the longest row's " + std::to_string(data_.train.longest()) + " excepted"
-                  : ""));
-    if (available && memory_.total() > *available) {
-      log_warning("that is more than a device has free (" +
-                  format_bytes(static_cast<std::uint64_t>(*available)) +
-                  "); lower batch.micro_tokens, or set training.activation_checkpointing=full, should it run "
-                  "out; `lorikeet plan` shows what fits");
-    }
+    step_ = choose_step({.session = session_,
+                         .settings = settings_,
+                         .dataset = data_.train,
+                         .sampler = *sampler_,
+                         .memory = least,
+                         .degree = strategy_.degree,
+                         .begun_with = resume ? begun_with() : std::nullopt},
+                        *step_plan_, group_);
   }
 
   // A resumed run goes on with the micro-batches that it began with, whatever is free now: then its sums are
   // the same.
-  bool keep_micro_tokens() {
+  std::optional<std::int64_t> begun_with() {
+    if (settings_.batch.micro_tokens) return std::nullopt;
     const Json own = folder_ ? folder_->fact("micro_tokens") : Json();
     const std::string begun =
         group_.share("micro tokens",
                      own.is_null() ? "" : std::to_string(JsonView(own, "run.json: micro_tokens").as_int()));
-    if (!begun.empty()) micro_tokens_ = std::stoll(begun);
-    return !begun.empty();
+    return begun.empty() ? std::nullopt : std::optional<std::int64_t>(std::stoll(begun));
   }
 
   // Hashes every byte that a rank reads: only then is it known whether the base is the run's.
   void read_weights(RunFolder::Identity& identity) {
     group_.phase("read model");
     const models::WeightDigests own =
-        load_and_digest_weights(session_, {group_.placement().rank % strategy_.degree, strategy_.degree});
+        load_and_digest_weights(session_, {group_.placement().rank % strategy_.degree, strategy_.degree},
+                                step_.saving.offload.weights);
     phases_.finish("read model");
     // Waits for all: reading may take one rank far longer than another, and connecting has a time limit.
     const auto texts = group_.collect("weights read", models::digests_text(own));
@@ -275,16 +272,15 @@ class Finetune {
   // same number.
   void confirm_micro_tokens() {
     if (!session_.device.is_cuda()) return;
-    const std::int64_t expected = micro_tokens_;
+    const std::int64_t expected = step_.micro_tokens;
     const auto confirmed = step_plan_->confirmed(expected, [&](const data::MicroOptions& micro) {
-      const bool own = trial_step(session_, data_.train, micro, recomputes_layers(settings_),
-                                  gatherer_ ? &*gatherer_ : nullptr);
+      const bool own = trial_step(session_, data_.train, micro, step_.saving, prefetcher_.get());
       return group_.least("trial of " + std::to_string(micro.micro_tokens), own ? 1 : 0) == 1;
     });
     if (!confirmed) fail_out_of_memory();
-    micro_tokens_ = *confirmed;
-    if (micro_tokens_ != expected)
-      warn_of_smaller_micro(expected, micro_tokens_, "there is, as a trial found");
+    step_.micro_tokens = *confirmed;
+    if (step_.micro_tokens != expected)
+      warn_of_smaller_micro(expected, step_.micro_tokens, "there is, as a trial found");
   }
 
   [[noreturn]] void fail_out_of_memory() {
@@ -293,7 +289,7 @@ class Finetune {
     const auto peak = static_cast<std::int64_t>(train::peak_memory_bytes(device));
     const std::int64_t got = device.is_cuda() ? peak : peak - static_cast<std::int64_t>(process_bytes_);
     throw Error(
-        step_plan_->out_of_memory(got, micro_tokens_, strategy_.degree, group_.placement().world_size) +
+        step_plan_->out_of_memory(got, step_.micro_tokens, strategy_.degree, group_.placement().world_size) +
             "\ncheckpoints that were saved stay, and the same command goes on from them",
         ErrorKind::kRunFailed);
   }
@@ -328,13 +324,13 @@ class Finetune {
     }
     const train::LoopOptions options{
         .schedule = train::make_schedule(settings_.lr_scheduler, settings_.optimizer.lr, total),
-        .micro = micro_options(settings_, micro_tokens_),
+        .micro = micro_options(settings_, step_.micro_tokens),
         .save_every_steps = settings_.checkpoint.save_every_steps,
         .save_every_epochs = settings_.checkpoint.save_every_epochs,
         .validate_every_steps = settings_.data.validation.every_steps,
         .patience = settings_.data.validation.patience,
         .peak_flops = peak_flops(session_),
-        .checkpointing = recomputes_layers(settings_),
+        .saving = step_.saving,
         .verify = settings_.distributed.verify};
     const train::LoopHooks hooks{.interrupted = [] { return InterruptGuard::requested(); },
                                  .first_step =
@@ -382,9 +378,12 @@ class Finetune {
     Json json = run_facts(session_, settings_, devices_, strategy_);
     json.set("phases_seconds", phases_.json());
     json.set("phases_peak_memory_bytes", phases_.peak_memory_json());
-    const auto memory = memory_.rows();
+    const auto memory = step_.memory.rows();
     json.set("expected_memory_bytes", Json::Object(memory.begin(), memory.end()));
-    json.set("micro_tokens", micro_tokens_).set("micro_tokens_of_device_kind", micro_tokens_of_kind_);
+    json.set("activation_checkpointing", std::string(name_of(step_.saving.checkpointing)))
+        .set("offload", std::string(name_of(step_.saving.offload)))
+        .set("micro_tokens", step_.micro_tokens)
+        .set("micro_tokens_of_device_kind", step_.micro_tokens_of_kind);
     if (products_) json.set("products", products_->json());
     json.set("steps", state_.step);
     if (end_ == train::LoopEnd::kEarlyStop)
@@ -412,8 +411,8 @@ class Finetune {
   std::optional<RunFolder> folder_;   // on the first rank
   std::vector<std::string> devices_;  // by rank
   ModelSession session_;
-  std::optional<ProductChoice> products_;             // where there is one
-  std::optional<parallel::WeightGatherer> gatherer_;  // where weights are split
+  std::optional<ProductChoice> products_;                 // where there is one
+  std::unique_ptr<parallel::UnitPrefetcher> prefetcher_;  // where weights are split, or on the host
   data::LoadedData data_;
   std::optional<std::string> chat_template_;  // Jinja; where rows need one
   std::optional<train::CheckpointStore> checkpoints_;
@@ -422,9 +421,8 @@ class Finetune {
   std::optional<StepTraces> traces_;
   plan::Strategy strategy_;
   std::optional<StepPlan> step_plan_;
-  std::int64_t micro_tokens_ = 0, micro_tokens_of_kind_ = 0;
+  StepChoice step_;
   std::uint64_t process_bytes_ = 0;  // before anything of the model was allocated
-  plan::MemoryEstimate memory_;
   train::RunState state_;
   train::LoopEnd end_ = train::LoopEnd::kFinished;
 };

@@ -5,13 +5,13 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/philox.h"
 #include "base/strings.h"
 #include "io/checkpoint.h"
 #include "io/disk.h"
 #include "io/folders.h"
-#include "models/quantized_weights.h"
-#include "models/registry.h"
+#include "models/quantization_config.h"
 #include "nn/batch.h"
 #include "peft/adapter_file.h"
 #include "peft/weight_updates.h"
@@ -55,23 +55,12 @@ void copy_other_files(const std::filesystem::path& from, const std::filesystem::
 
 }  // namespace
 
-void require_mergeable(const std::filesystem::path& model) {
-  const Json config = models::read_config_json(model);
-  const auto quantization =
-      models::quantization_in_config(JsonView(config, (model / "config.json").string()));
-  if (!quantization) return;
-  throw Error("[merge] '" + model.string() + "' holds linear weights in 4 bits (" + describe(*quantization) +
-              "); expected a base of at least 16 bits to add the adapter to: give the model's unquantised "
-              "checkpoint to `lorikeet merge`, and leave checkpoint.save_merged off");
-}
-
 MergeReport merge(const std::filesystem::path& model, const std::filesystem::path& adapter,
                   const std::filesystem::path& output, const device::Device& device) {
   const at::NoGradGuard no_grad;
   if (std::filesystem::exists(output) && !std::filesystem::is_empty(output)) {
     throw Error("[merge] '" + output.string() + "' is not empty; choose a new folder");
   }
-  require_mergeable(model);
   MergeReport report;
   at::Tensor with_adapter, base;
   {
@@ -83,9 +72,15 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
     base = probe(session);
 
     const io::Checkpoint checkpoint = io::Checkpoint::open(model);
-    const MergedCheckpoint weights(checkpoint, session.model->spec(), std::move(changes));
+    const auto quantization =
+        models::quantization_in_config(JsonView(session.config, (model / "config.json").string()));
+    if (quantization) {
+      log_info("merge: the base holds quantised linear weights (" + describe(*quantization) +
+               "); they are written as plain numbers, which are what the adapter was trained on");
+    }
+    const MergedCheckpoint weights(checkpoint, session.model->spec(), std::move(changes), quantization);
     report.merged_tensors = weights.changed();
-    io::require_free_space(output, checkpoint.total_bytes());
+    io::require_free_space(output, weights.bytes());
     io::AtomicFolder folder(output);
     copy_other_files(model, folder.path());
     if (!session.adapters->tables().empty()) copy_tokenizer_files(run_of_adapter(adapter), folder.path());

@@ -13,15 +13,12 @@ struct MergeReport {
   double largest_adapter_effect = 0;  ///< base alone against base with adapter: what the adapter does
 };
 
-/// Throws Error where config.json of the checkpoint `model` says that its weights are quantised: the sum of
-/// one and an adapter would be rounded to 4 bits again.
-void require_mergeable(const std::filesystem::path& model);
-
 /// Writes a full checkpoint to `output` (new or empty): the base of `model` with W + scale * B A in every
 /// adapted weight. The base is read from disk at its own precision, the sum computed in fp32 and stored in
-/// the base's dtype, in the same shards; all other files are copied, the tokenizer's with the chat template
-/// that the adapter was trained with where that is known. Throws Error, and leaves nothing, when something
-/// doesn't fit or a value would not be finite.
+/// the base's dtype, in the same shards; a base that is quantised becomes one of plain numbers in the dtype
+/// of its embedding, and is never quantised again. All other files are copied, the tokenizer's with the chat
+/// template that the adapter was trained with where that is known. Throws Error, and leaves nothing, when
+/// something doesn't fit or a value would not be finite.
 MergeReport merge(const std::filesystem::path& model, const std::filesystem::path& adapter,
                   const std::filesystem::path& output, const device::Device& device);
 

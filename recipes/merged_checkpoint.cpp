@@ -2,11 +2,13 @@
 
 #include <ATen/ATen.h>
 
+#include <cstring>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_text.h"
-#include "io/safetensors_writer.h"
 #include "models/loading.h"
+#include "models/quantized_weights.h"
 #include "ops/dtype.h"
 
 namespace lorikeet::recipes {
@@ -14,17 +16,11 @@ namespace {
 
 constexpr const char* kIndex = "model.safetensors.index.json";
 
-// The bytes of a tensor with its update, in the tensor's dtype.
-at::Tensor updated(const io::TensorView& view, const peft::WeightUpdate& update, const std::string& name) {
-  std::string bytes(view.bytes);  // aligned, and ours
-  const at::Tensor weight =
-      at::from_blob(bytes.data(), view.shape, at::TensorOptions().dtype(ops::to_torch(view.dtype)));
-  const at::Tensor sum = update.applied_to(weight).to(weight.scalar_type()).contiguous();
-  if (at::isfinite(sum).all().item<bool>()) return sum;
-  throw Error("[merge] " + name + " would get values that are NaN or infinite as " +
-                  std::string(dtype_name(view.dtype)) +
-                  ": base and adapter together are beyond its range, or the base has such values",
-              ErrorKind::kRunFailed);
+// Bytes of a file as a tensor, copied.
+at::Tensor numbers_of(const io::TensorView& view) {
+  at::Tensor numbers = at::empty(view.shape, ops::to_torch(view.dtype));
+  std::memcpy(numbers.mutable_data_ptr(), view.bytes.data(), view.bytes.size());
+  return numbers;
 }
 
 std::string_view bytes_of(const at::Tensor& tensor) {
@@ -34,13 +30,22 @@ std::string_view bytes_of(const at::Tensor& tensor) {
 }  // namespace
 
 MergedCheckpoint::MergedCheckpoint(const io::Checkpoint& base, const nn::CausalLMSpec& spec,
-                                   std::map<std::string, peft::WeightUpdate> updates)
-    : base_(base) {
+                                   std::map<std::string, peft::WeightUpdate> updates,
+                                   const std::optional<precision::Quantization>& quantization)
+    : base_(base), quantization_(quantization) {
   const auto in_file = [&](const std::string& name) {
     const io::TensorView* tensor = models::find_weight(base, spec.checkpoint_names, name);
     return tensor != nullptr ? tensor->name : name;
   };
   for (auto& [name, update] : updates) updates_.emplace(in_file(name), std::move(update));
+  if (quantization_) {
+    for (const auto& [name, view] : base_.tensors()) {
+      for (const io::TensorView* companion : models::quantization_tensors(base_, *view))
+        companions_.insert(companion->name);
+    }
+    const auto* table = base_.find(in_file(spec.embedding_name + ".weight"));
+    if (table != nullptr) numbers_ = table->dtype;
+  }
   if (spec.shape.tied_head)
     part_or_share(in_file(spec.embedding_name + ".weight"), in_file(spec.head.name + ".weight"));
   for (const auto& [name, update] : updates_) {
@@ -68,33 +73,61 @@ void MergedCheckpoint::write_weights(const std::filesystem::path& folder) const 
   if (std::filesystem::exists(base_.folder() / kIndex)) write_index(folder);
 }
 
-void MergedCheckpoint::write_file(const io::SafetensorsFile& file,
-                                  const std::filesystem::path& target) const {
-  // What a tensor of the merged file begins as; nullptr where that isn't of this file.
-  const auto source = [&](const std::string& name) {
-    const auto copy = copies_.find(name);
-    return file.find(copy == copies_.end() ? name : copy->second);
-  };
+std::uint64_t MergedCheckpoint::bytes() const {
+  std::uint64_t total = 0;
+  for (const io::SafetensorsFile& file : base_.files()) {
+    for (const io::TensorSpec& spec : specs(file)) total += io::byte_size(spec);
+  }
+  return total;
+}
+
+const io::TensorView* MergedCheckpoint::source(const io::SafetensorsFile& file,
+                                               const std::string& name) const {
+  const auto copy = copies_.find(name);
+  return file.find(copy == copies_.end() ? name : copy->second);
+}
+
+std::vector<io::TensorSpec> MergedCheckpoint::specs(const io::SafetensorsFile& file) const {
   std::vector<io::TensorSpec> specs;
   const auto add = [&](const std::string& name) {
-    const io::TensorView* view = source(name);
+    const io::TensorView* view = source(file, name);
     if (view == nullptr) return;
+    io::TensorSpec spec{name, view->dtype, view->shape};
+    if (models::is_quantized(base_, *view)) spec = {name, numbers_, models::quantized_shape(base_, *view)};
     const auto update = updates_.find(name);
-    const bool table = update != updates_.end() && update->second.table.defined();
-    specs.push_back({name, view->dtype, table ? update->second.table.sizes().vec() : view->shape});
+    if (update != updates_.end() && update->second.table.defined())
+      spec.shape = update->second.table.sizes().vec();
+    specs.push_back(std::move(spec));
   };
   for (const io::TensorView& view : file.tensors()) {
-    if (!copies_.contains(view.name)) add(view.name);
+    if (!copies_.contains(view.name) && !companions_.contains(view.name)) add(view.name);
   }
   for (const auto& [name, from] : copies_) add(name);
-  io::SafetensorsWriter writer(target, specs, file.metadata());
+  return specs;
+}
+
+at::Tensor MergedCheckpoint::merged(const io::TensorView& view, const io::TensorSpec& spec) const {
+  at::Tensor numbers =
+      models::is_quantized(base_, view) ? models::dequantized(base_, view, *quantization_) : numbers_of(view);
+  const auto update = updates_.find(spec.name);
+  if (update != updates_.end()) numbers = update->second.applied_to(numbers);
+  numbers = numbers.to(ops::to_torch(spec.dtype)).contiguous();
+  if (at::isfinite(numbers).all().item<bool>()) return numbers;
+  throw Error("[merge] " + spec.name + " would get values that are NaN or infinite as " +
+                  std::string(dtype_name(spec.dtype)) +
+                  ": base and adapter together are beyond its range, or the base has such values",
+              ErrorKind::kRunFailed);
+}
+
+void MergedCheckpoint::write_file(const io::SafetensorsFile& file,
+                                  const std::filesystem::path& target) const {
+  io::SafetensorsWriter writer(target, specs(file), file.metadata());
   for (const io::TensorSpec& spec : writer.order()) {
-    const io::TensorView& view = *source(spec.name);
-    const auto update = updates_.find(spec.name);
-    if (update == updates_.end()) {
+    const io::TensorView& view = *source(file, spec.name);
+    if (!updates_.contains(spec.name) && !models::is_quantized(base_, view)) {
       writer.write(view.bytes);
     } else {
-      writer.write(bytes_of(updated(view, update->second, spec.name)));
+      writer.write(bytes_of(merged(view, spec)));
     }
     file.drop_pages(view);
   }
@@ -103,6 +136,7 @@ void MergedCheckpoint::write_file(const io::SafetensorsFile& file,
 
 void MergedCheckpoint::write_index(const std::filesystem::path& folder) const {
   std::string index = read_file(base_.folder() / kIndex);
+  Json places;
   std::uint64_t total = 0;
   for (const io::SafetensorsFile& file : base_.files()) {
     const auto name = file.path().filename();
@@ -110,9 +144,14 @@ void MergedCheckpoint::write_index(const std::filesystem::path& folder) const {
       if (file.find(from) != nullptr) index = with_member(index, {"weight_map", tensor}, name.string());
     }
     const auto written = io::SafetensorsFile::open(folder / name);
-    for (const io::TensorView& view : written.tensors()) total += view.bytes.size();
+    for (const io::TensorView& view : written.tensors()) {
+      total += view.bytes.size();
+      places.set(view.name, name.string());
+    }
   }
-  if (!copies_.empty() || rows_ > 0)
+  // Companions of quantised tensors are gone.
+  if (quantization_) index = with_member(index, {"weight_map"}, places);
+  if (!copies_.empty() || rows_ > 0 || quantization_)
     index = with_member(index, {"metadata", "total_size"}, static_cast<std::int64_t>(total));
   write_file_atomic(folder / kIndex, index);
 }
@@ -129,7 +168,8 @@ void MergedCheckpoint::write_config(const std::filesystem::path& folder) const {
   };
   if (rows_ > 0) set("vocab_size", rows_);
   if (!copies_.empty()) set("tie_word_embeddings", false);
-  if (rows_ > 0 || !copies_.empty()) write_file_atomic(path, config);
+  if (quantization_) config = without_member(config, "quantization_config");
+  if (rows_ > 0 || !copies_.empty() || quantization_) write_file_atomic(path, config);
 }
 
 }  // namespace lorikeet::recipes

@@ -34,8 +34,8 @@ ModelFacts model_facts(const std::filesystem::path& file, const config::Settings
   const std::int64_t row = settings.data.max_seq_len;
   const plan::MicroSize micro{.tokens = row, .label_tokens = row - 1, .longest = row};
   const ops::DryTarget target{.device = at::kCUDA};
-  plan::MemoryInput input = memory_input(session, settings, micro, /*degree=*/1, target);
-  input.checkpointing = true;
+  const config::MemorySaving full{.checkpointing = config::ActivationCheckpointing::kFull};
+  const plan::MemoryInput input = memory_input(session, full, micro, /*degree=*/1, target);
   return {.parameters = parameters_of(session.model->store()),
           .least_memory_bytes = plan::least_memory(input)};
 }

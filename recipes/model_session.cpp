@@ -11,10 +11,12 @@
 #include "base/log.h"
 #include "device/peak_rate.h"
 #include "models/loading.h"
-#include "models/quantized_weights.h"
+#include "models/quantization_config.h"
 #include "models/registry.h"
 #include "ops/cpu_allocator.h"
 #include "ops/matmul/matmul.h"
+#include "ops/quantized/float8_product.h"
+#include "ops/reference_ops.h"
 #include "peft/adapter_file.h"
 #include "recipes/adapter_template.h"
 
@@ -46,9 +48,9 @@ void add_ids(const JsonView& config, std::set<std::int32_t>* ids) {
   }
 }
 
-void allocate_weights(ModelSession& session, const nn::WeightShard& shard) {
+void allocate_weights(ModelSession& session, const nn::WeightShard& shard, bool on_host = false) {
   ops::install_cpu_allocator();
-  session.model->store().allocate(session.torch_device(), shard);
+  session.model->store().allocate(session.torch_device(), shard, on_host);
 }
 
 void finish_loading(ModelSession& session) {
@@ -95,6 +97,21 @@ precision::Policy choose_policy(const config::PrecisionSettings& settings, const
   return policy;
 }
 
+void require_storage_fits(const config::PrecisionSettings& settings, const std::filesystem::path& model) {
+  if (!settings.base_storage) return;
+  const std::string where = (model / "config.json").string();
+  const Json config = models::read_config_json(model);
+  const auto quantization = models::quantization_in_config(JsonView(config, where));
+  if (!quantization) return;
+  const bool in_four_bits = std::holds_alternative<precision::FourBits>(*quantization);
+  const auto same = in_four_bits ? config::BaseStorage::kNF4 : config::BaseStorage::kF8;
+  if (*settings.base_storage == same) return;
+  throw Error("[precision.base_storage] expected null or " + std::string(in_four_bits ? "nf4" : "fp8") +
+              " for '" + model.string() + "', whose linear weights are quantised (" +
+              describe(*quantization) +
+              "), got another storage; leave it out, or give the model's unquantised checkpoint");
+}
+
 at::Device torch_device(const device::Device& device) {
   return device.is_cuda() ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(device.index))
                           : at::Device(at::kCPU);
@@ -138,15 +155,19 @@ std::int64_t ModelSession::embedding_rows() const {
 ModelSession open_config(Json config, const std::string& where, const precision::Policy& policy,
                          const device::Device& device, const std::optional<peft::LoraConfig>& lora,
                          std::uint64_t seed) {
+  ops::reference_ops();  // refuses another value of its variable, or warns, before anything is computed
   ModelSession session{.policy = policy, .device = device, .config = std::move(config)};
   // What a checkpoint has quantised stays as it is.
   if (const auto in_file = models::quantization_in_config(JsonView(session.config, where)))
     session.policy.quantization = in_file;
+  precision::require_products_fit(session.policy);
+  ops::set_float8_products(session.policy.matmul == config::Matmul::kFp8);
   const nn::CausalLMSpec spec = models::model_spec(JsonView(unquantized(session.config), where));
   session.architecture = nn::architecture(spec);
 
   if (lora) {
     peft::LoraConfig config_of_model = *lora;
+    config_of_model.checkpoint_names = spec.checkpoint_names;
     config_of_model.write_whole_names = !spec.checkpoint_names.other_parts.empty();
     session.adapters = std::make_unique<peft::LoraAdapters>(config_of_model, session.policy, seed);
     peft::LoraFactory factory(session.policy, *session.adapters);
@@ -166,8 +187,9 @@ void load_weights(ModelSession& session, const nn::WeightShard& shard) {
   finish_loading(session);
 }
 
-models::WeightDigests load_and_digest_weights(ModelSession& session, const nn::WeightShard& shard) {
-  allocate_weights(session, shard);
+models::WeightDigests load_and_digest_weights(ModelSession& session, const nn::WeightShard& shard,
+                                              bool on_host) {
+  allocate_weights(session, shard, on_host);
   models::WeightDigests digests = models::load_and_digest_weights(*session.model, *session.checkpoint, shard);
   finish_loading(session);
   return digests;

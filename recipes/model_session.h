@@ -22,6 +22,10 @@ namespace lorikeet::recipes {
 /// has no fast arithmetic of its kinds.
 precision::Policy choose_policy(const config::PrecisionSettings& settings, const device::Device& device);
 
+/// Throws Error where the checkpoint `model` says that its linear weights are quantised and the settings name
+/// another storage for them.
+void require_storage_fits(const config::PrecisionSettings& settings, const std::filesystem::path& model);
+
 /// libtorch's name for a device.
 at::Device torch_device(const device::Device& device);
 
@@ -67,7 +71,9 @@ ModelSession open_config(Json config, const std::string& where, const precision:
 /// which are not initialised. Lets the mapped checkpoint go.
 void load_weights(ModelSession& session, const nn::WeightShard& shard = {});
 /// The same, with the digests of what this process read: see models::load_and_digest_weights.
-models::WeightDigests load_and_digest_weights(ModelSession& session, const nn::WeightShard& shard);
+/// `on_host`: matrices lie in the host's memory.
+models::WeightDigests load_and_digest_weights(ModelSession& session, const nn::WeightShard& shard,
+                                              bool on_host = false);
 
 /// Both at once.
 ModelSession load_model(const std::filesystem::path& path, const precision::Policy& policy,

@@ -1,8 +1,6 @@
 #include "recipes/plan_run.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
 #include <utility>
 
 #include "base/strings.h"
@@ -14,8 +12,8 @@
 #include "recipes/plan_inputs.h"
 #include "recipes/product_choice.h"
 #include "recipes/settings_map.h"
+#include "recipes/step_job.h"
 #include "recipes/step_plan.h"
-#include "train/flops.h"
 
 namespace lorikeet::recipes {
 namespace {
@@ -70,72 +68,6 @@ DataFacts facts_of(const PlannedRows& planned, const data::Sampler& sampler) {
   return facts;
 }
 
-// The mean over an epoch's steps.
-plan::Work work_of(const ModelSession& session, const data::TokenDataset& dataset,
-                   const data::Sampler& sampler) {
-  train::StepSize all{dataset.total_tokens(), dataset.total_labels(), 0};
-  const train::AttentionSquares squares(session.model->spec().layers);
-  for (std::size_t i = 0; i < dataset.size(); ++i) all.attention_squares += squares.of(dataset.length(i));
-  const double steps = as_double(sampler.steps_in_epoch(0));
-  const nn::ModelShape& shape = session.model->shape();
-  const train::AdapterSize adapter = train::adapter_size(*session.adapters, session.model->spec());
-  const double flops = train::step_flops(shape, adapter, all);
-  const double head = flops - train::step_flops(shape, adapter, {all.tokens, 0, all.attention_squares});
-  const precision::Policy& policy = session.policy;
-  return {.tokens = as_double(all.tokens) / steps,
-          .layers = as_double(shape.layers),
-          .flops = flops / steps,
-          .recomputed_flops = train::recomputed_flops(shape, adapter, all) / steps,
-          .gradient_bytes = as_double(adapter.trained) * as_double(dtype_size(policy.reduce)),
-          .frozen_bytes = as_double(session.model->store().bytes()),
-          .uses = plan::unit_uses(shape, as_double(dtype_size(policy.base_storage)), head / flops)};
-}
-
-/// The functions that all_options asks, with what they answered before.
-class Questions {
- public:
-  Questions(const ModelSession& session, const config::Settings& settings, const ops::DryTarget& target,
-            const data::TokenDataset& dataset, const data::Sampler& sampler)
-      : session_(session), settings_(settings), target_(target), dataset_(dataset), sampler_(sampler) {}
-
-  plan::MemoryEstimate memory(const plan::Choice& choice) {
-    const auto key = std::tuple(choice.micro_tokens, choice.checkpointing, choice.degree);
-    const auto found = memories_.find(key);
-    if (found != memories_.end()) return found->second;
-    plan::MemoryInput input =
-        memory_input(session_, settings_, largest(choice.micro_tokens), choice.degree, target_);
-    input.checkpointing = choice.checkpointing;
-    return memories_[key] = plan::step_memory(input);
-  }
-
-  plan::Spread spread(int devices, std::int64_t micro_tokens) {
-    const auto key = std::pair(devices, micro_tokens);
-    const auto found = spreads_.find(key);
-    if (found != spreads_.end()) return found->second;
-    return spreads_[key] = plan::spread_of_steps(dataset_, sampler_, options(micro_tokens), devices);
-  }
-
-  plan::MicroSize largest(std::int64_t micro_tokens) {
-    const auto found = sizes_.find(micro_tokens);
-    if (found != sizes_.end()) return found->second;
-    return sizes_[micro_tokens] = plan::largest_micro_batch(dataset_, sampler_, options(micro_tokens));
-  }
-
- private:
-  data::MicroOptions options(std::int64_t micro_tokens) const {
-    return micro_options(settings_, micro_tokens);
-  }
-
-  const ModelSession& session_;
-  const config::Settings& settings_;
-  const ops::DryTarget& target_;
-  const data::TokenDataset& dataset_;
-  const data::Sampler& sampler_;
-  std::map<std::tuple<std::int64_t, bool, int>, plan::MemoryEstimate> memories_;
-  std::map<std::int64_t, plan::MicroSize> sizes_;
-  std::map<std::pair<int, std::int64_t>, plan::Spread> spreads_;
-};
-
 std::string describe_model(const ModelSession& session) {
   const nn::ModelShape& shape = session.model->shape();
   return std::to_string(shape.layers) + " layers of " + std::to_string(shape.hidden_size) +
@@ -166,8 +98,10 @@ std::vector<std::string> command_of(const PlanRequest& request, const plan::Choi
   };
   if (settings.batch.micro_tokens.value_or(usual_micro_tokens) != best.micro_tokens)
     add("batch.micro_tokens", std::to_string(best.micro_tokens));
-  if (recomputes_layers(settings) != best.checkpointing)
-    add("training.activation_checkpointing", best.checkpointing ? "full" : "none");
+  if (settings.training.activation_checkpointing != best.saving.checkpointing)
+    add("training.activation_checkpointing", std::string(name_of(best.saving.checkpointing)));
+  if (settings.training.offload != best.saving.offload)
+    add("training.offload", std::string(name_of(best.saving.offload)));
   if (best.devices == 1) {
     drop("distributed.strategy");
     drop("distributed.shard_degree");
@@ -199,21 +133,18 @@ std::unique_ptr<RunPlan> plan_run(const PlanRequest& request) {
   const PlannedRows planned = planned_rows(request, session);
   const data::Sampler sampler(planned.rows, sampler_options(settings));
   out->data = facts_of(planned, sampler);
-  out->work = work_of(session, planned.rows, sampler);
 
-  Questions questions(session, settings, out->device.target, planned.rows, sampler);
+  StepJob step(session, settings, out->device.target, planned.rows, sampler);
+  out->work = step.work();
   const bool cuda = out->device.target.device == at::kCUDA;
   const std::int64_t usual = cuda ? plan::kUsualMicroTokensCuda : plan::kUsualMicroTokensCpu;
-  const plan::Job job{
-      .work = out->work,
-      .memory = [&](const plan::Choice& choice) { return questions.memory(choice); },
-      .spread = [&](int devices, std::int64_t micro) { return questions.spread(devices, micro); }};
-  const std::int64_t most = questions.largest(INT64_MAX).tokens;
+  const std::int64_t most = step.largest(INT64_MAX).tokens;
   const plan::Range range{.devices = device_counts(request, out->device),
                           .micro_tokens = micro_sizes(settings, out->data.longest, most, usual),
-                          .checkpointing = {false, true}};
+                          .checkpointing = all_grades(),
+                          .offload = offloads_on(out->device.target.device)};
   out->usual_micro_tokens = usual;
-  out->options = plan::all_options(job, out->device.machine, range);
+  out->options = plan::all_options(step.job(), out->device.machine, range);
   out->decision = plan::decide(out->options, out->device.machine, out->work, usual);
   if (out->decision.best != nullptr) out->command = command_of(request, out->decision.best->choice, usual);
   return out;

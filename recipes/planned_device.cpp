@@ -9,6 +9,7 @@
 #include "device/data_sheet.h"
 #include "device/link_model.h"
 #include "device/memory.h"
+#include "device/pcie_rate.h"
 #include "device/peak_rate.h"
 #include "device/selection.h"
 #include "recipes/cpu_rate.h"
@@ -33,6 +34,10 @@ constexpr double kShareOfProducts = 0.6;
 constexpr double kLatencyCuda = 10e-6;
 // About 75 kernels a layer and pass at 5 us each, which the host needs to start them. Counted and assumed.
 constexpr double kSecondsPerLayerCuda = 75 * 5e-6;
+// That a run may take of a host that isn't known. Assumed.
+constexpr double kHostMemoryGib = 64;
+// Of a host's memory, each way, to all its GPUs. Assumed: half of what a desktop's two channels of DDR5 have.
+constexpr double kHostMemoryGb = 40;
 // Gloo between processes of one machine: what copying costs the cores (benchmarks/results/links_cpu.md).
 constexpr double kLatencyCpu = 50e-6;
 constexpr double kSecondsPerByteCpu = 2.4e-9;
@@ -164,6 +169,7 @@ PlannedDevice of_this_machine(const DeviceRequest& request, const config::Settin
   out.machine.device = device::describe(device, found);
   if (const auto memory = available_memory(device, 1)) take_memory(out, *memory, "free now");
   if (device.is_cuda()) {
+    out.machine.host_memory_bytes = available_memory(device::Device{}, 1).value_or(0);
     const std::string name = found.at(static_cast<std::size_t>(device.index)).name;
     out.here = static_cast<int>(found.size());
     take_data_sheet_rate(out, name, request);
@@ -177,6 +183,20 @@ PlannedDevice of_this_machine(const DeviceRequest& request, const config::Settin
   out.machine.seconds_per_byte = kSecondsPerByteCpu;
   out.machine.link = [](int) { return plan::Link{kLoopbackBytesPerSecond, kLatencyCpu}; };
   return out;
+}
+
+// By the card's PCIe generation, with sixteen lanes.
+void take_host_rate(PlannedDevice& out, const std::string& card) {
+  constexpr unsigned kUntoldGeneration = 4, kLanes = 16;
+  const device::DataSheet* sheet = device::find_data_sheet(card);
+  const unsigned generation = sheet != nullptr ? sheet->pcie_generation : kUntoldGeneration;
+  const double gb = device::pcie_gb_per_second(generation, kLanes);
+  out.machine.host_bytes_per_second = gb * kGB;
+  out.machine.host_memory_bytes_per_second = kHostMemoryGb * kGB;
+  say(out, "host link",
+      format_number("%.3g GB/s each way, of PCIe ", gb) + std::to_string(generation) +
+          ".0 x16 (docs/topology.md): " + (sheet != nullptr ? "estimated" : "assumed") +
+          format_number("; all GPUs together at most %.0f GB/s, assumed", kHostMemoryGb));
 }
 
 }  // namespace
@@ -196,12 +216,23 @@ PlannedDevice planned_device(const DeviceRequest& request, const config::Setting
     out.machine.link = [gb](int) { return link_of(gb, kLatencyCuda); };
     say(out, "link", format_number("%.3g GB/s, ", gb) + told);
   }
-  if (out.target.device == at::kCUDA) out.machine.seconds_per_layer = kSecondsPerLayerCuda;
+  if (out.target.device == at::kCUDA) {
+    out.machine.seconds_per_layer = kSecondsPerLayerCuda;
+    take_host_rate(out, request.gpu ? *request.gpu : out.machine.device);
+  }
   if (!out.machine.link)
     throw Error("[plan] expected --bandwidth beside --device-memory and --flops-per-second");
   if (out.machine.memory_bytes == 0)
     throw Error("[plan] this machine doesn't tell its free memory; give --device-memory",
                 ErrorKind::kEnvironment);
+  const bool elsewhere = out.target.device == at::kCUDA && out.here == 0;
+  if (request.host_memory_gib || elsewhere) {
+    const double gib = request.host_memory_gib.value_or(kHostMemoryGib);
+    out.machine.host_memory_bytes = static_cast<std::int64_t>(gib * kGiB);
+    say(out, "host memory",
+        format_number("%.3g GiB for what is offloaded, ", gib) +
+            (request.host_memory_gib ? told : "assumed"));
+  }
   out.machine.price_per_hour = request.price_per_hour;
   return out;
 }

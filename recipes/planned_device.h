@@ -17,6 +17,7 @@ namespace lorikeet::recipes {
 struct DeviceRequest {
   std::optional<std::string> gpu;          ///< a card by name, here or not
   std::optional<double> memory_gib;        ///< that a run may take on a device
+  std::optional<double> host_memory_gib;   ///< of the host, that a run may take
   std::optional<double> flops_per_second;  ///< that a device sustains in training
   std::optional<double> bandwidth_gb;      ///< GB/s that a ring over the devices reaches
   std::optional<double> price_per_hour;    ///< of one device

@@ -5,6 +5,7 @@
 #include <torch/version.h>
 
 #include "base/version.h"
+#include "ops/reference_ops.h"
 #include "recipes/source_fingerprint.h"
 
 namespace lorikeet::recipes {
@@ -21,6 +22,7 @@ Json run_facts(const ModelSession& session, const config::Settings& settings,
   json.set("strategy", strategy.name).set("shard_degree", strategy.degree);
   json.set("threads", at::get_num_threads());
   json.set("precision", Json::Object(precision.begin(), precision.end()));
+  json.set("reference_ops", ops::reference_ops());
   json.set("seed", settings.training.seed);
   json.set("tokenizer", session.tokenizer->description());
   json.set("adapter_parameters", session.adapters ? session.adapters->store().numel() : std::int64_t{0});

@@ -114,8 +114,14 @@ data::MicroOptions micro_options(const config::Settings& settings, std::int64_t 
   return {.micro_tokens = micro_tokens, .micro_rows = settings.batch.micro, .packing = settings.data.packing};
 }
 
-bool recomputes_layers(const config::Settings& settings) {
-  return settings.training.activation_checkpointing == config::ActivationCheckpointing::kFull;
+std::vector<config::ActivationCheckpointing> all_grades() {
+  using Grade = config::ActivationCheckpointing;
+  return {Grade::kNone, Grade::kMlp, Grade::kFull};
+}
+
+std::vector<config::Offload> offloads_on(at::DeviceType device) {
+  if (device == at::kCPU) return {{}};
+  return {{}, {.activations = true}, {.weights = true}, {.activations = true, .weights = true}};
 }
 
 data::SamplerOptions sampler_options(const config::Settings& settings) {

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <c10/core/DeviceType.h>
+
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "config/settings.h"
 #include "data/options.h"
@@ -26,8 +29,10 @@ data::DataOptions data_options(const config::Settings& settings, std::int64_t em
 std::int64_t usual_micro_tokens(const config::Settings& settings, const device::Device& device);
 /// With batch.micro_tokens as it was settled.
 data::MicroOptions micro_options(const config::Settings& settings, std::int64_t micro_tokens);
-/// Whether backward computes each layer again, rather than keep what forward made.
-bool recomputes_layers(const config::Settings& settings);
+/// Every grade of activation checkpointing, in the order of its cost.
+std::vector<config::ActivationCheckpointing> all_grades();
+/// Every offload that saves memory of such a device, in the order of its cost; the first is none.
+std::vector<config::Offload> offloads_on(at::DeviceType device);
 data::SamplerOptions sampler_options(const config::Settings& settings);
 train::AdamWOptions adamw_options(const config::Settings& settings);
 

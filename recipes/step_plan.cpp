@@ -22,18 +22,18 @@ std::string bytes(std::int64_t count) {
   return format_bytes(static_cast<std::uint64_t>(std::max<std::int64_t>(count, 0)));
 }
 
-// Of the frozen base on one of `degree` ranks that share it, with the units that are whole at a time.
-std::int64_t held_bytes(const nn::CausalLM& model, int degree, at::DeviceType device) {
+// Of the frozen base on one of `degree` ranks that share it, with the units that are gathered at a time.
+std::int64_t held_bytes(const nn::CausalLM& model, int degree, at::DeviceType device, bool on_host) {
+  if (on_host && device != at::kCPU) return model.store().vector_bytes();
   const std::int64_t own = model.store().held_bytes(degree);
   if (degree == 1) return own;
-  const parallel::GatherCost cost = parallel::gather_cost(model, degree);
+  const parallel::FetchCost cost = parallel::fetch_cost(model, degree);
   // Gloo gathers into a buffer of its own first.
   return own + cost.buffer_bytes + (device == at::kCPU ? cost.largest_unit_bytes : 0);
 }
 
 // The run with its knobs turned.
 plan::MemoryInput turned(plan::MemoryInput input, const plan::Knobs& knobs) {
-  input.checkpointing = knobs.checkpointing;
   input.lora.rank = knobs.rank;
   plan::MicroSize& micro = input.micro;
   micro.longest = std::min(micro.longest, knobs.longest);
@@ -58,15 +58,15 @@ ops::DryTarget step_target(const precision::Policy& policy, const device::Device
   return target;
 }
 
-plan::MemoryInput memory_input(const ModelSession& session, const config::Settings& settings,
+plan::MemoryInput memory_input(const ModelSession& session, const config::MemorySaving& saving,
                                const plan::MicroSize& micro, int degree, const ops::DryTarget& target) {
   return {.model = &session.model->spec(),
           .lora = session.adapters->config(),
           .policy = session.policy,
           .target = target,
-          .frozen_bytes = held_bytes(*session.model, degree, target.device),
+          .frozen_bytes = held_bytes(*session.model, degree, target.device, saving.offload.weights),
           .micro = micro,
-          .checkpointing = recomputes_layers(settings)};
+          .saving = saving};
 }
 
 plan::MicroSize StepPlan::largest(std::int64_t micro_tokens) const {
@@ -75,7 +75,7 @@ plan::MicroSize StepPlan::largest(std::int64_t micro_tokens) const {
 
 plan::MemoryEstimate StepPlan::memory(std::int64_t micro_tokens, int degree) const {
   const ops::DryTarget target = step_target(session_.policy, session_.device);
-  return plan::step_memory(memory_input(session_, settings_, largest(micro_tokens), degree, target));
+  return plan::step_memory(memory_input(session_, saving_, largest(micro_tokens), degree, target));
 }
 
 plan::AutomaticMicro StepPlan::micro_tokens(const LeastMemory& device, int degree) const {
@@ -128,13 +128,13 @@ std::string StepPlan::changes_within(std::int64_t limit, std::int64_t micro_toke
   const plan::Knobs now{.micro_tokens = largest_now.tokens,
                         .longest = largest_now.longest,
                         .rank = settings_.lora.rank,
-                        .checkpointing = recomputes_layers(settings_),
+                        .saving = saving_,
                         .degree = degree};
   const auto need = [&](const plan::Knobs& knobs) {
-    const plan::MemoryInput input = memory_input(session_, settings_, largest_now, knobs.degree, target);
+    const plan::MemoryInput input = memory_input(session_, knobs.saving, largest_now, knobs.degree, target);
     return plan::step_memory(turned(input, knobs)).total();
   };
-  const auto changes = plan::changes_that_fit(now, world_size, need, limit);
+  const auto changes = plan::changes_that_fit(now, world_size, need, limit, offloads_on(target.device));
   if (changes.empty())
     return "nothing that can be set would fit: more devices (distributed.strategy=shard), one with more "
            "memory, or a smaller base";

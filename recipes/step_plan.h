@@ -25,16 +25,19 @@ ops::DryTarget step_target(const precision::Policy& policy, const device::Device
 
 /// What plan::step_memory needs to know of a run whose largest micro-batch is `micro`, where `degree` ranks
 /// share one copy of the frozen weights. The session has to outlive it; nothing has to be allocated.
-plan::MemoryInput memory_input(const ModelSession& session, const config::Settings& settings,
+plan::MemoryInput memory_input(const ModelSession& session, const config::MemorySaving& saving,
                                const plan::MicroSize& micro, int degree, const ops::DryTarget& target);
 
-/// What a run's steps need of memory, by a dry run, and the micro-batches that follow from it. All
-/// arguments must outlive it.
+/// What a run's steps need of memory, by a dry run, and the micro-batches that follow from it. The references
+/// must outlive it.
 class StepPlan {
  public:
   StepPlan(const ModelSession& session, const config::Settings& settings, const data::TokenDataset& dataset,
-           const data::Sampler& sampler)
-      : session_(session), settings_(settings), dataset_(dataset), sampler_(sampler) {}
+           const data::Sampler& sampler, const config::MemorySaving& saving)
+      : session_(session), settings_(settings), dataset_(dataset), sampler_(sampler), saving_(saving) {}
+
+  const config::MemorySaving& saving() const { return saving_; }
+  void save_by(const config::MemorySaving& saving) { saving_ = saving; }
 
   /// Where `degree` ranks share one copy of the frozen weights.
   plan::MemoryEstimate memory(std::int64_t micro_tokens, int degree) const;
@@ -69,6 +72,7 @@ class StepPlan {
   const config::Settings& settings_;
   const data::TokenDataset& dataset_;
   const data::Sampler& sampler_;
+  config::MemorySaving saving_;
 };
 
 /// Warns that auto came to `now` tokens instead of `before`, which need more memory than `memory` ("is

@@ -13,7 +13,7 @@
 namespace lorikeet::recipes {
 
 bool trial_step(ModelSession& session, const data::TokenDataset& dataset, const data::MicroOptions& options,
-                bool checkpointing, parallel::WeightGatherer* gatherer) {
+                const config::MemorySaving& saving, parallel::UnitPrefetcher* prefetcher) {
   const at::Device device = session.torch_device();
   const nn::CausalLM& model = *session.model;
   model.store().expect(
@@ -22,14 +22,14 @@ bool trial_step(ModelSession& session, const data::TokenDataset& dataset, const 
   try {
     const auto examples = plan::fullest_micro_batch(dataset, options);
     const nn::Batch batch = train::to_device(data::make_micro_batch(dataset, examples), device);
-    const at::Tensor loss = train::run_micro_step(model, batch, {.checkpointing = checkpointing});
+    const at::Tensor loss = train::run_micro_step(model, batch, {.saving = saving});
     loss.item<double>();  // waits for the device
   } catch (const c10::OutOfMemoryError&) {
     passed = false;
   }
   // What a larger trial left behind is cut otherwise than a smaller one needs it.
   if (!passed && device.is_cuda()) at::accelerator::emptyCache();
-  if (!passed && gatherer != nullptr) gatherer->finish_pass();
+  if (!passed && prefetcher != nullptr) prefetcher->finish_pass();
   session.adapters->store().gradients().zero_();
   if (passed && device.is_cuda()) at::accelerator::resetPeakStats(device.index());
   return passed;

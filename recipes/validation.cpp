@@ -11,7 +11,6 @@
 #include "peft/adapter_config.h"
 #include "peft/adapter_file.h"
 #include "recipes/devices.h"
-#include "recipes/merge.h"
 #include "recipes/model_session.h"
 #include "recipes/settings_map.h"
 
@@ -62,7 +61,7 @@ class Validator {
   }
 
   void open() {
-    if (settings_.checkpoint.save_merged) require_mergeable(settings_.model.path);
+    require_storage_fits(settings_.precision, settings_.model.path);
     session_ = open_model(settings_.model.path, policy_, device::Device{}, lora_config(settings_.lora),
                           static_cast<std::uint64_t>(settings_.training.seed), new_tokens(settings_.model));
   }

@@ -45,6 +45,7 @@ Json report_json(const Options& o, const Result& result) {
     for (const std::size_t i : one.lacking) lacking.emplace_back(o.inputs[i]);
     absent.push_back(Json().set("name", one.name).set("absent_in", std::move(lacking)));
   }
+  json.set("saved", static_cast<std::int64_t>(result.adapter.saved.size()));
   if (o.inputs.size() > 1) json.set("absent_modules", std::move(absent));
   if (result.losses.empty()) return json;
   for (const peft::RankLoss& loss : result.losses) {
@@ -90,8 +91,11 @@ int write(const Options& o, const Result& result) {
     std::cout << report_json(o, result).dump(2) << "\n";
   } else {
     if (!result.losses.empty()) std::cout << escape_control(losses_text(result.losses)) << "\n";
-    std::cout << escape_control("wrote " + std::to_string(result.adapter.modules.size()) + " modules to " +
-                                o.output)
+    const std::size_t saved = result.adapter.saved.size();
+    std::cout << escape_control(
+                     "wrote " + std::to_string(result.adapter.modules.size()) + " modules" +
+                     (saved > 0 ? " and " + std::to_string(saved) + " copies of modules_to_save" : "") +
+                     " to " + o.output)
               << "\n";
   }
   return 0;

@@ -41,10 +41,13 @@ Json report_json(const peft::AdapterDifference& difference) {
   for (const peft::ModuleDifference& one : difference.modules) modules.push_back(difference_json(one));
   for (const peft::SettingDifference& one : difference.settings)
     settings.push_back(Json().set("key", one.key).set("a", one.a).set("b", one.b));
+  Json::Array saved;
+  for (const peft::ModuleDifference& one : difference.saved) saved.push_back(difference_json(one));
   Json json;
   json.set("equal", difference.equal());
   json.set("total", difference_json(difference.total));
   json.set("modules", std::move(modules));
+  json.set("saved", std::move(saved));
   json.set("only_a", names_json(difference.only_a));
   json.set("only_b", names_json(difference.only_b));
   json.set("settings", std::move(settings));
@@ -72,10 +75,24 @@ std::string modules_text(const peft::AdapterDifference& difference) {
   return text_table(rows);
 }
 
+std::string saved_text(const peft::AdapterDifference& difference) {
+  if (difference.saved.empty()) return "";
+  std::vector<std::vector<std::string>> rows = {{"modules_to_save", "|A|", "|B|", "|A - B|", "relative"}};
+  for (const peft::ModuleDifference& one : difference.saved)
+    rows.push_back({one.name, number(one.norm_a), number(one.norm_b), number(one.distance),
+                    number(one.relative_distance())});
+  return "\nwhole copies of weights, A in the first and B in the second\n\n" + text_table(rows);
+}
+
 std::string verdict(const peft::AdapterDifference& difference) {
   if (difference.equal()) return "equal: every value and every setting\n";
-  if (difference.total.same_values) return "every value is equal; settings differ\n";
+  if (difference.same_values() && difference.only_a.empty() && difference.only_b.empty())
+    return "every value is equal; settings differ\n";
   bool same_magnitudes = true;
+  for (const peft::ModuleDifference& one : difference.saved)
+    same_magnitudes = same_magnitudes && one.same_values;
+  for (const auto& only : {difference.only_a, difference.only_b})
+    same_magnitudes = same_magnitudes && only.empty();
   for (const peft::ModuleDifference& one : difference.modules)
     same_magnitudes = same_magnitudes && one.magnitude_distance.value_or(0) == 0;
   if (same_magnitudes && difference.total.relative_distance() <= kRounding)
@@ -91,6 +108,7 @@ std::string report_text(const peft::AdapterDifference& difference) {
         "|dA|\n\n" +
         modules_text(difference);
   }
+  if (!difference.same_values()) text += saved_text(difference);
   text += only_text("the first", difference.only_a) + only_text("the second", difference.only_b);
   if (difference.settings.empty()) return text;
   std::vector<std::vector<std::string>> rows = {{"setting", "first", "second"}};

@@ -52,6 +52,17 @@ Json module_json(const peft::ModuleMeasures& module) {
   return json;
 }
 
+Json saved_json(const peft::AdapterContents& adapter) {
+  Json::Array saved;
+  for (const peft::SavedMeasures& one : peft::measure_saved(adapter)) {
+    saved.push_back(Json()
+                        .set("name", one.name)
+                        .set("shape", Json::Array(one.shape.begin(), one.shape.end()))
+                        .set("frobenius_norm", one.frobenius_norm));
+  }
+  return saved;
+}
+
 Json report_json(const peft::AdapterContents& adapter, const std::vector<peft::ModuleMeasures>& modules) {
   const double whole = peft::total(modules).frobenius_norm;
   Json::Array array;
@@ -65,6 +76,7 @@ Json report_json(const peft::AdapterContents& adapter, const std::vector<peft::M
   json.set("modules", std::move(array));
   json.set("kinds", totals_json(peft::totals_by_kind(modules), whole));
   json.set("layers", totals_json(peft::totals_by_layer(modules), whole));
+  json.set("saved", saved_json(adapter));
   return json;
 }
 
@@ -74,6 +86,17 @@ std::string totals_text(const char* heading, const std::vector<peft::MeasuresTot
     rows.push_back({total.name, std::to_string(total.modules), number(total.frobenius_norm),
                     format_number("%.1f%%", 100 * share(total.frobenius_norm, whole))});
   return text_table(rows);
+}
+
+std::string saved_text(const peft::AdapterContents& adapter) {
+  if (adapter.saved.empty()) return "";
+  std::vector<std::vector<std::string>> rows = {{"modules_to_save", "shape", "|W|"}};
+  for (const peft::SavedMeasures& one : peft::measure_saved(adapter)) {
+    std::vector<std::string> sizes;
+    for (const std::int64_t size : one.shape) sizes.push_back(std::to_string(size));
+    rows.push_back({one.name, join(sizes, "x"), number(one.frobenius_norm)});
+  }
+  return "\n" + text_table(rows, 2) + "W is the whole trained copy, the base's weight included\n";
 }
 
 std::string report_text(const peft::AdapterContents& adapter,
@@ -99,7 +122,7 @@ std::string report_text(const peft::AdapterContents& adapter,
   text += text_table(rows, 2) + "\n" + totals_text("kind", peft::totals_by_kind(modules), whole) + "\n";
   const auto layers = peft::totals_by_layer(modules);
   if (!layers.empty()) text += totals_text("layer", layers, whole) + "\n";
-  return text + "total |dW| " + number(whole) + "\n";
+  return text + "total |dW| " + number(whole) + "\n" + saved_text(adapter);
 }
 
 int show(const Options& o) {

@@ -6,12 +6,15 @@
 
 #include "apps/config_files.h"
 #include "apps/hub_paths.h"
+#include "apps/verbs/gpu_tests.h"
 #include "apps/verbs/probe_program.h"
 #include "apps/verbs/verbs.h"
 #include "base/error.h"
+#include "base/strings.h"
 #include "config/config.h"
 #include "probe/active.h"
 #include "probe/checks.h"
+#include "probe/operators/gpu_tests.h"
 #include "probe/probes.h"
 #include "recipes/preflight.h"
 
@@ -22,7 +25,7 @@ constexpr const char* kProbeVerb = "probe";
 
 struct Options {
   std::vector<std::string> words;  // a config, unless the first is an override, then overrides
-  bool quick = false, json = false;
+  bool quick = false, json = false, gpu_tests = false;
   std::optional<std::string> output_dir;
   std::optional<int> ranks, nodes;
   std::optional<double> limit_seconds;
@@ -60,8 +63,27 @@ probe::ActivePlan active_plan(const probe::Sources& sources, const Options& opti
           .limit_seconds = options.limit_seconds};
 }
 
+// The operators' tests on the GPUs that the settings allow.
+int test_gpus(const Options& options, const config::Settings& settings) {
+  probe::Findings findings;
+  const auto needs = recipes::needs_of(settings, options.ranks, options.nodes, findings);
+  const auto gpus = recipes::probed_gpus(probe::read_sources(needs, /*look_at_gpus=*/true));
+  if (gpus.empty()) {
+    std::vector<std::string> reasons;
+    for (const probe::Finding& finding : findings) reasons.push_back(finding.sentence);
+    throw Error("[doctor] --gpu-tests: expected a GPU, got " +
+                    (reasons.empty() ? "none that this run would use" : join(reasons, "; ")) +
+                    "; `lorikeet doctor --quick device=cuda` shows why none is offered",
+                ErrorKind::kEnvironment);
+  }
+  const auto tests = probe::run_gpu_tests(probe_program(), gpus, options.limit_seconds);
+  std::cout << (options.json ? probe::gpu_tests_json(tests).dump(2) + "\n" : gpu_tests_table(tests));
+  return probe::exit_code(tests);
+}
+
 int run(const Options& options) {
   const config::Settings settings = settings_of(options);
+  if (options.gpu_tests) return test_gpus(options, settings);
   probe::Findings findings;
   const auto needs = recipes::needs_of(settings, options.ranks, options.nodes, findings);
   const probe::Sources sources = probe::read_sources(needs, /*look_at_gpus=*/true);
@@ -89,8 +111,15 @@ Verb add_doctor(CLI::App& app) {
       "config", o->words,
       "the run that is meant: a config file or a name that `lorikeet ls` lists, then overrides "
       "(a.b=value); overrides alone are fine");
-  command->add_flag("--quick", o->quick, "only what a run checks at its start: nothing is measured");
-  command->add_flag("--json", o->json, "the findings as JSON");
+  CLI::Option* quick =
+      command->add_flag("--quick", o->quick, "only what a run checks at its start: nothing is measured");
+  command
+      ->add_flag(
+          "--gpu-tests", o->gpu_tests,
+          "only this: every operator on each GPU, forward and backward, against fp64 on the CPU, in each "
+          "precision that the card has; exit code 1 where one is wrong, 3 without a GPU")
+      ->excludes(quick);
+  command->add_flag("--json", o->json, "the findings, or the tests, as JSON");
   command
       ->add_option("--output-dir", o->output_dir,
                    "in place of the config's checkpoint.output_dir; without a config the working folder")

@@ -14,7 +14,7 @@ namespace lorikeet::apps {
 
 Verb add_merge(CLI::App& app) {
   struct Options {
-    std::string model, adapter, output;
+    std::string model, adapter, output, base;
     std::vector<std::string> overrides;
   };
   auto o = std::make_shared<Options>();
@@ -25,9 +25,14 @@ Verb add_merge(CLI::App& app) {
       ->transform(home_path());
   command->add_option("adapter", o->adapter, "the PEFT adapter's folder")->required()->transform(home_path());
   command->add_option("output", o->output, "a new folder")->required()->transform(home_path());
+  command
+      ->add_option("--base", o->base,
+                   "the unquantised checkpoint to add the adapter to, where MODEL is quantised (else MODEL's "
+                   "weights are written as plain numbers)")
+      ->transform(home_path());
   command->add_option("overrides", o->overrides, "settings, e.g. device=cpu");
   return {command, [o] {
-            o->model = local_model(o->model);
+            o->model = local_model(o->base.empty() ? o->model : o->base);
             const auto settings = verb_settings(o->model, o->overrides);
             const recipes::MergeReport report =
                 recipes::merge(o->model, o->adapter, o->output, recipes::choose_device(settings.device));

@@ -42,12 +42,14 @@ std::string shell_word(const std::string& word) {
   return quoted + "'";
 }
 
-// Of each number of devices and strategy, with and without checkpointing, the best micro-batch that fits,
+// Of each number of devices, strategy and way to save memory, the best micro-batch that fits,
 // else the smallest.
 std::vector<const plan::Option*> shown(const recipes::RunPlan& plan) {
-  using Key = std::tuple<int, int, bool>;
+  using Key = std::tuple<int, int, config::ActivationCheckpointing, bool, bool>;
   const auto key_of = [](const plan::Option& option) {
-    return Key{option.choice.devices, option.choice.degree, option.choice.checkpointing};
+    const plan::Choice& c = option.choice;
+    return Key{c.devices, c.degree, c.saving.checkpointing, c.saving.offload.activations,
+               c.saving.offload.weights};
   };
   std::map<Key, const plan::Option*> chosen;
   for (const plan::Option& option : plan.options) {
@@ -65,19 +67,19 @@ std::vector<const plan::Option*> shown(const recipes::RunPlan& plan) {
 
 void print_options(const recipes::RunPlan& plan) {
   const bool priced = plan.device.machine.price_per_hour.has_value();
-  std::vector<Row> rows{{"", "devices", "strategy", "checkpointing", "micro tokens", "memory a device",
-                         "fits", "s a step", "waits", "tokens/s"}};
+  std::vector<Row> rows{{"", "devices", "strategy", "checkpointing", "offload", "micro tokens",
+                         "memory a device", "fits", "s a step", "waits", "tokens/s"}};
   if (priced) rows[0].emplace_back("price of 1M tokens");
   for (const plan::Option* option : shown(plan)) {
     const plan::Choice& c = option->choice;
     const bool best = option == plan.decision.best;
     const plan::Option& row = *option;
-    const double waits = (row.time.gather + row.time.reduce) / row.time.total();
+    const double waits = row.time.waited() / row.time.total();
     rows.push_back({best ? "*" : "", std::to_string(c.devices), c.strategy(),
-                    c.checkpointing ? "full" : "none", std::to_string(row.choice.micro_tokens),
-                    bytes(row.memory.total()), row.fits() ? "yes" : "no",
-                    format_number("%.3g", row.time.total()), format_number("%.0f%%", 100 * waits),
-                    rate(row.tokens_per_second)});
+                    std::string(name_of(c.saving.checkpointing)), std::string(name_of(c.saving.offload)),
+                    std::to_string(row.choice.micro_tokens), bytes(row.memory.total()),
+                    row.fits() ? "yes" : "no", format_number("%.3g", row.time.total()),
+                    format_number("%.0f%%", 100 * waits), rate(row.tokens_per_second)});
     if (priced) rows.back().push_back(format_number("%.3g", *row.cost_per_million));
   }
   std::cout << "\nWays to run it (* the best; of each the micro-batch that is fastest, or the smallest where "
@@ -97,6 +99,10 @@ void print_memory(const recipes::RunPlan& plan) {
       rows.back()[1] += " (a layer keeps " + bytes(option.memory.activations_per_layer) + ")";
   }
   rows.push_back({"total", bytes(option.memory.total()) + " of " + bytes(option.available)});
+  if (const std::int64_t host = option.memory.host_total(); host > 0) {
+    const std::string of = option.host_available > 0 ? " of " + bytes(option.host_available) : "";
+    rows.push_back({"host's memory", bytes(host) + of});
+  }
   std::cout << text_table(rows, rows.front().size(), 2);
 }
 
@@ -179,6 +185,11 @@ Verb add_plan(CLI::App& app) {
                       "plan for this card instead of this machine's, e.g. 'RTX 3090'");
   const auto positive = between(1e-6, 1e18);
   command->add_option("--device-memory", request.device.memory_gib, "GiB that a run may take on a device")
+      ->check(between(1e-3, 1e6));
+  command
+      ->add_option("--host-memory", request.device.host_memory_gib,
+                   "GiB of the host's memory that a run may take for what is offloaded; else what is free "
+                   "here, and 64 with a card that isn't here")
       ->check(between(1e-3, 1e6));
   command
       ->add_option("--flops-per-second", request.device.flops_per_second,

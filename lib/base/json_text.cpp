@@ -86,6 +86,23 @@ std::string with_member(const std::string& json, const std::vector<std::string>&
   return set_at(json, path, value);
 }
 
+std::string without_member(const std::string& json, const std::string& key) {
+  const std::vector<Member> members = members_of(json);
+  const std::string quoted = Json(key).dump();
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (members[i].key != quoted) continue;
+    const auto begin_of = [&](const Member& member) {
+      return static_cast<std::size_t>(member.key.data() - json.data());
+    };
+    // With the comma behind it, or the last member with the one before it.
+    const bool last = i + 1 == members.size();
+    const std::size_t from = last && i > 0 ? members[i - 1].value_end : begin_of(members[i]);
+    const std::size_t to = last ? members[i].value_end : begin_of(members[i + 1]);
+    return json.substr(0, from) + json.substr(to);
+  }
+  return json;
+}
+
 std::string with_items(const std::string& json, const std::string& key, const std::vector<Json>& items) {
   return with_value(json, key, [&](const std::string& before) {
     std::vector<std::string> texts;

@@ -15,6 +15,9 @@ namespace lorikeet {
 /// must be the members on the way (throws Error).
 std::string with_member(const std::string& json, const std::vector<std::string>& path, const Json& value);
 
+/// The text of a JSON object without its member `key`, where it has one.
+std::string without_member(const std::string& json, const std::string& key);
+
 /// The text of a JSON object with `items` behind those of its member `key`, a list, which is made where it is
 /// absent.
 std::string with_items(const std::string& json, const std::string& key, const std::vector<Json>& items);

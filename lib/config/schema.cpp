@@ -11,6 +11,14 @@ namespace {
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
 constexpr std::int64_t kMostRows = std::int64_t{1} << 31;
 
+// The words that config/memory_saving.h has for these values.
+template <typename E>
+ChoiceRule<E> choice_of(std::initializer_list<E> values) {
+  ChoiceRule<E> rule;
+  for (const E& value : values) rule.choices.push_back({name_of(value), value});
+  return rule;
+}
+
 void declare_model(Schema& schema) {
   SectionBuilder<ModelSettings>(
       schema, "model", [](Settings& s) -> ModelSettings& { return s.model; }, "The base model.")
@@ -206,9 +214,17 @@ void declare_training(Schema& schema) {
       .field("clip_grad_norm", &TrainingSettings::clip_grad_norm, nullable(NumberRule{.above = 0}),
              "Largest norm of the whole gradient; null: no clipping.")
       .field("activation_checkpointing", &TrainingSettings::activation_checkpointing,
-             ChoiceRule<ActivationCheckpointing>{
-                 {{"none", ActivationCheckpointing::kNone}, {"full", ActivationCheckpointing::kFull}}},
-             "full recomputes each layer in the backward pass: less memory, about a third more work.")
+             or_auto(choice_of({ActivationCheckpointing::kNone, ActivationCheckpointing::kMlp,
+                                ActivationCheckpointing::kFull})),
+             "What is computed again in the backward pass instead of being kept: mlp, the MLPs' gate and up "
+             "projections; full, whole layers, about a third more work. auto: the fastest that fits.")
+      .same_numbers()
+      .field("offload", &TrainingSettings::offload,
+             or_auto(choice_of({Offload{}, Offload{.activations = true}, Offload{.weights = true},
+                                Offload{.activations = true, .weights = true}})),
+             "What lies in the host's memory while a GPU doesn't use it: what layers keep for their backward "
+             "pass, the frozen matrices. auto: the fastest that fits.")
+      .same_numbers()
       .field("deterministic", &TrainingSettings::deterministic, flag(),
              "Only algorithms that give the same bits each time, even where slower.");
 }
@@ -251,13 +267,14 @@ void declare_precision(Schema& schema) {
                                          {"fp32", BaseStorage::kF32},
                                          {"fp16", BaseStorage::kF16},
                                          {"nf4", BaseStorage::kNF4},
-                                         {"fp8", std::nullopt}}};
+                                         {"fp8", BaseStorage::kF8}}};
   const ChoiceRule<DType> compute{{{"bf16", DType::kBF16}, {"fp32", DType::kF32}, {"fp16", DType::kF16}}};
   const ChoiceRule<DType> sums{{{"fp32", DType::kF32}, {"bf16", DType::kBF16}}};
   const ChoiceRule<Matmul> matmul{{{"fp32", Matmul::kFp32},
                                    {"tf32", Matmul::kTf32},
                                    {"native", Matmul::kNative},
-                                   {"widened", Matmul::kWidened}}};
+                                   {"widened", Matmul::kWidened},
+                                   {"fp8", Matmul::kFp8}}};
   SectionBuilder<PrecisionSettings>(
       schema, "precision", [](Settings& s) -> PrecisionSettings& { return s.precision; },
       "Which number formats are used: a preset, and overrides of its parts.")
@@ -270,9 +287,9 @@ void declare_precision(Schema& schema) {
              "tf32: fp32 with "
              "faster, rounded products on a GPU.")
       .field("base_storage", &PrecisionSettings::base_storage, nullable(storage),
-             "Frozen weights in memory. nf4: those of linear modules in 4 bits (QLoRA); embedding, head and "
-             "norms "
-             "stay as the preset says.")
+             "Frozen weights in memory. nf4: those of linear modules in 4 bits (QLoRA); fp8: in 8 bits "
+             "(e4m3), a "
+             "scale for each row; embedding, head and norms stay as the preset says.")
       .field("compute", &PrecisionSettings::compute, nullable(compute), "Activations and products.")
       .field("adapter", &PrecisionSettings::adapter, nullable(sums),
              "Adapter, its gradients and optimizer state.")
@@ -280,7 +297,8 @@ void declare_precision(Schema& schema) {
       .field("matmul", &PrecisionSettings::matmul, nullable(matmul),
              "Products of fp32 matrices on a GPU: exact, or of operands rounded to TF32 (tf32). Products of "
              "16-bit matrices on a CPU: native, or widened to fp32 first; null: the faster of the two, "
-             "measured once a machine.");
+             "measured once a machine. fp8: forward products with frozen weights in fp8, activations "
+             "quantised too.");
 }
 
 void declare_run(Schema& schema) {

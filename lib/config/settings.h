@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "config/memory_saving.h"
 
 // The typed settings of a run, one struct a section. A member's initialiser is the field's default; its name
 // in the file, its range and its help stand in schema.cpp, and nowhere else.
@@ -124,14 +125,14 @@ struct BatchSettings {
   std::optional<std::int64_t> micro_tokens;
 };
 
-enum class ActivationCheckpointing { kNone, kFull };
-
 struct TrainingSettings {
   std::int64_t epochs = 1;
   std::optional<std::int64_t> max_steps;
   std::int64_t seed = 42;
   std::optional<double> clip_grad_norm = 1;
-  ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
+  /// Empty: "auto", as of offload.
+  std::optional<ActivationCheckpointing> activation_checkpointing = ActivationCheckpointing::kNone;
+  std::optional<Offload> offload = Offload{};
   bool deterministic = false;
 };
 
@@ -158,13 +159,14 @@ struct SchedulerSettings {
 
 enum class PrecisionPreset { kBf16, kFp32, kTf32, kFp16 };
 /// How matrices are multiplied: fp32 ones on a GPU exactly (kFp32) or with operands rounded to TF32; 16-bit
-/// ones on a CPU natively or with operands widened to fp32. Each is for one compute dtype alone; the 16-bit
-/// ones are chosen by measurement where the setting is empty.
-enum class Matmul { kFp32, kTf32, kNative, kWidened };
+/// ones on a CPU natively or with operands widened to fp32; 16-bit activations with weights in fp8 in fp8
+/// (kFp8). Each is for one compute dtype alone; a CPU's 16-bit ones are chosen by measurement where the
+/// setting is empty.
+enum class Matmul { kFp32, kTf32, kNative, kWidened, kFp8 };
 
-/// How frozen weights are stored: as numbers, or those of linear modules in 4 bits and the others as the
+/// How frozen weights are stored: as numbers, or those of linear modules in 4 or 8 bits and the others as the
 /// preset says.
-enum class BaseStorage { kBF16, kF32, kF16, kNF4 };
+enum class BaseStorage { kBF16, kF32, kF16, kNF4, kF8 };
 
 /// An empty override leaves what the preset says.
 struct PrecisionSettings {

@@ -148,6 +148,9 @@ void convert_training(ForeignConfig& in, OwnConfig& out) {
     in.problem("gradient_checkpointing",
                "is '" + escape_control(checkpointing) + "', expected true or false");
   out.set("training.activation_checkpointing", checkpointing == "false" ? "none" : "full");
+  const std::string offloading = ascii_lower(in.text("activation_offloading").value_or("false"));
+  if (offloading != "false" || checkpointing.starts_with("offload"))
+    out.set("training.offload", "activations");
   in.pass_over("gradient_checkpointing_kwargs", "changes no number");
   const std::string bf16 = ascii_lower(in.text("bf16").value_or("auto"));
   const bool fp16 = in.boolean("fp16", false), tf32 = in.boolean("tf32", false);
@@ -230,8 +233,7 @@ void convert_output(ForeignConfig& in, OwnConfig& out) {
                                                                "experts_implementation",
                                                                "flex_attn_compile_kwargs",
                                                                "gemma4_hybrid_attn_impl",
-                                                               "dataloader_num_workers",
-                                                               "activation_offloading"};
+                                                               "dataloader_num_workers"};
   for (const std::string_view key : kMachinery)
     in.pass_over(key, "how it is computed; `lorikeet plan` says how to spread a run over devices");
 }

@@ -118,8 +118,8 @@ void convert_training(ForeignConfig& in, OwnConfig& out) {
   out.set("training.clip_grad_norm", in.text("clip_grad_norm").value_or("null"));
   out.set("training.activation_checkpointing",
           in.boolean("enable_activation_checkpointing", false) ? "full" : "none");
-  in.pass_over("enable_activation_offloading", "activations stay on the device");
-  in.pass_over("activation_offloading_use_streams", "activations stay on the device");
+  if (in.boolean("enable_activation_offloading", false)) out.set("training.offload", "activations");
+  in.pass_over("activation_offloading_use_streams", "copies run beside the computation");
   in.pass_over("compile", "nothing is compiled at run time");
   in.pass_over("loss", "the same cross entropy, over all label tokens of a step");
 }

@@ -39,8 +39,8 @@ std::optional<std::int64_t> CausalLM::cache_switch_length() const {
   return rotary_ ? rotary_->switch_length() : std::nullopt;
 }
 
-Hidden CausalLM::embed(const Batch& batch) const {
-  return {embedding_->forward(batch, store_.borrow(*embedding_table_.unit)), {}};
+Hidden CausalLM::embed(const Batch& batch, EmbeddingKept* kept) const {
+  return {embedding_->forward(batch, store_.borrow(*embedding_table_.unit), kept), {}};
 }
 
 std::int64_t CausalLM::first_trained_layer() const {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "nn/checkpoint_names.h"
+#include "io/checkpoint_names.h"
 #include "nn/decoder_layer.h"
 #include "nn/model_shape.h"
 
@@ -20,7 +20,7 @@ struct CausalLMSpec {
   std::vector<DecoderLayerSpec> layers;
   NormSpec final_norm;
   HeadSpec head;
-  CheckpointNames checkpoint_names;
+  io::CheckpointNames checkpoint_names;
 };
 
 /// A decoder-only language model over packed batches. Knows nothing of adapters: they come in by the factory.
@@ -40,8 +40,8 @@ class CausalLM {
   std::optional<std::int64_t> cache_switch_length() const;
   /// `context` with the rotary rows of its batch.
   ForwardContext context(ForwardContext context) const;
-  /// The stream before the first layer.
-  Hidden embed(const Batch& batch) const;
+  /// The stream before the first layer. `kept`, unless it is null, gets what the embedding's backward needs.
+  Hidden embed(const Batch& batch, EmbeddingKept* kept = nullptr) const;
   const Embedding& embedding() const { return *embedding_; }
   const std::vector<std::unique_ptr<DecoderLayer>>& layers() const { return layers_; }
   const Norm& final_norm() const { return *final_norm_; }

@@ -66,6 +66,32 @@ Part* part(LayerKept* kept, Part LayerKept::*member) {
 
 }  // namespace
 
+std::vector<at::Tensor*> tensors_of(LayerKept& kept) {
+  std::vector<at::Tensor*> all{&kept.input, &kept.attention.qkv, &kept.attention.out, &kept.mlp.up};
+  for (NormKept* norm :
+       {&kept.attention_norm, &kept.mlp_norm, &kept.post_attention_norm, &kept.post_mlp_norm})
+    all.insert(all.end(), {&norm->input, &norm->statistics.mean, &norm->statistics.rstd});
+  for (ops::NormStatistics* statistics : {&kept.attention.q_norm, &kept.attention.k_norm})
+    all.insert(all.end(), {&statistics->mean, &statistics->rstd});
+  for (LinearKept* linear :
+       {&kept.attention.qkv_linear, &kept.attention.out_linear, &kept.mlp.up_linear, &kept.mlp.down_linear})
+    all.insert(all.end(), {&linear->low_rank, &linear->product});
+  ops::AttentionStatistics& softmax = kept.attention.softmax;
+  all.insert(all.end(), {&softmax.lse, &softmax.rng_state, &softmax.unused});
+  return all;
+}
+
+void drop_recomputed(LayerKept& kept, config::ActivationCheckpointing grade) {
+  switch (grade) {
+    case config::ActivationCheckpointing::kNone: return;
+    case config::ActivationCheckpointing::kMlp:
+      kept.mlp.up.reset();
+      kept.mlp.up_linear = {};
+      return;
+    case config::ActivationCheckpointing::kFull: kept = {.input = std::move(kept.input)}; return;
+  }
+}
+
 DecoderLayer::DecoderLayer(const DecoderLayerSpec& spec, LinearFactory& factory, WeightStore& store)
     : DecoderLayer(checked(spec), factory, store.add_unit("layer " + std::to_string(spec.index))) {}
 

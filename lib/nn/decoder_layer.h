@@ -2,7 +2,9 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "config/memory_saving.h"
 #include "nn/attention.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
@@ -28,13 +30,20 @@ struct DecoderLayerSpec {
   double residual_multiplier = 1;
 };
 
-/// What a layer keeps for its backward. `input` is enough to compute the rest again.
+/// What a layer keeps for its backward. `input` is enough to compute the rest again, and the MLP computes its
+/// `up` again where that isn't there.
 struct LayerKept {
   at::Tensor input;  ///< [T, D], the stream's value
   NormKept attention_norm, mlp_norm, post_attention_norm, post_mlp_norm;
   AttentionKept attention;
   MlpKept mlp;
 };
+
+/// Every tensor of it, those that are undefined included; some share their memory.
+std::vector<at::Tensor*> tensors_of(LayerKept& kept);
+
+/// Gives up what `grade` has backward compute again.
+void drop_recomputed(LayerKept& kept, config::ActivationCheckpointing grade);
 
 /// One decoder layer over a unit of frozen weights: the unit of recomputation and of sharding.
 class DecoderLayer {

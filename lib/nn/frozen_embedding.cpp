@@ -8,24 +8,26 @@
 
 namespace lorikeet::nn {
 
-at::Tensor FrozenEmbedding::forward(const Batch& batch, const UnitLoan& weights) const {
-  at::Tensor rows = lookup(batch.tokens, table_.of(weights), compute_);
+at::Tensor FrozenEmbedding::forward(const Batch& batch, const UnitLoan& weights, EmbeddingKept* kept) const {
+  at::Tensor rows = lookup(batch.tokens, table_.of(weights), compute_, kept);
   multiply_by_scale(rows);
   return rows;
 }
 
-void FrozenEmbedding::backward(const at::Tensor& dy, const Batch& batch) const {
-  if (scale_ == 1) return lookup_backward(dy, batch.tokens);
+void FrozenEmbedding::backward(const at::Tensor& dy, const Batch& batch, const EmbeddingKept& kept) const {
+  if (scale_ == 1) return lookup_backward(dy, batch.tokens, kept);
   at::Tensor scaled = dy.clone();
   multiply_by_scale(scaled);
-  lookup_backward(scaled, batch.tokens);
+  lookup_backward(scaled, batch.tokens, kept);
 }
 
-at::Tensor FrozenEmbedding::lookup(const at::Tensor& ids, const ops::FrozenMatrix& table, DType out) const {
+at::Tensor FrozenEmbedding::lookup(const at::Tensor& ids, const ops::FrozenMatrix& table, DType out,
+                                   EmbeddingKept* /*kept*/) const {
   return ops::embedding(ids, table, out);
 }
 
-void FrozenEmbedding::lookup_backward(const at::Tensor& /*dy*/, const at::Tensor& /*ids*/) const {}
+void FrozenEmbedding::lookup_backward(const at::Tensor& /*dy*/, const at::Tensor& /*ids*/,
+                                      const EmbeddingKept& /*kept*/) const {}
 
 void FrozenEmbedding::multiply_by_scale(at::Tensor& rows) const {
   if (scale_ == 1) return;

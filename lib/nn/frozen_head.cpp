@@ -4,13 +4,16 @@
 
 #include "nn/batch.h"
 #include "ops/dtype.h"
+#include "ops/lora/dora.h"
 #include "ops/lora/lora_linear.h"
 
 namespace lorikeet::nn {
 
 at::Tensor FrozenHead::logits(const at::Tensor& hidden, const UnitLoan& weights) const {
-  at::Tensor logits =
-      ops::lora_linear(hidden, table(weights), {}, adapters(), std::nullopt).to(ops::to_torch(logits_dtype_));
+  const ops::FrozenMatrix table = this->table(weights);
+  at::Tensor logits = ops::lora_linear(hidden, table, {}, adapters(), std::nullopt);
+  if (const auto dora = this->dora(table)) logits = ops::scale_columns(logits, dora->factors(), {});
+  logits = logits.to(ops::to_torch(logits_dtype_));
   if (options_.scale != 1) logits = logits * options_.scale;
   if (options_.soft_cap != 0) logits = at::tanh(logits / options_.soft_cap) * options_.soft_cap;
   return logits;
@@ -21,15 +24,19 @@ ops::CrossEntropy FrozenHead::loss(const at::Tensor& hidden, const UnitLoan& wei
   const Batch& batch = context.batch;
   ops::CrossEntropyOptions options = options_;
   options.dropout = dropout(context);
-  return ops::linear_cross_entropy(hidden, table(weights).dense(ops::to_torch(compute_)), adapters(),
-                                   batch.label_rows, batch.labels, loss_scale, options, hidden_gradient,
-                                   table_gradient());
+  const ops::FrozenMatrix table = this->table(weights);
+  options.dora = dora(table);
+  return ops::linear_cross_entropy(hidden, table.dense(ops::to_torch(compute_)), adapters(), batch.label_rows,
+                                   batch.labels, loss_scale, options, hidden_gradient, table_gradient());
 }
 
 at::Tensor FrozenHead::token_nll(const at::Tensor& hidden, const UnitLoan& weights,
                                  const ForwardContext& context) const {
-  return ops::token_nll(hidden, table(weights).dense(ops::to_torch(compute_)), adapters(),
-                        context.batch.label_rows, context.batch.labels, options_);
+  const ops::FrozenMatrix table = this->table(weights);
+  ops::CrossEntropyOptions options = options_;
+  options.dora = dora(table);
+  return ops::token_nll(hidden, table.dense(ops::to_torch(compute_)), adapters(), context.batch.label_rows,
+                        context.batch.labels, options);
 }
 
 }  // namespace lorikeet::nn

@@ -30,6 +30,10 @@ class FrozenHead : public Head {
   virtual std::optional<ops::LoraDropout> dropout(const ForwardContext& /*context*/) const {
     return std::nullopt;
   }
+  /// DoRA's magnitudes of the table's rows, where the adapter has them.
+  virtual std::optional<ops::DoraMagnitude> dora(const ops::FrozenMatrix& /*table*/) const {
+    return std::nullopt;
+  }
   /// The table, and where its gradient is added: undefined where it is frozen.
   virtual ops::FrozenMatrix table(const UnitLoan& weights) const { return table_.of(weights); }
   virtual at::Tensor table_gradient() const { return {}; }

@@ -93,15 +93,20 @@ class Head {
   virtual bool learns() const = 0;
 };
 
+/// What an embedding's backward needs.
+struct EmbeddingKept {
+  at::Tensor rows = {};  ///< [T, D]: DoRA's, before its factors
+};
+
 /// The token embedding: the stream before the first layer.
 class Embedding {
  public:
   virtual ~Embedding() = default;
-  /// [T, D] in the compute dtype for the batch's tokens.
-  virtual at::Tensor forward(const Batch& batch, const UnitLoan& weights) const = 0;
+  /// [T, D] in the compute dtype for the batch's tokens. `kept`, unless it is null, gets what backward needs.
+  virtual at::Tensor forward(const Batch& batch, const UnitLoan& weights, EmbeddingKept* kept) const = 0;
   /// Adds the gradients of what is trainable in the embedding; dy: the gradient of forward's result. To be
   /// called only where it learns.
-  virtual void backward(const at::Tensor& dy, const Batch& batch) const = 0;
+  virtual void backward(const at::Tensor& dy, const Batch& batch, const EmbeddingKept& kept) const = 0;
   /// Whether anything of the embedding is trainable.
   virtual bool learns() const = 0;
 };

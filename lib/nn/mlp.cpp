@@ -36,6 +36,7 @@ at::Tensor Mlp::forward(const at::Tensor& x, const UnitLoan& weights, const Forw
 at::Tensor Mlp::backward(const at::Tensor& dy, const InputAgain& input, const UnitLoan& weights,
                          const ForwardContext& context, MlpKept& kept, bool input_gradient) const {
   const bool through_activation = input_gradient || up_->learns();
+  if (!kept.up.defined()) kept.up = up_->forward(input(), weights, context, &kept.up_linear);
   at::Tensor dup = std::move(kept.up);
   {
     const at::Tensor dproduct = down_->backward(

@@ -29,7 +29,8 @@ struct MlpSpec {
   Module down_module() const;
 };
 
-/// What an MLP keeps for its backward: the activated product is computed again.
+/// What an MLP keeps for its backward: the activated product is computed again, and `up` with `up_linear`
+/// where they were given up.
 struct MlpKept {
   at::Tensor up;  ///< [T, gate | up], or [T, up]
   LinearKept up_linear, down_linear;
@@ -43,7 +44,8 @@ class Mlp {
   /// x [T, D] -> [T, D]. `kept`, unless it is null, gets what backward needs beside x.
   at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                      MlpKept* kept) const;
-  /// As LinearGroup::backward, for the whole block; gives back what was kept on the way.
+  /// As LinearGroup::backward, for the whole block; gives back what was kept on the way. `input` may be
+  /// called twice.
   at::Tensor backward(const at::Tensor& dy, const InputAgain& input, const UnitLoan& weights,
                       const ForwardContext& context, MlpKept& kept, bool input_gradient) const;
   bool learns() const { return up_->learns() || down_->learns(); }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "ops/dtype.h"
+#include "ops/host_transfers.h"
 
 namespace lorikeet::nn {
 namespace {
@@ -53,9 +54,10 @@ std::int64_t WeightUnit::part_bytes(int size) const {
   return size == 1 ? matrix_bytes_ : aligned((matrix_bytes_ + size - 1) / size);
 }
 
-void WeightUnit::allocate(const at::Device& device, const WeightShard& shard) {
+void WeightUnit::allocate(const at::Device& device, const WeightShard& shard, bool on_host) {
   shard_ = shard;
-  matrices_ = allocate_bytes(part_bytes(shard.size), device);
+  const std::int64_t matrix_bytes = part_bytes(shard.size);
+  matrices_ = on_host ? ops::host_memory(matrix_bytes, device) : allocate_bytes(matrix_bytes, device);
   vectors_ = allocate_bytes(vector_bytes_, device);
 }
 
@@ -117,9 +119,10 @@ WeightUnit& WeightStore::add_unit(std::string name) {
   return *units_.back();
 }
 
-void WeightStore::allocate(const at::Device& device, const WeightShard& shard) {
+void WeightStore::allocate(const at::Device& device, const WeightShard& shard, bool on_host) {
   shard_ = shard;
-  for (const auto& unit : units_) unit->allocate(device, shard);
+  on_host_ = on_host;
+  for (const auto& unit : units_) unit->allocate(device, shard, on_host);
 }
 
 void WeightStore::expect(const std::vector<const WeightUnit*>& order) const {
@@ -128,8 +131,8 @@ void WeightStore::expect(const std::vector<const WeightUnit*>& order) const {
 
 UnitLoan WeightStore::borrow(const WeightUnit& unit) const {
   if (lender_ != nullptr && unit.matrix_bytes() > 0) return lender_->borrow(unit);
-  TORCH_CHECK(shard_.size == 1 || unit.matrix_bytes() == 0, "unit ", unit.name(),
-              " is split and nobody lends it");
+  TORCH_CHECK((shard_.size == 1 && !on_host_) || unit.matrix_bytes() == 0, "unit ", unit.name(),
+              " is split, or in the host's memory, and nobody lends it");
   return {&unit, unit.part()};
 }
 
@@ -138,6 +141,12 @@ std::int64_t WeightStore::bytes() const { return held_bytes(1); }
 std::int64_t WeightStore::held_bytes(int size) const {
   std::int64_t total = 0;
   for (const auto& unit : units_) total += unit->bytes() - unit->matrix_bytes() + unit->part_bytes(size);
+  return total;
+}
+
+std::int64_t WeightStore::vector_bytes() const {
+  std::int64_t total = 0;
+  for (const auto& unit : units_) total += unit->bytes() - unit->matrix_bytes();
   return total;
 }
 

@@ -72,8 +72,9 @@ class WeightUnit {
   std::size_t declare(std::vector<WeightSegment> tensors);
 
   /// Allocates the buffers, uninitialised: of the matrices only the part that is `shard`'s, cut at multiples
-  /// of 512 bytes. Further declarations are an error.
-  void allocate(const at::Device& device, const WeightShard& shard = {});
+  /// of 512 bytes, `on_host` in memory of the host that the device copies from. Further declarations are an
+  /// error.
+  void allocate(const at::Device& device, const WeightShard& shard = {}, bool on_host = false);
 
   const std::string& name() const { return name_; }
   const std::vector<WeightSegment>& segments() const { return segments_; }
@@ -117,10 +118,10 @@ class WeightStore {
  public:
   /// A new unit, owned by the store.
   WeightUnit& add_unit(std::string name);
-  void allocate(const at::Device& device, const WeightShard& shard = {});
+  void allocate(const at::Device& device, const WeightShard& shard = {}, bool on_host = false);
 
-  /// Where units get their whole matrices from; nullptr: from where they are, unless they are split. Must
-  /// outlive every loan.
+  /// Where units get their whole matrices from; nullptr: from where they are, unless they are split or lie in
+  /// the host's memory. Must outlive every loan.
   void lend_by(UnitLender* lender) { lender_ = lender; }
   /// See UnitLender; of units that aren't split the matrices are simply there.
   void expect(const std::vector<const WeightUnit*>& order) const;
@@ -134,10 +135,13 @@ class WeightStore {
   std::int64_t bytes() const;
   /// Of what one of `size` processes holds.
   std::int64_t held_bytes(int size) const;
+  /// Of the vectors alone, which lie on the device wherever matrices do.
+  std::int64_t vector_bytes() const;
 
  private:
   std::vector<std::unique_ptr<WeightUnit>> units_;
   WeightShard shard_;
+  bool on_host_ = false;
   UnitLender* lender_ = nullptr;
 };
 

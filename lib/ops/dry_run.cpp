@@ -2,12 +2,14 @@
 
 #include <c10/core/Allocator.h>
 
+#include <algorithm>
 #include <mutex>
 #include <numeric>
 #include <optional>
 #include <unordered_set>
 
 #include "ops/block_pool.h"
+#include "ops/host_transfers.h"
 
 namespace lorikeet::ops {
 namespace {
@@ -47,6 +49,7 @@ struct DryRun::State {
   BlockPool pool{no_memory};
   std::int64_t outside_pool = 0;
   DryMoment now, peak;
+  std::int64_t host = 0, host_peak = 0, host_bytes = 0;
 };
 
 // The memory of one tensor.
@@ -55,11 +58,13 @@ struct Allocation {
   std::int64_t bytes;
   void* block;  // in the pool, or nullptr
   std::optional<std::size_t> part;
+  bool on_host = false;
 };
 
 namespace {
 
 thread_local std::shared_ptr<DryRun::State> current;
+thread_local bool makes_host_memory = false;
 
 class MetaAllocator final : public c10::Allocator {
  public:
@@ -88,6 +93,14 @@ void install_meta_allocator() {
 Allocation* DryRun::State::take(std::size_t bytes, const std::shared_ptr<State>& self) {
   auto allocation = std::make_unique<Allocation>(Allocation{self, 0, nullptr, std::nullopt});
   const bool cpu = target.device == at::kCPU;
+  if (!cpu && makes_host_memory) {
+    allocation->bytes = host_memory_bytes(static_cast<std::int64_t>(bytes), target.device);
+    allocation->on_host = true;
+    host += allocation->bytes;
+    host_peak = std::max(host_peak, host);
+    host_bytes += static_cast<std::int64_t>(bytes);
+    return allocation.release();
+  }
   if (!cpu) bytes = (bytes + kCudaAlignment - 1) / kCudaAlignment * kCudaAlignment;
   allocation->bytes = static_cast<std::int64_t>(bytes);
   if (cpu && bytes >= kBlockRules.least_bytes) {
@@ -102,6 +115,10 @@ Allocation* DryRun::State::take(std::size_t bytes, const std::shared_ptr<State>&
 }
 
 void DryRun::State::give_back(Allocation* allocation) {
+  if (allocation->on_host) {
+    host -= allocation->bytes;
+    return;
+  }
   now.parts.at(allocation->part.value_or(others)) -= allocation->bytes;
   if (!allocation->part) unassigned.erase(allocation);
   if (allocation->block != nullptr) {
@@ -146,6 +163,11 @@ void DryRun::count_others_as(std::size_t part) {
 
 const DryMoment& DryRun::now() const { return state_->now; }
 const DryMoment& DryRun::peak() const { return state_->peak; }
+std::int64_t DryRun::host_peak() const { return state_->host_peak; }
+std::int64_t DryRun::host_bytes() const { return state_->host_bytes; }
+
+DryHostMemory::DryHostMemory() { makes_host_memory = true; }
+DryHostMemory::~DryHostMemory() { makes_host_memory = false; }
 
 at::DeviceType kernels_of(const at::Tensor& tensor) {
   const at::DeviceType device = tensor.device().type();

@@ -46,11 +46,25 @@ class DryRun {
   const DryMoment& now() const;
   /// The moment when most was held.
   const DryMoment& peak() const;
+  /// Of DryHostMemory, on a GPU: the most that was held.
+  std::int64_t host_peak() const;
+  /// And the bytes of all that was made, as they are copied.
+  std::int64_t host_bytes() const;
 
   struct State;
 
  private:
   std::shared_ptr<State> state_;
+};
+
+/// While one lives, the meta tensors that this thread makes stand for memory of the host (host_memory): a dry
+/// run for a GPU counts them apart, one for a CPU as any others.
+class DryHostMemory {
+ public:
+  DryHostMemory();
+  ~DryHostMemory();
+  DryHostMemory(const DryHostMemory&) = delete;
+  DryHostMemory& operator=(const DryHostMemory&) = delete;
 };
 
 /// The device whose kernels operators choose for `tensor`: its own, or for a meta tensor the dry run's. Meta

@@ -2,110 +2,14 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-#include <set>
-
-#include "base/error.h"
-
 namespace lorikeet::parallel {
-namespace {
 
-using Order = std::vector<const nn::WeightUnit*>;
-
-// Units that have nothing to gather are never asked for.
-Order gathered_of(Order order) {
-  std::erase_if(order, [](const nn::WeightUnit* unit) { return unit->matrix_bytes() == 0; });
-  return order;
+at::Tensor WeightGatherer::buffer_of(const nn::WeightUnit& unit) {
+  return at::empty({unit.part().numel() * group_.size()}, unit.part().options());
 }
 
-// What is fetched, or still there, beside the unit at place `at` of an order that is gone through again and
-// again: the next one, and where that is the last one too, the one after it.
-Order prefetched(const Order& order, std::size_t at) {
-  const std::size_t size = order.size();
-  const nn::WeightUnit* next = order[(at + 1) % size];
-  if (next == order[(at + size - 1) % size]) return {next, order[(at + 2) % size]};
-  return {next};
-}
-
-}  // namespace
-
-GatherCost gather_cost(const nn::CausalLM& model, int size) {
-  const auto whole = [size](const nn::WeightUnit& unit) { return unit.part_bytes(size) * size; };
-  GatherCost cost;
-  const Order order = gathered_of(model.units_in_order(/*training=*/true));
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const Order ahead = prefetched(order, i);
-    // Of two the first is still there.
-    if (ahead.size() == 1) cost.payload_bytes += whole(*ahead[0]);
-    std::set<const nn::WeightUnit*> alive{order[i]};
-    alive.insert(ahead.begin(), ahead.end());
-    std::int64_t bytes = 0;
-    for (const nn::WeightUnit* unit : alive) bytes += whole(*unit);
-    cost.buffer_bytes = std::max(cost.buffer_bytes, bytes);
-    cost.largest_unit_bytes = std::max(cost.largest_unit_bytes, whole(*order[i]));
-  }
-  return cost;
-}
-
-WeightGatherer::WeightGatherer(comm::Communicator& group, nn::CausalLM& model)
-    : group_(group), model_(model) {
-  model_.store().lend_by(this);
-}
-
-WeightGatherer::~WeightGatherer() { model_.store().lend_by(nullptr); }
-
-void WeightGatherer::expect(const Order& order) {
-  order_ = gathered_of(order);
-  next_ = 0;
-  in_pass_ = !order_.empty();
-}
-
-void WeightGatherer::release_all_but(const Order& units) {
-  for (auto entry = alive_.begin(); entry != alive_.end();) {
-    const bool stays = std::find(units.begin(), units.end(), entry->first) != units.end();
-    if (!stays) entry->second.pending.wait();  // perhaps fetched ahead for a pass that didn't come
-    entry = stays ? std::next(entry) : alive_.erase(entry);
-  }
-}
-
-void WeightGatherer::finish_pass() {
-  while (in_pass_) borrow(*order_[next_]);
-}
-
-void WeightGatherer::drain() {
-  for (auto& [unit, gathered] : alive_) gathered.pending.wait();
-}
-
-void WeightGatherer::start(const nn::WeightUnit& unit) {
-  if (alive_.contains(&unit)) return;
-  // Before it counts as alive: where memory has run out, finish_pass asks for the unit again.
-  const at::Tensor buffer = at::empty({unit.part().numel() * group_.size()}, unit.part().options());
-  Gathered& gathered = alive_[&unit];
-  gathered.buffer = buffer;
-  std::int64_t bytes = 0;
-  for (const auto& [other, held] : alive_) bytes += held.buffer.numel();
-  peak_bytes_ = std::max(peak_bytes_, bytes);
-  gathered.pending = group_.all_gather(gathered.buffer, unit.part());
-}
-
-nn::UnitLoan WeightGatherer::borrow(const nn::WeightUnit& unit) {
-  if (order_.empty() || order_[next_] != &unit) {
-    throw Error("[parallel] expected unit '" + (order_.empty() ? "none" : order_[next_]->name()) +
-                    "' to be the next one in use, got '" + unit.name() + "'",
-                ErrorKind::kRunFailed);
-  }
-  Order stay = prefetched(order_, next_);
-  stay.insert(stay.begin(), &unit);
-  release_all_but(stay);
-  start(unit);
-  start(*stay[1]);
-  Gathered& gathered = alive_.at(&unit);
-  gathered.pending.wait();
-  // Not before: this unit is needed first.
-  if (stay.size() > 2) start(*stay[2]);
-  next_ = (next_ + 1) % order_.size();
-  in_pass_ = next_ > 0;
-  return {&unit, gathered.buffer};
+comm::Pending WeightGatherer::fetch(const nn::WeightUnit& unit, const at::Tensor& buffer) {
+  return group_.all_gather(buffer, unit.part());
 }
 
 }  // namespace lorikeet::parallel

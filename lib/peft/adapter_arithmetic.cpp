@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "base/error.h"
@@ -43,13 +44,74 @@ std::vector<std::string> targets_of(const std::vector<AdapterContents>& adapters
   return {names.begin(), names.end()};
 }
 
-void require_same_shape(const std::string& name, const LowRankUpdate& x, const LowRankUpdate& y) {
-  if (x.in_features() == y.in_features() && x.out_features() == y.out_features()) return;
+void require_same_shape(const std::string& name, const AdapterModule& module, const AdapterModule& other) {
+  const LowRankUpdate &x = module.update, &y = other.update;
+  if (x.in_features() == y.in_features() && x.out_features() == y.out_features() &&
+      module.is_embedding == other.is_embedding)
+    return;
   const auto text = [](const LowRankUpdate& update) {
     return "[" + std::to_string(update.out_features()) + ", " + std::to_string(update.in_features()) + "]";
   };
   throw Error("[adapters] expected adapters of one base model, got module '" + escape_control(name) +
               "' with a weight of shape " + text(x) + " in one and " + text(y) + " in another");
+}
+
+// Adds `weight` times the copies of `adapter` to those of `sum`, which are the first adapter's where they are
+// new.
+void add_saved(AdapterContents& sum, const AdapterContents& adapter, double weight) {
+  for (const auto& [name, value] : adapter.saved) {
+    const auto place = sum.saved.find(name);
+    if (place == sum.saved.end()) {
+      sum.saved[name] = value * weight;
+    } else {
+      if (place->second.sizes() != value.sizes()) {
+        throw Error("[adapters] expected adapters of one base model, got '" + escape_control(name) +
+                    "' of modules_to_save in two shapes");
+      }
+      place->second.add_(value, weight);
+    }
+  }
+}
+
+void add_base_tables(AdapterContents& sum, const AdapterContents& adapter) {
+  for (const auto& [name, table] : adapter.base_tables) {
+    const auto [place, is_new] = sum.base_tables.emplace(name, table);
+    const at::Tensor& own = place->second;
+    const at::ScalarType wide = at::promote_types(own.scalar_type(), table.scalar_type());
+    // Either may have been rounded to 16 bits.
+    if (is_new || (own.sizes() == table.sizes() &&
+                   at::allclose(own.to(wide), table.to(wide), /*rtol=*/1e-2, /*atol=*/1e-6)))
+      continue;
+    throw Error(
+        "[adapters] expected adapters of one base model, got files with different tables of the base "
+        "for '" +
+        escape_control(name) + "'");
+  }
+}
+
+// A copy is base + change: sums of copies are base + sums of changes where the weights add up to 1.
+void require_averages_copies(const std::vector<AdapterContents>& adapters,
+                             const std::vector<double>& weights) {
+  std::set<std::string> names;
+  for (const AdapterContents& adapter : adapters) {
+    for (const auto& [name, value] : adapter.saved) names.insert(name);
+  }
+  if (names.empty()) return;
+  for (std::size_t i = 0; i < adapters.size(); ++i) {
+    for (const std::string& name : names) {
+      if (adapters[i].saved.contains(name)) continue;
+      throw Error("[adapters] expected all adapters with '" + escape_control(name) +
+                  "' of modules_to_save or none, got adapter " + std::to_string(i + 1) +
+                  " without it: it stands for the base's weight there, which is not known here; merge the "
+                  "adapters into the base instead");
+    }
+  }
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  constexpr double kRounding = 1e-6;  // of weights that were typed in
+  if (std::abs(sum - 1) <= kRounding) return;
+  throw Error(
+      "[adapters] expected weights that add up to 1 for adapters with modules_to_save, got a sum of " +
+      format_number("%g", sum) + ": a copy holds the base's weight too, whose share would change with it");
 }
 
 std::int64_t new_rank(const at::Tensor& singular_values, const LowRankUpdate& update,
@@ -78,6 +140,13 @@ RankLoss total_loss(const std::vector<RankLoss>& modules) {
 AdapterContents scaled(const AdapterContents& adapter, double factor) {
   require_linear(adapter);
   require_factor(factor, "a factor");
+  if (!adapter.saved.empty() && factor != 1) {
+    throw Error(
+        "[adapters] expected an adapter without modules_to_save, got a copy of '" +
+        escape_control(adapter.saved.begin()->first) +
+        "': it holds the base's weight too, so that its change can't be scaled without the base; merge the "
+        "adapter into the base instead");
+  }
   AdapterContents result = adapter;
   for (auto& [name, module] : result.modules) {
     module.alpha *= std::abs(factor);
@@ -108,7 +177,13 @@ AdapterContents weighted_sum(const std::vector<AdapterContents>& adapters,
     throw Error("[adapters] expected a weight for each adapter, got " + std::to_string(weights.size()) +
                 " for " + std::to_string(adapters.size()));
   }
-  std::map<std::string, std::pair<std::vector<LowRankUpdate>, std::vector<double>>> terms;
+  require_averages_copies(adapters, weights);
+  struct Terms {
+    const AdapterModule* first = nullptr;
+    std::vector<LowRankUpdate> updates;
+    std::vector<double> weights;
+  };
+  std::map<std::string, Terms> terms;
   AdapterContents sum{
       .config = adapters[0].config, .base_model = adapters[0].base_model, .dtype = adapters[0].dtype};
   for (std::size_t i = 0; i < adapters.size(); ++i) {
@@ -116,16 +191,24 @@ AdapterContents weighted_sum(const std::vector<AdapterContents>& adapters,
     require_factor(weights[i], "a weight");
     sum.dtype = widest(sum.dtype, adapters[i].dtype);
     for (const auto& [name, module] : adapters[i].modules) {
-      auto& term = terms[name];
-      if (!term.first.empty()) require_same_shape(name, term.first.front(), module.update);
-      term.first.push_back(module.update);
-      term.second.push_back(weights[i]);
+      Terms& term = terms[name];
+      if (term.first == nullptr) term.first = &module;
+      require_same_shape(name, *term.first, module);
+      term.updates.push_back(module.update);
+      term.weights.push_back(weights[i]);
     }
+    add_saved(sum, adapters[i], weights[i]);
+    add_base_tables(sum, adapters[i]);
+    // One table under two names stays one only where it is one in all.
+    sum.config.ensure_weight_tying = sum.config.ensure_weight_tying && adapters[i].config.ensure_weight_tying;
   }
   for (const auto& [name, term] : terms) {
-    LowRankUpdate update = weighted_sum(term.first, term.second);
+    LowRankUpdate update = weighted_sum(term.updates, term.weights);
     const double alpha = alpha_of(update);
-    sum.modules[name] = {.alpha = alpha, .update = std::move(update), .magnitude = {}};
+    sum.modules[name] = {.alpha = alpha,
+                         .update = std::move(update),
+                         .magnitude = {},
+                         .is_embedding = term.first->is_embedding};
   }
   sum.config.use_rslora = false;
   sum.config.target_modules = targets_of(adapters, sum.names());

@@ -8,16 +8,20 @@
 #include "peft/adapter_contents.h"
 
 // Sums, multiples and lower ranks of adapters. All throw Error for DoRA adapters: the rows of W + scale * B A
-// are brought to a length there, so that W's change isn't linear in scale * B A.
+// are brought to a length there, so that W's change isn't linear in scale * B A. Copies of modules_to_save
+// hold the base's weight too, which isn't known here: what would need their change alone is an Error.
 namespace lorikeet::peft {
 
-/// `adapter` times a finite factor that isn't zero: alphas are multiplied by its size, Bs by its sign.
+/// `adapter` times a finite factor that isn't zero: alphas are multiplied by its size, Bs by its sign. Throws
+/// Error for an adapter with modules_to_save, unless the factor is 1.
 AdapterContents scaled(const AdapterContents& adapter, double factor);
 
 /// sum of weights[i] * adapters[i], exactly: a module's rank is the sum of the ranks of its adapters, a
 /// module that one lacks counts as zero there. Written without rsLoRA, in the widest dtype, with the first
-/// one's base and dropout. Throws Error for modules whose shapes differ, and for weights that are zero or not
-/// finite.
+/// one's base and dropout. Copies of modules_to_save are summed with the same weights, which is base + sum of
+/// weights[i] * change[i] where the weights add up to 1. Throws Error for modules whose shapes differ, for
+/// weights that are zero or not finite, and, where one has such copies, unless all have the same ones and the
+/// weights add up to 1; and for adapters whose files hold different tables of the base.
 AdapterContents weighted_sum(const std::vector<AdapterContents>& adapters,
                              const std::vector<double>& weights);
 
@@ -47,7 +51,7 @@ struct Shrunk {
 /// Every module's scale * B A at a lower rank, the nearest there is: at most `rank`, or the least rank that
 /// holds the share `keep` (above 0, at most 1) of its squared Frobenius norm; one of both must be given.
 /// Where that isn't below a module's rank its factors stay as they are to the bit. Scales stay; without
-/// rsLoRA.
+/// rsLoRA. Copies of modules_to_save stay as they are.
 Shrunk shrunk(const AdapterContents& adapter, std::optional<std::int64_t> rank, std::optional<double> keep);
 
 }  // namespace lorikeet::peft

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string_view>
 
 #include "base/error.h"
@@ -20,15 +21,17 @@ namespace lorikeet::peft {
 namespace {
 
 constexpr std::string_view kPrefix = kAdapterPrefix;
-constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight",
-                           kMagnitude = ".lora_magnitude_vector";
+constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight", kEmbeddingA = ".lora_embedding_A",
+                           kEmbeddingB = ".lora_embedding_B", kMagnitude = ".lora_magnitude_vector",
+                           kBaseTable = ".base_layer.weight";
 
 [[noreturn]] void fail(const io::SafetensorsFile& file, const std::string& what) {
   throw Error(escape_control("[" + file.path().string() + "] " + what));
 }
 
-at::Tensor read_tensor(const io::SafetensorsFile& file, const io::TensorView& tensor) {
-  const at::Tensor value = at::empty(tensor.shape, ops::to_torch(DType::kF64));
+at::Tensor read_tensor(const io::SafetensorsFile& file, const io::TensorView& tensor,
+                       DType dtype = DType::kF64) {
+  const at::Tensor value = at::empty(tensor.shape, ops::to_torch(dtype));
   copy_into({tensor.name, tensor.dtype, tensor.shape}, tensor.bytes, value, file.path().string());
   require_finite(value, tensor.name, file.path());
   return value;
@@ -42,7 +45,7 @@ struct Place {
 
 Place place_of(const io::SafetensorsFile& file, const io::TensorView& tensor) {
   const std::string_view name = tensor.name;
-  for (const std::string_view part : {kA, kB, kMagnitude}) {
+  for (const std::string_view part : {kA, kB, kEmbeddingA, kEmbeddingB, kMagnitude, kBaseTable}) {
     if (!name.starts_with(kPrefix) || !name.ends_with(part) || name.size() <= kPrefix.size() + part.size())
       continue;
     std::string module(name.substr(kPrefix.size(), name.size() - kPrefix.size() - part.size()));
@@ -50,12 +53,49 @@ Place place_of(const io::SafetensorsFile& file, const io::TensorView& tensor) {
     if (is_pattern({module})) break;
     if (tensor.shape.size() != (part == kMagnitude ? 1 : 2))
       fail(file, "tensor '" + tensor.name + "' has shape " + io::shape_text(tensor.shape) +
-                     ", which isn't a linear module's: only adapters of linear modules can be read here");
+                     ", which isn't a linear module's or an embedding's: only their adapters can be read "
+                     "here");
     return {std::move(module), part};
   }
-  fail(file, "tensor '" + tensor.name +
-                 "' is no lora_A, lora_B or lora_magnitude_vector of a linear module; adapters with other "
-                 "trained parts (embeddings, modules_to_save) can't be read here");
+  fail(file,
+       "tensor '" + tensor.name +
+           "' is no part of an adapter of a linear module or an embedding (lora_A, lora_B, "
+           "lora_embedding_A, lora_embedding_B, lora_magnitude_vector), and modules_to_save doesn't name "
+           "its module");
+}
+
+// The name of a tensor of a module that the config saves, without PEFT's prefix.
+std::optional<std::string> saved_name(const io::TensorView& tensor, const TargetRules& rules) {
+  if (!tensor.name.starts_with(kPrefix)) return std::nullopt;
+  const std::string name = tensor.name.substr(kPrefix.size());
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string::npos || !rules.saves(name.substr(0, dot))) return std::nullopt;
+  return name;
+}
+
+void take(const io::SafetensorsFile& file, const io::TensorView& tensor, const TargetRules& rules,
+          AdapterContents& contents) {
+  if (auto name = saved_name(tensor, rules)) {
+    contents.saved[std::move(*name)] = read_tensor(file, tensor);
+    contents.dtype = widest(contents.dtype, tensor.dtype);
+    return;
+  }
+  const Place place = place_of(file, tensor);
+  if (place.part == kBaseTable) {
+    contents.base_tables[place.module] = read_tensor(file, tensor, tensor.dtype);
+    return;
+  }
+  AdapterModule& module = contents.modules[place.module];
+  const at::Tensor value = read_tensor(file, tensor);
+  const bool of_embedding = place.part == kEmbeddingA || place.part == kEmbeddingB;
+  at::Tensor& own = place.part == kA || place.part == kEmbeddingB   ? module.update.a
+                    : place.part == kB || place.part == kEmbeddingA ? module.update.b
+                                                                    : module.magnitude;
+  if (own.defined())
+    fail(file, "module '" + place.module + "' has the factors of a linear module and of an embedding");
+  own = of_embedding ? value.t().contiguous() : value;
+  module.is_embedding = module.is_embedding || of_embedding;
+  contents.dtype = widest(contents.dtype, tensor.dtype);
 }
 
 void require_whole(const io::SafetensorsFile& file, const std::string& name, const AdapterModule& module,
@@ -64,21 +104,25 @@ void require_whole(const io::SafetensorsFile& file, const std::string& name, con
   const auto require = [&](bool holds, const std::string& what) {
     if (!holds) fail(file, "module '" + name + "' " + what);
   };
-  require(update.a.defined(), "has no lora_A");
-  require(update.b.defined(), "has no lora_B");
+  const bool embedding = module.is_embedding;
+  require(update.a.defined(), embedding ? "has no lora_embedding_B" : "has no lora_A");
+  require(update.b.defined(), embedding ? "has no lora_embedding_A" : "has no lora_B");
   require(update.a.size(0) == update.b.size(1), "has a lora_A of rank " + std::to_string(update.a.size(0)) +
                                                     " and a lora_B of rank " +
                                                     std::to_string(update.b.size(1)));
   require(update.a.numel() > 0 && update.b.numel() > 0, "has a lora_A or lora_B without elements");
-  require(rules.matches(name, /*is_head=*/false), "is no target of its adapter_config.json");
+  require(rules.matches(name, /*is_table=*/embedding), "is no target of its adapter_config.json");
   require(update.rank() == rules.rank(name), "has rank " + std::to_string(update.rank()) +
                                                  ", its adapter_config.json says " +
                                                  std::to_string(rules.rank(name)));
   require(module.magnitude.defined() == config.use_dora,
           config.use_dora ? "has no lora_magnitude_vector, though use_dora is set"
                           : "has a lora_magnitude_vector, though use_dora isn't set");
-  require(!config.use_dora || module.magnitude.size(0) == update.out_features(),
-          "has a lora_magnitude_vector of another length than lora_B");
+  // An embedding's magnitudes are those of the table's columns.
+  require(!config.use_dora ||
+              module.magnitude.size(0) == (embedding ? update.in_features() : update.out_features()),
+          embedding ? "has a lora_magnitude_vector of another length than lora_embedding_B"
+                    : "has a lora_magnitude_vector of another length than lora_B");
 }
 
 // What most modules have.
@@ -134,16 +178,14 @@ AdapterContents read_adapter_contents(const std::filesystem::path& folder) {
 
   const auto file = io::SafetensorsFile::open(folder / kAdapterTensors);
   if (file.tensors().empty()) fail(file, "holds no tensors");
-  contents.dtype = file.tensors().front().dtype;
-  for (const io::TensorView& tensor : file.tensors()) {
-    const Place place = place_of(file, tensor);
-    AdapterModule& module = contents.modules[place.module];
-    (place.part == kA   ? module.update.a
-     : place.part == kB ? module.update.b
-                        : module.magnitude) = read_tensor(file, tensor);
-    contents.dtype = widest(contents.dtype, tensor.dtype);
-  }
   const TargetRules rules(contents.config);
+  const auto first = std::find_if(file.tensors().begin(), file.tensors().end(),
+                                  [](const io::TensorView& one) { return !one.name.ends_with(kBaseTable); });
+  if (first == file.tensors().end()) fail(file, "holds no tensors of an adapter");
+  contents.dtype = first->dtype;
+  for (const io::TensorView& tensor : file.tensors()) take(file, tensor, rules, contents);
+  if (contents.modules.empty())
+    fail(file, "holds no lora_A and lora_B: modules_to_save alone are no adapter");
   for (auto& [name, module] : contents.modules) {
     require_whole(file, name, module, contents.config, rules);
     module.alpha = rules.alpha(name);
@@ -159,10 +201,18 @@ void write_adapter_contents(const std::filesystem::path& folder, const AdapterCo
     tensors.add(name, stored(value, contents.dtype, name));
   };
   for (const auto& [name, module] : contents.modules) {
-    add(name, kA, module.update.a);
-    add(name, kB, module.update.b);
+    if (module.is_embedding) {
+      add(name, kEmbeddingA, module.update.b.t());
+      add(name, kEmbeddingB, module.update.a.t());
+    } else {
+      add(name, kA, module.update.a);
+      add(name, kB, module.update.b);
+    }
     if (module.magnitude.defined()) add(name, kMagnitude, module.magnitude);
   }
+  for (const auto& [name, value] : contents.saved) add(name, "", value);
+  for (const auto& [name, table] : contents.base_tables)
+    tensors.add(std::string(kPrefix) + name + std::string(kBaseTable), table);
   const std::filesystem::path path = folder / kAdapterConfig;
   const Json config = adapter_config_json(written_config(contents), contents.base_model, contents.names());
   read_adapter_config(JsonView(config, path.filename().string()));  // throws for what no file may have

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -21,6 +22,36 @@ std::string quoted(std::vector<std::string> names) {
   std::sort(names.begin(), names.end());
   return "[" + join(names, ", ") + "]";
 }
+
+// An adapter's tensors by the names that they have in the model, whichever the file has.
+class AdapterTensors {
+ public:
+  AdapterTensors(const std::filesystem::path& folder, const LoraAdapters& adapters)
+      : file_(io::SafetensorsFile::open(folder / kAdapterTensors)) {
+    const io::CheckpointNames& names = adapters.config().checkpoint_names;
+    const std::string prefix = kAdapterPrefix;
+    for (const io::TensorView& tensor : file_.tensors()) {
+      const bool prefixed = tensor.name.starts_with(prefix);
+      const std::string name =
+          prefixed ? prefix + names.model_name(tensor.name.substr(prefix.size())) : tensor.name;
+      if (!by_name_.emplace(name, &tensor).second) {
+        throw Error(escape_control("[" + path().string() + "] has '" + name +
+                                   "' under two names, its own and an older one"));
+      }
+    }
+  }
+
+  const std::filesystem::path& path() const { return file_.path(); }
+  const io::TensorView* find(const std::string& name) const {
+    const auto found = by_name_.find(name);
+    return found != by_name_.end() ? found->second : nullptr;
+  }
+  const std::map<std::string, const io::TensorView*>& all() const { return by_name_; }
+
+ private:
+  io::SafetensorsFile file_;
+  std::map<std::string, const io::TensorView*> by_name_;
+};
 
 // A tensor of the file: one segment, transposed for some, or two after each other along `dim`.
 struct FileTensor {
@@ -94,7 +125,7 @@ std::vector<std::string> base_tables(const LoraAdapters& adapters) {
   return names;
 }
 
-void require_fits(const io::SafetensorsFile& file, const std::vector<FileTensor>& expected,
+void require_fits(const AdapterTensors& file, const std::vector<FileTensor>& expected,
                   const std::vector<std::string>& also_allowed) {
   std::set<std::string> wanted(also_allowed.begin(), also_allowed.end());
   std::vector<std::string> missing, unexpected, mismatched;
@@ -108,8 +139,8 @@ void require_fits(const io::SafetensorsFile& file, const std::vector<FileTensor>
                            io::shape_text(tensor->shape));
     }
   }
-  for (const io::TensorView& tensor : file.tensors()) {
-    if (!wanted.contains(tensor.name)) unexpected.push_back(tensor.name);
+  for (const auto& [name, tensor] : file.all()) {
+    if (!wanted.contains(name)) unexpected.push_back(tensor->name);
   }
   if (missing.empty() && unexpected.empty() && mismatched.empty()) return;
   const auto count = [](const std::vector<std::string>& names, const char* what) {
@@ -124,6 +155,15 @@ void require_fits(const io::SafetensorsFile& file, const std::vector<FileTensor>
 // The tables that are trained, by name; both ends where they share one.
 LoraConfig written_config(const LoraAdapters& adapters) {
   LoraConfig config = as_plain(adapters.config());
+  if (adapters.config().starts_from_base) {
+    // Of the embedding nothing is subtracted: it keeps its rank. The first pattern that matches counts.
+    const TargetRules rules(adapters.config());
+    for (const auto& module : adapters.modules()) {
+      if (module.start_a) continue;
+      config.rank_pattern.emplace(config.rank_pattern.begin(), module.name, rules.rank(module.name));
+      config.alpha_pattern.emplace(config.alpha_pattern.begin(), module.name, rules.alpha(module.name));
+    }
+  }
   config.modules_to_save.clear();
   config.ensure_weight_tying = false;
   for (const auto& table : adapters.tables()) {
@@ -138,8 +178,7 @@ LoraConfig written_config(const LoraAdapters& adapters) {
 }  // namespace
 
 void require_adapter_fits(const std::filesystem::path& folder, const LoraAdapters& adapters) {
-  require_fits(io::SafetensorsFile::open(folder / kAdapterTensors), file_tensors(adapters),
-               base_tables(adapters));
+  require_fits(AdapterTensors(folder, adapters), file_tensors(adapters), base_tables(adapters));
 }
 
 void save_adapter(const std::filesystem::path& folder, const LoraAdapters& adapters,
@@ -172,7 +211,7 @@ LoraConfig load_adapter_config(const std::filesystem::path& folder) {
 
 void require_same_base(const std::filesystem::path& folder, const LoraAdapters& adapters,
                        const nn::WeightStore& base) {
-  const auto file = io::SafetensorsFile::open(folder / kAdapterTensors);
+  const AdapterTensors file(folder, adapters);
   for (const auto& module : adapters.modules()) {
     const io::TensorView* tensor = file.find(kAdapterPrefix + module.name + ".base_layer.weight");
     if (!module.is_table() || tensor == nullptr) continue;
@@ -193,7 +232,7 @@ void require_same_base(const std::filesystem::path& folder, const LoraAdapters& 
 
 void load_adapter(const std::filesystem::path& folder, LoraAdapters& adapters) {
   AdapterStore& store = adapters.store();
-  const auto file = io::SafetensorsFile::open(folder / kAdapterTensors);
+  const AdapterTensors file(folder, adapters);
   const std::vector<FileTensor> tensors = file_tensors(adapters);
   require_fits(file, tensors, base_tables(adapters));
   const at::Tensor before = store.all_values().clone();

@@ -30,7 +30,8 @@ void add(MeasuresTotal& total, const ModuleMeasures& module) {
 
 ModuleDifference difference_of(const std::string& name, const AdapterModule& a, const AdapterModule& b) {
   const LowRankUpdate &x = a.update, &y = b.update;
-  if (x.in_features() != y.in_features() || x.out_features() != y.out_features()) {
+  if (x.in_features() != y.in_features() || x.out_features() != y.out_features() ||
+      a.is_embedding != b.is_embedding) {
     throw Error("[adapters] expected adapters of one base model, got module '" + escape_control(name) +
                 "' with weights of two shapes");
   }
@@ -46,6 +47,19 @@ ModuleDifference difference_of(const std::string& name, const AdapterModule& a, 
   return result;
 }
 
+ModuleDifference saved_difference(const std::string& name, const at::Tensor& a, const at::Tensor& b) {
+  if (a.sizes() != b.sizes()) {
+    throw Error("[adapters] expected adapters of one base model, got '" + escape_control(name) +
+                "' of modules_to_save in two shapes");
+  }
+  return {.name = name,
+          .norm_a = length(a),
+          .norm_b = length(b),
+          .distance = length(a - b),
+          .inner_product = (a * b).sum().item<double>(),
+          .same_values = at::equal(a, b)};
+}
+
 std::vector<SettingDifference> setting_differences(const AdapterContents& a, const AdapterContents& b) {
   const auto settings = [](const AdapterContents& contents) {
     Json json = adapter_config_json(written_config(contents), contents.base_model, contents.names());
@@ -55,13 +69,27 @@ std::vector<SettingDifference> setting_differences(const AdapterContents& a, con
   const Json ours = settings(a), theirs = settings(b);
   std::vector<SettingDifference> differences;
   for (const auto& [key, value] : ours.object()) {
-    const Json& other = *theirs.find(key);
-    if (value.dump() != other.dump()) differences.push_back({key, value, other});
+    const Json* other = theirs.find(key);
+    if (other == nullptr) {
+      differences.push_back({key, value, Json()});
+    } else if (value.dump() != other->dump()) {
+      differences.push_back({key, value, *other});
+    }
+  }
+  for (const auto& [key, value] : theirs.object()) {
+    if (ours.find(key) == nullptr) differences.push_back({key, Json(), value});
   }
   return differences;
 }
 
 }  // namespace
+
+std::vector<SavedMeasures> measure_saved(const AdapterContents& adapter) {
+  std::vector<SavedMeasures> measures;
+  for (const auto& [name, value] : adapter.saved)
+    measures.push_back({.name = name, .shape = value.sizes().vec(), .frobenius_norm = length(value)});
+  return measures;
+}
 
 std::vector<ModuleMeasures> measure(const AdapterContents& adapter) {
   std::vector<ModuleMeasures> measures;
@@ -124,8 +152,13 @@ double ModuleDifference::cosine() const {
   return std::clamp(inner_product / (norm_a * norm_b), -1.0, 1.0);
 }
 
+bool AdapterDifference::same_values() const {
+  return total.same_values &&
+         std::all_of(saved.begin(), saved.end(), [](const ModuleDifference& one) { return one.same_values; });
+}
+
 bool AdapterDifference::equal() const {
-  return only_a.empty() && only_b.empty() && settings.empty() && total.same_values;
+  return only_a.empty() && only_b.empty() && settings.empty() && same_values();
 }
 
 AdapterDifference difference(const AdapterContents& a, const AdapterContents& b) {
@@ -156,6 +189,17 @@ AdapterDifference difference(const AdapterContents& a, const AdapterContents& b)
     result.only_b.push_back(name);
     const double own = frobenius(module.update);
     add_to_sum({.name = name, .norm_b = own, .distance = own});
+  }
+  for (const auto& [name, value] : a.saved) {
+    const auto other = b.saved.find(name);
+    if (other == b.saved.end()) {
+      result.only_a.push_back(name);
+    } else {
+      result.saved.push_back(saved_difference(name, value, other->second));
+    }
+  }
+  for (const auto& [name, value] : b.saved) {
+    if (!a.saved.contains(name)) result.only_b.push_back(name);
   }
   std::stable_sort(result.modules.begin(), result.modules.end(),
                    [](const auto& x, const auto& y) { return x.distance > y.distance; });

@@ -21,6 +21,15 @@ struct ModuleMeasures {
   std::optional<double> magnitude_norm = {};  ///< of DoRA's vector
 };
 
+/// A tensor of modules_to_save.
+struct SavedMeasures {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  double frobenius_norm = 0;  ///< of the whole copy: the base's part in it isn't known
+};
+/// By name.
+std::vector<SavedMeasures> measure_saved(const AdapterContents& adapter);
+
 /// All modules, from the largest Frobenius norm down.
 std::vector<ModuleMeasures> measure(const AdapterContents& adapter);
 
@@ -57,14 +66,17 @@ struct SettingDifference {
 
 struct AdapterDifference {
   std::vector<ModuleDifference> modules;  ///< of both, from the largest distance down
+  /// Copies of modules_to_save that both have, by name; their norms are whole copies'.
+  std::vector<ModuleDifference> saved;
   std::vector<std::string> only_a, only_b;
   std::vector<SettingDifference> settings;
-  ModuleDifference total;  ///< over all modules, a missing one's update being zero
+  ModuleDifference total;  ///< over all modules, a missing one's update being zero; without `saved`
 
-  bool equal() const;  ///< nothing differs, the base's path included
+  bool same_values() const;  ///< of all modules and copies
+  bool equal() const;        ///< nothing differs, the base's path included
 };
 
-/// Throws Error for a module whose weight has another shape in each.
+/// Throws Error for a module or a copy whose weight has another shape in each.
 AdapterDifference difference(const AdapterContents& a, const AdapterContents& b);
 
 }  // namespace lorikeet::peft

@@ -26,6 +26,7 @@ std::vector<std::size_t> LoraAdapters::Module::segments() const {
 std::vector<LoraAdapters::Module> LoraAdapters::declare(const std::vector<nn::Module>& modules,
                                                         const nn::MatrixPlace& weight, Kind kind) {
   const bool is_embedding = kind == Kind::kEmbedding;
+  const bool starts_from_base = config_.starts_from_base && !is_embedding;
   const char* const a_name = is_embedding ? ".lora_embedding_B" : ".lora_A.weight";
   const char* const b_name = is_embedding ? ".lora_embedding_A" : ".lora_B.weight";
   std::vector<Module> added;
@@ -39,10 +40,10 @@ std::vector<LoraAdapters::Module> LoraAdapters::declare(const std::vector<nn::Mo
     bs.push_back({.name = module.name + b_name, .shape = {module.out_features, rank}, .order = module.order});
     if (config_.use_dora) {
       others.push_back({.name = module.name + ".lora_magnitude_vector",
-                        .shape = {module.out_features},
-                        .order = module.order});
+                        .shape = {is_embedding ? weight.cols : module.out_features},
+                        .order = is_embedding ? nn::RowOrder{} : module.order});
     }
-    if (config_.starts_from_base) {
+    if (starts_from_base) {
       others.push_back({.name = module.name + ".start_A", .shape = {rank, weight.cols}, .frozen = true});
       others.push_back({.name = module.name + ".start_B",
                         .shape = {module.out_features, rank},
@@ -67,7 +68,7 @@ std::vector<LoraAdapters::Module> LoraAdapters::declare(const std::vector<nn::Mo
     added[i].a = first + i;
     added[i].b = first + count + i;
     if (config_.use_dora) added[i].magnitude = other++;
-    if (!config_.starts_from_base) continue;
+    if (!starts_from_base) continue;
     added[i].start_a = other++;
     added[i].start_b = other++;
   }
@@ -175,7 +176,11 @@ void LoraAdapters::initialize(LoraInit init, const nn::WeightStore& base,
   for (const Table& table : tables_) copy_table(table, base);
   if (config_.starts_from_base) {
     for_each_weight(base, [&](const Module& module, const nn::UnitLoan& weights) {
-      start_from_base(module, weights, init, iterations);
+      if (module.start_a) {
+        start_from_base(module, weights, init, iterations);
+      } else {
+        draw(module, init);
+      }
     });
   } else {
     for (const Module& module : modules_) draw(module, init);
@@ -183,7 +188,7 @@ void LoraAdapters::initialize(LoraInit init, const nn::WeightStore& base,
   store_.refresh_compute();
   if (!config_.use_dora) return;
   for_each_weight(base, [&](const Module& module, const nn::UnitLoan& weights) {
-    store_.value(*module.magnitude).copy_(norms(module, weights));
+    store_.value(*module.magnitude).copy_(norms(module, module.weight.of(weights)));
   });
   store_.refresh_compute();
 }
@@ -216,15 +221,16 @@ std::optional<ops::LoraDropout> LoraAdapters::dropout(const nn::ForwardContext& 
                           context.batch.position_ids};
 }
 
-at::Tensor LoraAdapters::norms(const Module& module, const nn::UnitLoan& weights) const {
+at::Tensor LoraAdapters::norms(const Module& module, const ops::FrozenMatrix& weight) const {
   const Factors factors = computed(module);
-  return ops::dora_norms(module.weight.of(weights), {{.out_begin = 0,
-                                                      .out_end = module.weight.rows,
-                                                      .a = factors.a,
-                                                      .b = factors.b,
-                                                      .grad_a = {},
-                                                      .grad_b = {},
-                                                      .scale = module.scale}});
+  const ops::LoraProjection update{.out_begin = 0,
+                                   .out_end = module.weight.rows,
+                                   .a = factors.a,
+                                   .b = factors.b,
+                                   .grad_a = {},
+                                   .grad_b = {},
+                                   .scale = module.scale};
+  return module.is_embedding() ? ops::dora_column_norms(weight, update) : ops::dora_norms(weight, {update});
 }
 
 std::vector<std::string> LoraAdapters::narrower_than_rank() const {

@@ -36,7 +36,7 @@ class LoraAdapters {
   struct Module {
     std::string name;
     std::size_t a, b;
-    std::optional<std::size_t> magnitude = {};  ///< DoRA's [out]
+    std::optional<std::size_t> magnitude = {};  ///< DoRA's [out]; the embedding's is of its columns
     /// What is subtracted of an adapter that starts from the base: A0 [rank, in] and -B0 [out, rank].
     std::optional<std::size_t> start_a = {}, start_b = {};
     double scale;            ///< of its B A
@@ -80,8 +80,9 @@ class LoraAdapters {
   /// of their covariance times 1e-9. DoRA's magnitudes are the norms of `base`'s rows. What starts from the
   /// base is computed from it, on its device, and may differ in the last bits from device to device; PiSSA's
   /// by subspace iteration where `iterations` has a value. To be called after `store().allocate` and, for
-  /// these, after the base's weights were loaded. Throws Error where a start from the base needs a higher
-  /// rank than a weight has.
+  /// these, after the base's weights were loaded. The embedding never starts from the base: as in PEFT it
+  /// gets zeros and a normal distribution then. Throws Error where a start from the base needs a higher rank
+  /// than a weight has.
   void initialize(LoraInit init, const nn::WeightStore& base, std::optional<std::int64_t> iterations = {});
 
   /// A [rank, in] and B [out, rank] of a module, or, with what is subtracted behind it, twice as many ranks:
@@ -98,8 +99,9 @@ class LoraAdapters {
   /// The dropout of a group's input in a pass: none outside of training.
   std::optional<ops::LoraDropout> dropout(const nn::ForwardContext& context, std::uint32_t group) const;
 
-  /// Euclidean norms of the rows of a module's W + scale * B A, fp32 [out], in group order.
-  at::Tensor norms(const Module& module, const nn::UnitLoan& weights) const;
+  /// Euclidean norms of the rows of a module's W + scale * B A, fp32 [out], in group order; of the
+  /// embedding's columns, as PEFT's DoraEmbeddingLayer has them. `weight`: the module's W.
+  at::Tensor norms(const Module& module, const ops::FrozenMatrix& weight) const;
 
   /// Names of the adapted modules whose weight has fewer rows or columns than the rank: a product of A and B
   /// can't have a higher rank than these.
@@ -136,8 +138,7 @@ class LoraFactory : public nn::LinearFactory {
       : nn::LinearFactory(policy), frozen_(policy), adapters_(adapters) {}
 
   std::unique_ptr<nn::LinearGroup> linear(const nn::GroupSpec& spec, nn::WeightUnit& unit) override;
-  /// Throws Error for settings that aren't built for an embedding or a head: DoRA on either, starts from the
-  /// base and a frozen A on the embedding.
+  /// Throws Error for a PEFT file's adapter that the head shares with the embedding (ensure_weight_tying).
   std::unique_ptr<nn::Embedding> embedding(const nn::EmbeddingSpec& spec,
                                            const nn::MatrixPlace& table) override;
   std::unique_ptr<nn::Head> head(const nn::HeadSpec& spec, const nn::MatrixPlace& table) override;

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "io/checkpoint_names.h"
+
 namespace lorikeet::peft {
 
 /// What people name as a target: "model.layers.3.mlp.up_proj" -> "up_proj".
@@ -53,6 +55,8 @@ struct LoraConfig {
   /// Whether an adapter file lists whole names: the checkpoint has other modules, of a vision tower, with the
   /// same last parts.
   bool write_whole_names = false;
+  /// How the base's checkpoint calls its modules: an older adapter file may call them so.
+  io::CheckpointNames checkpoint_names = {};
   /// Whether these settings are an adapter file's: what matches nothing there is no slip of this user's.
   bool from_file = false;
 

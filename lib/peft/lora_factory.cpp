@@ -66,7 +66,8 @@ class LoraGroup : public nn::LinearGroup {
     const std::uint64_t version = adapters_.store().version();
     if (norms_.empty() || norms_of_ != version) {
       norms_.clear();
-      for (const Part& part : parts_) norms_.push_back(adapters_.norms(part.module, weights));
+      for (const Part& part : parts_)
+        norms_.push_back(adapters_.norms(part.module, part.module.weight.of(weights)));
       norms_of_ = version;
     }
     return norms_;

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <initializer_list>
 #include <string>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "nn/frozen_embedding.h"
 #include "nn/frozen_head.h"
 #include "ops/embedding/embedding.h"
+#include "peft/dora_magnitudes.h"
 #include "peft/lora.h"
 
 namespace lorikeet::peft {
@@ -21,16 +21,28 @@ class LoraEmbedding : public nn::FrozenEmbedding {
                 LoraAdapters::Module module)
       : nn::FrozenEmbedding(spec, table, adapters.store().policy()),
         adapters_(adapters),
-        module_(std::move(module)) {}
+        module_(std::move(module)),
+        magnitudes_(adapters, module_) {}
 
   bool learns() const override { return true; }
 
  protected:
-  at::Tensor lookup(const at::Tensor& ids, const ops::FrozenMatrix& table, DType out) const override {
-    return ops::lora_embedding(ids, table, projection(), out);
+  at::Tensor lookup(const at::Tensor& ids, const ops::FrozenMatrix& table, DType out,
+                    nn::EmbeddingKept* kept) const override {
+    at::Tensor rows = ops::lora_embedding(ids, table, projection(), out);
+    const auto dora = magnitudes_.of(table);
+    if (!dora) return rows;
+    at::Tensor y = ops::scale_columns(rows, dora->factors(), {});
+    if (kept != nullptr) kept->rows = std::move(rows);
+    return y;
   }
-  void lookup_backward(const at::Tensor& dy, const at::Tensor& ids) const override {
-    ops::lora_embedding_backward(dy, ids, projection());
+  void lookup_backward(const at::Tensor& dy, const at::Tensor& ids,
+                       const nn::EmbeddingKept& kept) const override {
+    if (!module_.magnitude) return ops::lora_embedding_backward(dy, ids, projection());
+    const ops::DoraMagnitude dora = magnitudes_.last();
+    const auto back = ops::scale_columns_backward(dy, kept.rows, dora.factors());
+    dora.add_gradient(back.factors);
+    ops::lora_embedding_backward(back.dx, ids, projection());
   }
 
  private:
@@ -38,6 +50,7 @@ class LoraEmbedding : public nn::FrozenEmbedding {
 
   const LoraAdapters& adapters_;
   LoraAdapters::Module module_;
+  DoraMagnitudes magnitudes_;
 };
 
 // An embedding whose table is the store's.
@@ -49,10 +62,12 @@ class TrainedEmbedding : public nn::FrozenEmbedding {
   bool learns() const override { return true; }
 
  protected:
-  at::Tensor lookup(const at::Tensor& ids, const ops::FrozenMatrix& /*table*/, DType out) const override {
+  at::Tensor lookup(const at::Tensor& ids, const ops::FrozenMatrix& /*table*/, DType out,
+                    nn::EmbeddingKept* /*kept*/) const override {
     return ops::embedding(ids, ops::frozen_matrix(store_.compute(own_.segment)), out);
   }
-  void lookup_backward(const at::Tensor& dy, const at::Tensor& ids) const override {
+  void lookup_backward(const at::Tensor& dy, const at::Tensor& ids,
+                       const nn::EmbeddingKept& /*kept*/) const override {
     at::Tensor gradient = store_.gradient(own_.segment);
     ops::embedding_backward(gradient, dy, ids);
     *own_.reached = true;
@@ -71,6 +86,7 @@ class LoraHead : public nn::FrozenHead {
         adapters_(adapters),
         group_(group),
         module_(std::move(module)),
+        magnitudes_(adapters, module_),
         vocab_size_(spec.vocab_size) {}
 
  protected:
@@ -80,11 +96,15 @@ class LoraHead : public nn::FrozenHead {
   std::optional<ops::LoraDropout> dropout(const nn::ForwardContext& context) const override {
     return adapters_.dropout(context, group_);
   }
+  std::optional<ops::DoraMagnitude> dora(const ops::FrozenMatrix& table) const override {
+    return magnitudes_.of(table);
+  }
 
  private:
   const LoraAdapters& adapters_;
   std::uint32_t group_;
   LoraAdapters::Module module_;
+  DoraMagnitudes magnitudes_;
   std::int64_t vocab_size_;
 };
 
@@ -111,20 +131,6 @@ class TrainedHead : public nn::FrozenHead {
   LoraAdapters::Table own_;
 };
 
-struct Unbuilt {
-  bool used;
-  const char* what;
-  const char* setting;  // that turns it off
-};
-
-void refuse(std::initializer_list<Unbuilt> features, const std::string& module) {
-  for (const Unbuilt& feature : features) {
-    if (feature.used)
-      throw Error(std::string(feature.what) + " is not built for an adapter on '" + module + "'; set " +
-                  feature.setting + " or leave '" + module + "' out of lora.target_modules");
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<nn::Embedding> LoraFactory::embedding(const nn::EmbeddingSpec& spec,
@@ -134,12 +140,10 @@ std::unique_ptr<nn::Embedding> LoraFactory::embedding(const nn::EmbeddingSpec& s
   const auto modules = adapters_.declare({{spec.name, table.rows}}, table, LoraAdapters::Kind::kEmbedding);
   if (modules.empty()) return frozen_.embedding(spec, table);
   const LoraConfig& config = adapters_.config();
-  refuse({{config.use_dora, "[lora.use_dora] DoRA", "lora.use_dora=false"},
-          {config.starts_from_base, "[lora.init] a start from the base", "lora.init=kaiming"},
-          {config.freeze_a, "[lora.freeze_a] a frozen A", "lora.freeze_a=false"},
-          {config.ensure_weight_tying && !spec.tied_head.empty() && config.from_file,
-           "[ensure_weight_tying] an adapter that the head shares", "ensure_weight_tying to false"}},
-         spec.name);
+  if (config.ensure_weight_tying && !spec.tied_head.empty() && config.from_file) {
+    throw Error("[ensure_weight_tying] an adapter that the head shares is not built for '" + spec.name +
+                "'; set ensure_weight_tying to false or leave '" + spec.name + "' out of target_modules");
+  }
   return std::make_unique<LoraEmbedding>(spec, table, adapters_, modules.front());
 }
 
@@ -151,8 +155,6 @@ std::unique_ptr<nn::Head> LoraFactory::head(const nn::HeadSpec& spec, const nn::
   const std::uint32_t group = adapters_.groups();
   const auto modules = adapters_.declare({{spec.name, spec.vocab_size}}, table, LoraAdapters::Kind::kHead);
   if (modules.empty()) return frozen_.head(spec, table);
-  const LoraConfig& config = adapters_.config();
-  refuse({{config.use_dora, "[lora.use_dora] DoRA", "lora.use_dora=false"}}, spec.name);
   return std::make_unique<LoraHead>(spec, table, adapters_, group, modules.front());
 }
 

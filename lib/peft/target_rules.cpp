@@ -106,28 +106,41 @@ bool TargetRules::in_layers(const std::string& module) const {
   return own && std::find(wanted.begin(), wanted.end(), *own) != wanted.end();
 }
 
+template <typename Matches>
+bool TargetRules::by_any_name(const std::string& module, const Matches& matches) const {
+  if (!config_.from_file) return matches(module);
+  return any(config_.checkpoint_names.modules_in_files(module), matches);
+}
+
 bool TargetRules::matches(const std::string& module, bool is_table) const {
-  if (excluded_.match(module)) return false;
-  return (config_.targets_all_linear() ? !is_table : targets_.match(module)) && in_layers(module);
+  if (by_any_name(module, [&](const std::string& m) { return excluded_.match(m); })) return false;
+  const bool targeted = config_.targets_all_linear()
+                            ? !is_table
+                            : by_any_name(module, [&](const std::string& m) { return targets_.match(m); });
+  return targeted && in_layers(module);
 }
 
 bool TargetRules::saves(const std::string& module) const {
-  return config_.trains_tables ||
-         any(config_.modules_to_save, [&](const std::string& name) { return is_named(module, name); });
+  return config_.trains_tables || any(config_.modules_to_save, [&](const std::string& name) {
+           return by_any_name(module, [&](const std::string& m) { return is_named(m, name); });
+         });
+}
+
+template <typename T>
+T TargetRules::value_of(const std::string& module, const std::vector<Rule<T>>& rules, T otherwise) const {
+  for (const auto& rule : rules) {
+    if (by_any_name(module, [&](const std::string& m) { return rule.regex.search(m, 0).has_value(); }))
+      return rule.value;
+  }
+  return otherwise;
 }
 
 std::int64_t TargetRules::rank(const std::string& module) const {
-  for (const auto& rule : ranks_) {
-    if (rule.regex.search(module, 0)) return rule.value;
-  }
-  return config_.rank;
+  return value_of(module, ranks_, config_.rank);
 }
 
 double TargetRules::alpha(const std::string& module) const {
-  for (const auto& rule : alphas_) {
-    if (rule.regex.search(module, 0)) return rule.value;
-  }
-  return config_.alpha;
+  return value_of(module, alphas_, config_.alpha);
 }
 
 double TargetRules::scale(const std::string& module) const {
@@ -138,12 +151,20 @@ double TargetRules::scale(const std::string& module) const {
 void TargetRules::require_used(const std::vector<std::string>& all, const std::vector<std::string>& adapted,
                                const std::vector<std::string>& tables) const {
   for (const std::string& name : config_.modules_to_save) {
-    if (!any(tables, [&](const std::string& m) { return is_named(m, name); }))
+    const auto is_called = [&](const std::string& m) { return is_named(m, name); };
+    if (!any(tables, [&](const std::string& table) { return by_any_name(table, is_called); }))
       throw Error("[lora.modules_to_save] expected the embedding or the head of this model (" +
                   join(tables, ", ") + "), got '" + escape_control(name) +
                   "': other modules can't be trained whole");
   }
-  if (!config_.targets_all_linear()) require_names_used(targets_.names, "target_modules", all);
+  if (!config_.targets_all_linear()) {
+    std::vector<std::string> called;
+    for (const std::string& module : all) {
+      const auto names = config_.checkpoint_names.modules_in_files(module);
+      called.insert(called.end(), names.begin(), config_.from_file ? names.end() : names.begin() + 1);
+    }
+    require_names_used(targets_.names, "target_modules", called);
+  }
   if (!config_.from_file) {
     require_names_used(excluded_.names, "exclude_modules", all);
     if (!excluded_.pattern.empty() && !any(all, [&](const std::string& m) { return excluded_.match(m); }))

@@ -50,6 +50,12 @@ class TargetRules {
   static std::vector<Rule<T>> compile(const LoraConfig::Pattern<T>& pattern, const char* setting);
   static Names compile_names(const std::vector<std::string>& names, const char* setting);
 
+  // Whether `matches` is true of a module by its name or, for an adapter file's settings, by one that files
+  // may have for it.
+  template <typename Matches>
+  bool by_any_name(const std::string& module, const Matches& matches) const;
+  template <typename T>
+  T value_of(const std::string& module, const std::vector<Rule<T>>& rules, T otherwise) const;
   std::optional<std::int64_t> layer(const std::string& module) const;
   bool in_layers(const std::string& module) const;
 

@@ -12,8 +12,9 @@ at::Tensor WeightUpdate::applied_to(const at::Tensor& weight) const {
   if (table.defined()) return table;
   at::Tensor sum = weight.to(delta.scalar_type()) + delta;
   if (!magnitude.defined()) return sum;
-  const at::Tensor norms = at::norm(sum, 2, {1}).clamp_min_(std::numeric_limits<float>::min());
-  return sum.mul_((magnitude / norms).unsqueeze(1));
+  const std::int64_t along = magnitude_of_columns ? 0 : 1;
+  const at::Tensor norms = at::norm(sum, 2, {along}).clamp_min_(std::numeric_limits<float>::min());
+  return sum.mul_((magnitude / norms).unsqueeze(along));
 }
 
 std::map<std::string, WeightUpdate> weight_updates(const LoraAdapters& adapters) {
@@ -26,6 +27,7 @@ std::map<std::string, WeightUpdate> weight_updates(const LoraAdapters& adapters)
     WeightUpdate& update = updates[module.name + ".weight"];
     const LoraAdapters::Factors factors = adapters.values(module);
     update.delta = at::mm(in_module_order(factors.b, module.b), factors.a.cpu()) * module.scale;
+    update.magnitude_of_columns = module.is_embedding();
     // A copy: the store goes on changing.
     if (module.magnitude)
       update.magnitude = in_module_order(store.value(*module.magnitude), *module.magnitude).clone();

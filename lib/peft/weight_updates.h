@@ -13,10 +13,12 @@ namespace lorikeet::peft {
 struct WeightUpdate {
   at::Tensor delta;      ///< scale * B A, [out, in]
   at::Tensor magnitude;  ///< DoRA: the length that each row of the sum gets, [out]; else undefined
-  at::Tensor table;      ///< a table trained whole takes the weight's place, with as many rows or more; the
-                         ///< others are undefined then
+  bool magnitude_of_columns = false;  ///< the embedding's: of its columns instead, [in]
+  at::Tensor table;  ///< a table trained whole takes the weight's place, with as many rows or more; the
+                     ///< others are undefined then
 
-  /// weight + delta, each row brought to its magnitude, in delta's dtype; or the table. `weight`: [out, in].
+  /// weight + delta, each row (or column) brought to its magnitude, in delta's dtype; or the table. `weight`:
+  /// [out, in].
   at::Tensor applied_to(const at::Tensor& weight) const;
 };
 

@@ -24,7 +24,7 @@ std::string devices(int count) { return count == 1 ? "one device" : std::to_stri
 
 std::string how(const Choice& choice) {
   return "micro-batches of " + std::to_string(choice.micro_tokens) + " tokens" +
-         (choice.checkpointing ? " and activation_checkpointing=full" : "");
+         (choice.saving == config::MemorySaving{} ? "" : " and " + config::overrides({}, choice.saving));
 }
 
 std::string need_of(const Option& option) {
@@ -67,9 +67,10 @@ Question fits_on_one(const Context& in, const Option* on_one) {
   const auto alone = [](const Option& option) { return option.choice.devices == 1; };
   if (on_one != nullptr) {
     asked.because = need_of(*on_one) + " with " + how(on_one->choice);
-    const auto plain = [&](const Option& option) { return alone(option) && !option.choice.checkpointing; };
+    const config::MemorySaving none;
+    const auto plain = [&](const Option& option) { return alone(option) && option.choice.saving == none; };
     const Option* nearest = nearest_to_fitting(in.options, plain);
-    if (on_one->choice.checkpointing && nearest != nullptr && !nearest->fits())
+    if (on_one->choice.saving != none && nearest != nullptr && !nearest->fits())
       asked.because += "; without it at least " + need_of(*nearest);
     return asked;
   }

@@ -23,8 +23,9 @@ std::int64_t total_of_last(const MemoryInput& input, std::int64_t layers) {
 }  // namespace
 
 std::int64_t least_memory(const MemoryInput& input) {
-  if (!input.checkpointing || input.target.device != at::kCUDA)
-    throw Error("[plan] the least memory is that of a GPU with activation checkpointing");
+  const config::MemorySaving full{.checkpointing = config::ActivationCheckpointing::kFull};
+  if (input.saving != full || input.target.device != at::kCUDA)
+    throw Error("[plan] the least memory is that of a GPU with activation checkpointing, without offload");
   const std::int64_t layers = std::ssize(input.model->layers);
   if (layers <= kLayers) return step_memory(input).total();
   const std::int64_t least = total_of_last(input, kLayers);

@@ -3,10 +3,13 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "data/micro_batch.h"
 #include "ops/block_pool.h"
+#include "ops/host_transfers.h"
 #include "ops/matmul/product_cache.h"
+#include "parallel/host_weights.h"
 #include "peft/lora.h"
 #include "train/adamw.h"
 #include "train/device_batch.h"
@@ -34,15 +37,19 @@ enum Part : std::size_t { kWorkspace, kWeights, kAdapter, kOptimizer, kActivatio
 // next unit is borrowed lives from one layer to the next.
 class StepObserver : public nn::UnitLender {
  public:
-  StepObserver(nn::CausalLM& model, ops::DryRun& run)
+  StepObserver(nn::CausalLM& model, ops::DryRun& run, bool fetches)
       : model_(model), run_(run), head_(model.layers().size() + 1) {
+    if (fetches) host_weights_.emplace(at::Device(at::kMeta), model);
     model_.store().lend_by(this);
   }
   ~StepObserver() override { model_.store().lend_by(nullptr); }
   StepObserver(const StepObserver&) = delete;
   StepObserver& operator=(const StepObserver&) = delete;
 
-  void expect(const std::vector<const nn::WeightUnit*>& /*order*/) override { next_ = 0; }
+  void expect(const std::vector<const nn::WeightUnit*>& order) override {
+    next_ = 0;
+    if (host_weights_) host_weights_->expect(order);
+  }
 
   nn::UnitLoan borrow(const nn::WeightUnit& unit) override {
     // Before the embedding there are the batch and the rotary table.
@@ -52,9 +59,11 @@ class StepObserver : public nn::UnitLender {
     const auto first = static_cast<std::size_t>(model_.first_trained_layer()) + 1;
     if (next_ == first + 1) per_layer_ = activations - before_;
     before_ = activations;
+    const nn::UnitLoan loan = host_weights_ ? host_weights_->borrow(unit) : nn::UnitLoan{&unit, unit.part()};
+    run_.assign(kWeights);
     run_.count_others_as(next_ == head_ ? kLogits : kWorkspace);
     ++next_;
-    return {&unit, unit.part()};
+    return loan;
   }
 
   Bytes per_layer() const { return per_layer_; }
@@ -62,6 +71,7 @@ class StepObserver : public nn::UnitLender {
  private:
   nn::CausalLM& model_;
   ops::DryRun& run_;
+  std::optional<parallel::HostWeights> host_weights_;
   std::size_t head_, next_ = 0;
   Bytes before_ = 0, per_layer_ = 0;
 };
@@ -117,13 +127,13 @@ MemoryEstimate step_memory(const MemoryInput& in) {
   run.assign(kAdapter);
   const train::AdamW optimizer(adapters.store(), {});
   run.assign(kOptimizer);
-  StepObserver observer(model, run);
+  StepObserver observer(model, run, in.saving.offload.weights);
   const data::MicroBatch micro = micro_batch(in.micro);
   const bool cpu = in.target.device == at::kCPU;
   // On a CPU the second step finds the free blocks that the first one left.
   for (int step = 0; step < (cpu ? 2 : 1); ++step) {
     const nn::Batch batch = train::to_device(micro, at::kMeta);
-    train::run_micro_step(model, batch, {.checkpointing = in.checkpointing});
+    train::run_micro_step(model, batch, {.saving = in.saving});
   }
 
   const ops::DryMoment& peak = run.peak();
@@ -137,7 +147,14 @@ MemoryEstimate step_memory(const MemoryInput& in) {
                      .fragmentation = peak.unused,
                      .product_caches = caches ? kProductCaches : 0,
                      .runtime = cpu ? kRuntimeCpu : kRuntimeCuda,
-                     .activations_per_layer = observer.per_layer()};
+                     .activations_per_layer = observer.per_layer(),
+                     .host_activations = run.host_peak(),
+                     .moved_activations = run.host_bytes(),
+                     .tokens = in.micro.tokens};
+  if (!cpu && in.saving.offload.weights) {
+    for (const auto& unit : model.store().units())
+      out.host_weights += ops::host_memory_bytes(unit->matrix_bytes(), in.target.device);
+  }
   if (!cpu) {
     const auto moving = static_cast<double>(out.activations + out.logits + out.workspace);
     out.fragmentation = static_cast<Bytes>(kFragmentationCuda * moving);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/memory_saving.h"
 #include "nn/causal_lm.h"
 #include "ops/dry_run.h"
 #include "peft/lora_config.h"
@@ -19,9 +20,9 @@ struct MemoryInput {
   peft::LoraConfig lora;
   precision::Policy policy;
   ops::DryTarget target;
-  std::int64_t frozen_bytes = 0;  ///< of the base as it is held
+  std::int64_t frozen_bytes = 0;  ///< of the base as the device holds it, beside what is fetched for a while
   MicroSize micro;                ///< the largest micro-batch
-  bool checkpointing = false;     ///< activations are recomputed layer by layer
+  config::MemorySaving saving;
 };
 
 /// Bytes by part at the moment of a step when most is held, beside what the process holds before the base is
@@ -39,12 +40,19 @@ struct MemoryEstimate {
 
   /// What the first trained layer keeps for its backward; not a part of its own.
   std::int64_t activations_per_layer = 0;
+  /// Of the host's memory, of a run on a GPU with `offload`: pinned blocks of whole powers of two. Not in the
+  /// total. The frozen matrices, and the most that is there of what layers keep.
+  std::int64_t host_weights = 0, host_activations = 0;
+  std::int64_t moved_activations =
+      0;                    ///< bytes that go to the host's memory, and come back, in a micro-batch
+  std::int64_t tokens = 0;  ///< of that micro-batch
 
   /// What is there from the first step to the last.
   std::int64_t held() const { return weights + adapter + optimizer; }
   std::int64_t total() const {
     return held() + activations + logits + workspace + fragmentation + product_caches + runtime;
   }
+  std::int64_t host_total() const { return host_weights + host_activations; }
   /// Rows of (part, bytes) in the order above.
   std::vector<std::pair<std::string, std::int64_t>> rows() const;
 };

@@ -14,6 +14,15 @@ std::int64_t automatic_micro_tokens(std::int64_t usual, std::int64_t longest,
   return tokens;
 }
 
+std::vector<std::int64_t> automatic_sizes(std::int64_t usual, std::int64_t longest) {
+  std::vector<std::int64_t> sizes;
+  automatic_micro_tokens(usual, longest, [&](std::int64_t tokens) {
+    sizes.insert(sizes.begin(), tokens);
+    return false;
+  });
+  return sizes;
+}
+
 AutomaticMicro automatic_micro_tokens(std::int64_t usual, std::int64_t longest,
                                       const std::function<std::int64_t(std::int64_t)>& need,
                                       std::optional<std::int64_t> of_kind, std::optional<std::int64_t> free) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <vector>
 
 namespace lorikeet::plan {
 
@@ -15,6 +16,9 @@ inline constexpr std::int64_t kUsualMicroTokensCpu = 2048;
 /// alone fills it, or it is at most 512. `fits` was asked of the answer last.
 std::int64_t automatic_micro_tokens(std::int64_t usual, std::int64_t longest,
                                     const std::function<bool(std::int64_t)>& fits);
+
+/// All that it may come to, ascending.
+std::vector<std::int64_t> automatic_sizes(std::int64_t usual, std::int64_t longest);
 
 /// What auto comes to on a device.
 struct AutomaticMicro {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "config/memory_saving.h"
 #include "plan/memory.h"
 #include "plan/spread.h"
 #include "plan/step_time.h"
@@ -22,15 +23,18 @@ struct Machine {
   double seconds_per_layer = 0;           ///< of a forward or a backward, however few tokens: kernel launches
   std::function<Link(int devices)> link;  ///< on a ring over so many
   double seconds_per_byte = 0;            ///< see StepTimeInput
-  bool shared = false;                    ///< the devices are processes that share memory and rate of one
-  std::optional<double> price_per_hour;   ///< of one device
+  std::int64_t host_memory_bytes = 0;     ///< of the machine's host, for what is offloaded; 0: not known
+  double host_bytes_per_second = 0;       ///< each way between a GPU and the host's memory; 0: not looked at
+  double host_memory_bytes_per_second = 0;  ///< of the host's memory, for all its GPUs; 0: not looked at
+  bool shared = false;                      ///< the devices are processes that share memory and rate of one
+  std::optional<double> price_per_hour;     ///< of one device
 };
 
 /// A way to run the job.
 struct Choice {
   int devices = 1;
   int degree = 1;  ///< devices that share one copy of the base
-  bool checkpointing = false;
+  config::MemorySaving saving = {};
   std::int64_t micro_tokens = 0;
 
   std::string strategy() const { return strategy_name(degree, devices); }
@@ -40,10 +44,12 @@ struct Choice {
 struct Work {
   double tokens = 0;
   double layers = 0;
-  double flops = 0;             ///< train::step_flops
-  double recomputed_flops = 0;  ///< more, with activation checkpointing
-  double gradient_bytes = 0;    ///< of the adapter, in the reduce dtype
-  double frozen_bytes = 0;      ///< of the whole base
+  double flops = 0;                 ///< train::step_flops
+  double recomputed_flops = 0;      ///< more, where whole layers are recomputed
+  double recomputed_mlp_flops = 0;  ///< more, where only gate and up are
+  double gradient_bytes = 0;        ///< of the adapter, in the reduce dtype
+  double frozen_bytes = 0;          ///< of the whole base
+  double streamed_bytes = 0;        ///< of a micro-batch, from the host's memory, where weights are offloaded
   std::vector<UnitUse> uses;
 };
 
@@ -57,28 +63,35 @@ struct Job {
 struct Option {
   Choice choice;
   MemoryEstimate memory;
-  std::int64_t available = 0;  ///< on each device
+  std::int64_t available = 0;       ///< on each device
+  std::int64_t host_available = 0;  ///< of the host's memory to each; 0: not known
   StepTime time;
   double turns = 0;
   double tokens_per_second = 0;            ///< of all devices
   std::optional<double> cost_per_million;  ///< tokens
 
-  bool fits() const { return memory.total() <= available; }
+  bool fits() const {
+    return memory.total() <= available && (host_available == 0 || memory.host_total() <= host_available);
+  }
 };
 
 struct Range {
   std::vector<int> devices;                ///< ascending, from 1
   std::vector<std::int64_t> micro_tokens;  ///< ascending
-  std::vector<bool> checkpointing;
+  std::vector<config::ActivationCheckpointing> checkpointing;
+  /// The first is always tried, the others where it doesn't fit and each device has the whole base.
+  std::vector<config::Offload> offload{{}};
+  std::optional<int> degree;  ///< this one alone
 };
 
 /// Every choice of the range: replicate and shard for each number of devices, and hybrid with the smallest
-/// degree between that fits, where there is one.
+/// degree between that fits, where there is one. Of those with another offload than the first the ones that
+/// fit, and one that doesn't where none does.
 std::vector<Option> all_options(const Job& job, const Machine& machine, const Range& range);
 
 /// The fastest of those that fit and satisfy `accept`; of equally fast ones (within 1%) that with the fewest
-/// devices, without checkpointing, then with the largest micro-batch up to `usual_micro_tokens`. nullptr
-/// where none fits.
+/// devices, the least saving of memory, then with the largest micro-batch up
+/// to `usual_micro_tokens`. nullptr where none fits.
 const Option* fastest(const std::vector<Option>& options, std::int64_t usual_micro_tokens,
                       const std::function<bool(const Option&)>& accept);
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "config/memory_saving.h"
+
 namespace lorikeet::plan {
 
 /// What of a run decides its memory and can be changed.
@@ -13,7 +15,7 @@ struct Knobs {
   std::int64_t micro_tokens = 0;
   std::int64_t longest = 0;  ///< tokens of the longest row
   std::int64_t rank = 0;
-  bool checkpointing = false;
+  config::MemorySaving saving = {};
   int degree = 1;  ///< devices that share one copy of the base
 };
 
@@ -25,10 +27,12 @@ struct Rescue {
 };
 
 /// At most `most` changes of `now` whose `need` is at most `limit`, each checked: first those after which the
-/// run computes the same (smaller micro-batches, checkpointing, both, weights in parts on the `world_size`
-/// devices), then shorter rows and a smaller rank. Of each kind the smallest change that fits.
+/// run computes the same (smaller micro-batches, more recomputed, weights in parts on the `world_size`
+/// devices, more of `offload`, smaller micro-batches with full recomputation, and with all of it), then
+/// shorter rows and a smaller rank. Of each kind the smallest change that fits.
 std::vector<Rescue> changes_that_fit(const Knobs& now, int world_size,
                                      const std::function<std::int64_t(const Knobs&)>& need,
-                                     std::int64_t limit, std::size_t most = 3);
+                                     std::int64_t limit, const std::vector<config::Offload>& offload,
+                                     std::size_t most = 3);
 
 }  // namespace lorikeet::plan

@@ -30,11 +30,11 @@ double sum_of_gathers(const std::vector<UnitUse>& uses) {
 
 }  // namespace
 
-std::vector<UnitUse> unit_uses(const nn::ModelShape& shape, double storage_bytes, double head_share) {
+std::vector<UnitUse> unit_uses(const nn::ModelShape& shape, const StoredBytes& stored, double head_share) {
   const auto layers = static_cast<double>(shape.layers);
   const double table =
-      static_cast<double>(shape.vocab_size) * static_cast<double>(shape.hidden_size) * storage_bytes;
-  const double layer = static_cast<double>(shape.layer_linear_parameters) / layers * storage_bytes;
+      static_cast<double>(shape.vocab_size) * static_cast<double>(shape.hidden_size) * stored.table;
+  const double layer = static_cast<double>(shape.layer_linear_parameters) / layers * stored.linear;
   // Forward and backward of a layer cost the same: neither has a gradient of a frozen weight.
   const double share = (1 - head_share) / (2 * layers);
   std::vector<UnitUse> uses{{table, 0}};
@@ -69,6 +69,15 @@ StepTime step_time(const StepTimeInput& in) {
       waited += std::max(0.0, fetch - turn * beside);
     }
     out.gather = in.turns * waited;
+  }
+
+  if (in.host_bytes_per_second > 0) {
+    const double forward = in.forward_share * computing / in.turns, backward = computing / in.turns - forward;
+    const auto beyond = [&](double bytes, double compute) {
+      return std::max(0.0, bytes / in.host_bytes_per_second - compute);
+    };
+    out.offload = in.turns * (beyond(std::max(in.moved_bytes, in.streamed_bytes / 2), forward) +
+                              beyond(in.moved_bytes + in.streamed_bytes / 2, backward));
   }
 
   const double full_buckets = std::floor(in.gradient_bytes / kBucketBytes) * kBucketBytes;

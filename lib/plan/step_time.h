@@ -19,9 +19,15 @@ struct UnitUse {
   double compute_share = 0;   ///< of the micro-batch's operations; 1 over all uses
 };
 
+/// Bytes of a stored number, its part of scales included.
+struct StoredBytes {
+  double table = 0;   ///< of embedding and head
+  double linear = 0;  ///< of the layers' linear modules
+};
+
 /// The uses of a training micro-batch in parallel::WeightGatherer's order: embedding, layers, head, layers
-/// backwards. `storage_bytes` is the size of a stored weight, `head_share` the head's part of the operations.
-std::vector<UnitUse> unit_uses(const nn::ModelShape& shape, double storage_bytes, double head_share);
+/// backwards. `head_share` is the head's part of the operations.
+std::vector<UnitUse> unit_uses(const nn::ModelShape& shape, const StoredBytes& stored, double head_share);
 
 struct StepTimeInput {
   double flops = 0;         ///< of the whole step, over all ranks (train::step_flops)
@@ -37,6 +43,11 @@ struct StepTimeInput {
   Link gather_link;               ///< the slowest on a ring over those that share a copy
   /// Of the device's own time, for each byte that it sends or receives: a CPU copies them itself. 0 for GPUs.
   double seconds_per_byte = 0;
+  // What goes between the device and the host's memory in a micro-batch, of the busiest rank.
+  double moved_bytes = 0;            ///< of activations: out beside forward, back beside backward
+  double streamed_bytes = 0;         ///< of weights: in, half of it beside forward
+  double forward_share = 0.5;        ///< of a micro-batch's operations
+  double host_bytes_per_second = 0;  ///< each way, both at a time; 0: as fast as need be
 };
 
 /// Seconds of a step by what the device waits for.
@@ -44,8 +55,11 @@ struct StepTime {
   double compute = 0;  ///< with the bytes that it copies itself
   double gather = 0;   ///< for weights that were not there in time
   double reduce = 0;   ///< for the gradients' sum
+  double offload =
+      0;  ///< for what went to the host's memory, or came from there, more slowly than it computed
 
-  double total() const { return compute + gather + reduce; }
+  double waited() const { return gather + reduce + offload; }
+  double total() const { return compute + waited(); }
 };
 
 /// The time of an optimizer step.

@@ -22,12 +22,13 @@ DType dense_storage(config::BaseStorage storage) {
     case config::BaseStorage::kBF16: return DType::kBF16;
     case config::BaseStorage::kF16: return DType::kF16;
     case config::BaseStorage::kF32:
-    case config::BaseStorage::kNF4: break;
+    case config::BaseStorage::kNF4:
+    case config::BaseStorage::kF8: break;
   }
   return DType::kF32;
 }
 
-constexpr Capability kBf16From{8, 0}, kTf32From{8, 0}, kFp16From{7, 0};
+constexpr Capability kBf16From{8, 0}, kTf32From{8, 0}, kFp16From{7, 0}, kFp8From{8, 9};
 
 }  // namespace
 
@@ -49,6 +50,8 @@ std::vector<std::pair<std::string_view, std::string>> Policy::rows() const {
   // them.
   if (sets_half_products(matmul))
     rows.emplace_back("products of 16 bits", matmul == config::Matmul::kNative ? "native" : "widened");
+  if (matmul == config::Matmul::kFp8)
+    rows.emplace_back("forward products of frozen weights", "fp8, activations with a scale for each row");
   return rows;
 }
 
@@ -73,7 +76,9 @@ Policy resolve(const config::PrecisionSettings& settings) {
     case config::PrecisionPreset::kFp16: policy.base_storage = policy.compute = DType::kF16; break;
   }
   if (settings.base_storage == config::BaseStorage::kNF4) {
-    policy.quantization.emplace();
+    policy.quantization = FourBits{};
+  } else if (settings.base_storage == config::BaseStorage::kF8) {
+    policy.quantization = Float8{};
   } else if (settings.base_storage) {
     policy.base_storage = dense_storage(*settings.base_storage);
   }
@@ -93,7 +98,25 @@ Policy resolve(const config::PrecisionSettings& settings) {
                 std::string(dtype_name(policy.compute)) +
                 "; set it to bf16 or fp16, or leave precision.matmul out");
   }
+  if (policy.matmul == config::Matmul::kFp8 && policy.compute != DType::kBF16) {
+    throw Error("[precision] precision.matmul=fp8 gives bf16 numbers, but precision.compute is " +
+                std::string(dtype_name(policy.compute)) + "; set it to bf16, or leave precision.matmul out");
+  }
   return policy;
+}
+
+void require_products_fit(const Policy& policy) {
+  if (policy.matmul != config::Matmul::kFp8) return;
+  const auto* how = policy.quantization ? std::get_if<Float8>(&*policy.quantization) : nullptr;
+  if (how != nullptr && how->block_cols == 0 && how->block_rows <= 1) return;
+  const std::string stored =
+      policy.quantization ? describe(*policy.quantization) : std::string(dtype_name(policy.base_storage));
+  throw Error(
+      "[precision] precision.matmul=fp8 is for weights in fp8 with a scale for each row or matrix, but "
+      "linear "
+      "weights are stored in " +
+      stored +
+      "; set precision.base_storage to fp8 for an unquantised checkpoint, or leave precision.matmul out");
 }
 
 void require_supported(const Policy& policy, const device::Device& device,
@@ -115,6 +138,14 @@ void require_supported(const Policy& policy, const device::Device& device,
   if (policy.compute == DType::kBF16 && capability < kBf16From) missing = "bf16";
   if (policy.compute == DType::kF16 && capability < kFp16From) missing = "fp16";
   if (tf32 && capability < kTf32From) missing = "TF32";
+  const bool float8 = policy.matmul == config::Matmul::kFp8;
+  if (float8 && missing.empty() && capability < kFp8From) {
+    throw Error(
+        "[precision] " + device.name() + ", " + card.name + " of compute capability " +
+        std::to_string(capability.major) + "." + std::to_string(capability.minor) +
+        ", has no fp8 arithmetic; leave precision.matmul out: weights in fp8 are multiplied as bf16 numbers "
+        "then");
+  }
   if (missing.empty()) return;
   std::vector<std::string> choices;
   if (capability >= kFp16From) choices.emplace_back("precision.preset=fp16 (as fast; gradients are scaled)");

@@ -51,13 +51,18 @@ struct Policy {
   bool operator==(const Policy&) const = default;
 };
 
+/// Throws Error where products are asked for in fp8 and linear weights aren't stored so that they can be: in
+/// fp8 with a scale for each row or matrix. For once it is known how a checkpoint is stored.
+void require_products_fit(const Policy& policy);
+
 /// The policy of the config's `precision:` section, which has been checked when it was read. Throws Error
 /// for parts that contradict each other.
 Policy resolve(const config::PrecisionSettings& settings);
 
 /// Throws Error, with the presets that the device is good for, where it has no fast arithmetic of a kind that
-/// the policy computes in: bf16 and TF32 come with compute capability 8.0 (Ampere), fp16 with 7.0 (Volta); a
-/// CPU has no TF32 and multiplies 16-bit numbers in fp32 where it can't otherwise, which gives the same.
+/// the policy computes in: bf16 and TF32 come with compute capability 8.0 (Ampere), fp16 with 7.0 (Volta),
+/// fp8 with 8.9 (Ada); a CPU has no TF32 and multiplies 16-bit numbers in fp32 where it can't otherwise,
+/// which gives the same.
 void require_supported(const Policy& policy, const device::Device& device,
                        const std::vector<device::CudaDevice>& found);
 

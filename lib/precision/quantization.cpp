@@ -1,13 +1,31 @@
 #include "precision/quantization.h"
 
 namespace lorikeet::precision {
+namespace {
+
+std::string describe_four_bits(const FourBits& how) {
+  const std::string scales =
+      how.nested_block == 0 ? "scales in fp32" : "scales in blocks of " + std::to_string(how.nested_block);
+  return short_name(how) + " in blocks of " + std::to_string(how.block) + ", " + scales;
+}
+
+std::string describe_float8(const Float8& how) {
+  std::string scales = "block of " + std::to_string(how.block_rows) + " x " + std::to_string(how.block_cols);
+  if (how.block_cols == 0) scales = how.block_rows == 0 ? "matrix" : "row";
+  return "fp8 (e4m3), a scale for each " + scales;
+}
+
+}  // namespace
 
 std::string describe(const Quantization& quantization) {
-  const std::string book = quantization.book == CodeBook::kNF4 ? "nf4" : "fp4";
-  const std::string scales = quantization.nested_block == 0
-                                 ? "scales in fp32"
-                                 : "scales in blocks of " + std::to_string(quantization.nested_block);
-  return book + " in blocks of " + std::to_string(quantization.block) + ", " + scales;
+  if (const auto* four_bits = std::get_if<FourBits>(&quantization)) return describe_four_bits(*four_bits);
+  return describe_float8(std::get<Float8>(quantization));
+}
+
+std::string short_name(const Quantization& quantization) {
+  const auto* four_bits = std::get_if<FourBits>(&quantization);
+  if (four_bits == nullptr) return "fp8";
+  return four_bits->book == CodeBook::kNF4 ? "nf4" : "fp4";
 }
 
 }  // namespace lorikeet::precision

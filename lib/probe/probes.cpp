@@ -1,6 +1,7 @@
 #include "probe/probes.h"
 
 #include "base/error.h"
+#include "probe/operators/gpu_tests.h"
 
 namespace lorikeet::probe {
 
@@ -11,6 +12,7 @@ ProbeAnswer answer(const ProbeRequest& request) {
     case ProbeKind::kPeerCopy: return probe_peer_copy(request);
     case ProbeKind::kAllReduce: return probe_all_reduce(request);
     case ProbeKind::kWrite: return probe_write(request);
+    case ProbeKind::kOperator: return probe_operator(request);
   }
   throw Error("[probe] unknown");
 }

@@ -9,8 +9,8 @@
 namespace lorikeet::probe {
 namespace {
 
-constexpr std::array kKinds = {ProbeKind::kMatmul, ProbeKind::kTransfer, ProbeKind::kPeerCopy,
-                               ProbeKind::kAllReduce, ProbeKind::kWrite};
+constexpr std::array kKinds = {ProbeKind::kMatmul,    ProbeKind::kTransfer, ProbeKind::kPeerCopy,
+                               ProbeKind::kAllReduce, ProbeKind::kWrite,    ProbeKind::kOperator};
 
 int small_int(const JsonView& json, std::int64_t least) {
   constexpr std::int64_t kMost = 1 << 20;
@@ -27,6 +27,7 @@ const char* name_of(ProbeKind kind) {
     case ProbeKind::kPeerCopy: return "peer copy";
     case ProbeKind::kAllReduce: return "all-reduce";
     case ProbeKind::kWrite: return "disk write";
+    case ProbeKind::kOperator: return "operator";
   }
   return "";
 }
@@ -37,7 +38,7 @@ std::string ProbeRequest::text() const {
   json.set("peers", Json::Array(peers.begin(), peers.end()));
   json.set("compute", dtype_safetensors_name(compute)).set("tf32", matmul == config::Matmul::kTf32);
   json.set("bytes", bytes).set("rank", rank).set("size", size).set("port", port).set("listen_fd", listen_fd);
-  json.set("limit_seconds", limit_seconds).set("folder", folder);
+  json.set("limit_seconds", limit_seconds).set("folder", folder).set("op", op);
   return json.dump();
 }
 
@@ -66,6 +67,7 @@ ProbeRequest ProbeRequest::parse(const std::string& text) {
   request.listen_fd = small_int(view.at("listen_fd"), -1);
   request.limit_seconds = view.at("limit_seconds").as_number();
   request.folder = view.at("folder").as_string();
+  request.op = view.at("op").as_string();
   return request;
 }
 

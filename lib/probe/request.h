@@ -11,9 +11,10 @@
 
 namespace lorikeet::probe {
 
-enum class ProbeKind { kMatmul, kTransfer, kPeerCopy, kAllReduce, kWrite };
+enum class ProbeKind { kMatmul, kTransfer, kPeerCopy, kAllReduce, kWrite, kOperator };
 
-/// Its name in the table: "matrix product", "host copies", "peer copy", "all-reduce", "disk write".
+/// Its name in the table: "matrix product", "host copies", "peer copy", "all-reduce", "disk write",
+/// "operator".
 const char* name_of(ProbeKind kind);
 
 /// What a child process measures, passed on its command line.
@@ -29,6 +30,7 @@ struct ProbeRequest {
   int listen_fd = -1;  ///< rank 0's
   double limit_seconds = 20;
   std::string folder;  ///< for kWrite
+  std::string op;      ///< for kOperator: which one
 
   std::string text() const;
   /// Throws Error (kUsage) when `text` was not written by text().

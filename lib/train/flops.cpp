@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string>
 
 namespace lorikeet::train {
 namespace {
@@ -10,6 +12,23 @@ double d(std::int64_t n) { return static_cast<double>(n); }
 
 double attention_flops(const nn::ModelShape& shape, const StepSize& size) {
   return 2.0 * d(shape.heads) * d(shape.head_dim) * d(size.attention_squares);
+}
+
+std::int64_t gate_up_parameters(const nn::CausalLMSpec& spec) {
+  std::int64_t parameters = 0;
+  for (const nn::DecoderLayerSpec& layer : spec.layers) {
+    for (const nn::Module& module : layer.mlp.gate_up_modules())
+      parameters += module.out_features * layer.mlp.hidden_size;
+  }
+  return parameters;
+}
+
+std::set<std::string> gate_up_names(const nn::CausalLMSpec& spec) {
+  std::set<std::string> names;
+  for (const nn::DecoderLayerSpec& layer : spec.layers) {
+    for (const nn::Module& module : layer.mlp.gate_up_modules()) names.insert(module.name);
+  }
+  return names;
 }
 
 }  // namespace
@@ -32,6 +51,7 @@ std::int64_t AttentionSquares::of(std::int64_t length) const {
 AdapterSize adapter_size(const peft::LoraAdapters& adapters, const nn::CausalLMSpec& spec) {
   using Kind = peft::LoraAdapters::Kind;
   AdapterSize size;
+  const std::set<std::string> gate_up = gate_up_names(spec);
   for (const auto& module : adapters.modules()) {
     for (const std::size_t index : module.segments()) {
       const peft::AdapterSegment& segment = adapters.store().segment(index);
@@ -40,6 +60,7 @@ AdapterSize adapter_size(const peft::LoraAdapters& adapters, const nn::CausalLMS
                            : segment.frozen           ? size.frozen
                                                       : size.trained;
       part += segment.size();
+      if (gate_up.contains(module.name)) size.gate_up += segment.size();
     }
   }
   for (const auto& table : adapters.tables()) {
@@ -57,10 +78,16 @@ double step_flops(const nn::ModelShape& shape, const AdapterSize& adapter, const
   return linear + head + low_rank + tables + 3 * attention_flops(shape, size);
 }
 
-double recomputed_flops(const nn::ModelShape& shape, const AdapterSize& adapter, const StepSize& size) {
-  const double linear = 2.0 * d(shape.layer_linear_parameters) * d(size.tokens);
-  const double low_rank = 2.0 * d(adapter.trained + adapter.frozen) * d(size.tokens);
-  return linear + low_rank + attention_flops(shape, size);
+double recomputed_flops(const nn::CausalLMSpec& spec, const AdapterSize& adapter, const StepSize& size,
+                        config::ActivationCheckpointing grade) {
+  const auto forward = [&](std::int64_t parameters) { return 2.0 * d(parameters) * d(size.tokens); };
+  switch (grade) {
+    case config::ActivationCheckpointing::kNone: return 0;
+    case config::ActivationCheckpointing::kMlp: return forward(gate_up_parameters(spec) + adapter.gate_up);
+    case config::ActivationCheckpointing::kFull: break;
+  }
+  return forward(spec.shape.layer_linear_parameters + adapter.trained + adapter.frozen) +
+         attention_flops(spec.shape, size);
 }
 
 }  // namespace lorikeet::train

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/memory_saving.h"
 #include "nn/causal_lm.h"
 #include "peft/lora.h"
 
@@ -47,13 +48,15 @@ struct AdapterSize {
   std::int64_t frozen = 0;      ///< and without
   std::int64_t head = 0;        ///< factors of the head's adapter
   std::int64_t head_table = 0;  ///< of a head that is trained whole
+  std::int64_t gate_up = 0;     ///< of trained and frozen ones, those beside MLPs' gate and up
 };
 
 AdapterSize adapter_size(const peft::LoraAdapters& adapters, const nn::CausalLMSpec& spec);
 
 double step_flops(const nn::ModelShape& shape, const AdapterSize& adapter, const StepSize& size);
 
-/// What activation checkpointing adds: the layers' forward once more.
-double recomputed_flops(const nn::ModelShape& shape, const AdapterSize& adapter, const StepSize& size);
+/// What activation checkpointing adds: of every layer what `grade` has its backward compute again.
+double recomputed_flops(const nn::CausalLMSpec& spec, const AdapterSize& adapter, const StepSize& size,
+                        config::ActivationCheckpointing grade);
 
 }  // namespace lorikeet::train

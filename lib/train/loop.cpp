@@ -44,7 +44,7 @@ class Loop {
         state_(state),
         reducer_(make_reducer(parts)),
         runner_(parts.model, parts.adapters, parts.optimizer, reducer_ ? &*reducer_ : nullptr,
-                options.checkpointing),
+                options.saving),
         elapsed_before_(state.elapsed_seconds) {}
 
   LoopEnd run() {

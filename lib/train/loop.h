@@ -29,7 +29,7 @@ struct LoopOptions {
   std::optional<std::int64_t> validate_every_steps;
   std::optional<std::int64_t> patience;  ///< evaluations without gain before the run ends
   std::optional<double> peak_flops;      ///< of the device, for mfu
-  bool checkpointing = false;            ///< activation checkpointing, see MicroStepOptions
+  config::MemorySaving saving;           ///< see MicroStepOptions
   bool verify = false;                   ///< compare the ranks' adapters after every step
 };
 

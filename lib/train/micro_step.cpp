@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "nn/batch.h"
 #include "trace/range.h"
+#include "train/kept_layers.h"
 
 namespace lorikeet::train {
 namespace {
@@ -19,7 +21,7 @@ class MicroStep {
         options_(options),
         context_(model.context({.batch = batch, .training = true, .step = options.step})),
         first_trained_(model.first_trained_layer()),
-        kept_(model.layers().size()) {
+        kept_(batch.tokens.device(), first_trained_, layers(), options.saving.offload.activations) {
     store_.expect(model.units_in_order(/*training=*/true));
   }
 
@@ -32,21 +34,26 @@ class MicroStep {
   }
 
  private:
+  config::ActivationCheckpointing checkpointing() const { return options_.saving.checkpointing; }
   std::int64_t layers() const { return std::ssize(model_.layers()); }
   const nn::DecoderLayer& layer(std::int64_t i) const {
     return *model_.layers()[static_cast<std::size_t>(i)];
   }
-  nn::LayerKept& kept(std::int64_t i) { return kept_[static_cast<std::size_t>(i)]; }
 
   nn::Hidden forward() {
     const trace::Range range("forward");
-    nn::Hidden hidden = model_.embed(context_.batch);
+    nn::Hidden hidden = model_.embed(context_.batch, &kept_embedding_);
     for (std::int64_t i = 0; i < layers(); ++i) {
       const nn::UnitLoan weights = store_.borrow(layer(i).unit());
       // Nothing is kept below the lowest trainable tensor: backward doesn't get there.
-      nn::LayerKept* keep = i >= first_trained_ ? &kept(i) : nullptr;
-      hidden = layer(i).forward(std::move(hidden), weights, context_, keep);
-      if (options_.checkpointing && keep != nullptr) *keep = {.input = std::move(keep->input)};
+      if (i < first_trained_) {
+        hidden = layer(i).forward(std::move(hidden), weights, context_, nullptr);
+        continue;
+      }
+      nn::LayerKept kept;
+      hidden = layer(i).forward(std::move(hidden), weights, context_, &kept);
+      nn::drop_recomputed(kept, checkpointing());
+      kept_.put(i, std::move(kept));
     }
     return hidden;
   }
@@ -69,13 +76,14 @@ class MicroStep {
     const trace::Range range("backward");
     for (std::int64_t i = layers(); i-- > first_trained_;) {
       const nn::UnitLoan weights = store_.borrow(layer(i).unit());
-      nn::LayerKept own = std::exchange(kept(i), {});
-      if (options_.checkpointing) layer(i).forward({std::move(own.input), {}}, weights, context_, &own);
+      nn::LayerKept own = kept_.take(i);
+      if (checkpointing() == config::ActivationCheckpointing::kFull)
+        layer(i).forward({std::move(own.input), {}}, weights, context_, &own);
       gradient = layer(i).backward(std::move(gradient), weights, context_, own,
                                    i > first_trained_ || model_.embedding().learns());
       if (options_.reducer != nullptr) options_.reducer->completed(i);
     }
-    if (model_.embedding().learns()) model_.embedding().backward(gradient, context_.batch);
+    if (model_.embedding().learns()) model_.embedding().backward(gradient, context_.batch, kept_embedding_);
   }
 
   const nn::CausalLM& model_;
@@ -83,7 +91,8 @@ class MicroStep {
   const MicroStepOptions& options_;
   nn::ForwardContext context_;
   std::int64_t first_trained_;
-  std::vector<nn::LayerKept> kept_;  // by layer
+  nn::EmbeddingKept kept_embedding_;
+  KeptLayers kept_;
 };
 
 }  // namespace

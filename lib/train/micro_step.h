@@ -4,15 +4,16 @@
 
 #include <cstdint>
 
+#include "config/memory_saving.h"
 #include "nn/causal_lm.h"
 #include "parallel/gradient_reducer.h"
 
 namespace lorikeet::train {
 
 struct MicroStepOptions {
-  double loss_scale = 1;       ///< of the gradients, not of the loss that is returned
-  std::uint64_t step = 0;      ///< optimizer step, keys dropout
-  bool checkpointing = false;  ///< keep layers' inputs alone, and compute the rest again in backward
+  double loss_scale = 1;        ///< of the gradients, not of the loss that is returned
+  std::uint64_t step = 0;       ///< optimizer step, keys dropout
+  config::MemorySaving saving;  ///< offloaded weights come by the model's lender
   /// Learns of each layer whose gradients are complete. Set for the last micro-batch of a step, else nullptr.
   parallel::GradientReducer* reducer = nullptr;
 };
@@ -20,8 +21,7 @@ struct MicroStepOptions {
 /// Forward and backward of one micro-batch: adds its adapters' gradients to what is there, and returns the
 /// sum of its labels' negative log-likelihoods, a scalar on the device in the policy's loss dtype.
 ///
-/// Activation checkpointing: Chen et al. 2016, arXiv:1604.06174, by decoder layer; the numbers are the same
-/// to the bit.
+/// However memory is saved, the numbers are the same to the bit.
 at::Tensor run_micro_step(const nn::CausalLM& model, const nn::Batch& batch, const MicroStepOptions& options);
 
 }  // namespace lorikeet::train

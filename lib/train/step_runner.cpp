@@ -41,7 +41,7 @@ StepRunner::Result StepRunner::run(const std::vector<nn::Batch>& micro_batches, 
     loss_sum.add_(run_micro_step(model_, *batch,
                                  {.loss_scale = loss_scale,
                                   .step = step,
-                                  .checkpointing = checkpointing_,
+                                  .saving = saving_,
                                   .reducer = batch == passes.back() ? reducer_ : nullptr}));
   }
   if (reducer_ != nullptr) {

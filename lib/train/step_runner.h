@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "config/memory_saving.h"
 #include "nn/causal_lm.h"
 #include "parallel/gradient_reducer.h"
 #include "peft/lora.h"
@@ -20,14 +21,10 @@ namespace lorikeet::train {
 class StepRunner {
  public:
   /// `reducer` sums the gradients over the ranks before the update; nullptr where there is one device.
-  /// `checkpointing`: see MicroStepOptions.
+  /// `saving`: see MicroStepOptions.
   StepRunner(const nn::CausalLM& model, peft::LoraAdapters& adapters, AdamW& optimizer,
-             parallel::GradientReducer* reducer = nullptr, bool checkpointing = false)
-      : model_(model),
-        adapters_(adapters),
-        optimizer_(optimizer),
-        reducer_(reducer),
-        checkpointing_(checkpointing) {}
+             parallel::GradientReducer* reducer = nullptr, const config::MemorySaving& saving = {})
+      : model_(model), adapters_(adapters), optimizer_(optimizer), reducer_(reducer), saving_(saving) {}
 
   /// Numbers of a step, still on the device: reading them waits for it.
   struct Result {
@@ -48,7 +45,7 @@ class StepRunner {
   peft::LoraAdapters& adapters_;
   AdamW& optimizer_;
   parallel::GradientReducer* reducer_;
-  bool checkpointing_;
+  config::MemorySaving saving_;
   bool reached_checked_ = false;
   bool b_checked_ = false;  // the gradients of every lora_B
   bool a_checked_ = false;  // and of every lora_A, since lora_B left zero

@@ -26,6 +26,15 @@ TEST_CASE("members inside others are set, and made where they are absent") {
   CHECK_THROWS_AS(with_member("[]", {"a"}, Json(3)), Error);
 }
 
+TEST_CASE("a member is taken out, wherever it stands, and all else stays byte for byte") {
+  const std::string all = R"({"a": 1e31, "b" : {"c": ","} ,"c":[2] })";
+  CHECK(without_member(all, "a") == R"({"b" : {"c": ","} ,"c":[2] })");
+  CHECK(without_member(all, "b") == R"({"a": 1e31, "c":[2] })");
+  CHECK(without_member(all, "c") == R"({"a": 1e31, "b" : {"c": ","} })");
+  CHECK(without_member(all, "d") == all);
+  CHECK(without_member(R"({ "a": 1 })", "a") == "{  }");
+}
+
 TEST_CASE("items are added behind those of a list") {
   const std::vector<Json> items{Json(3), Json("x")};
   CHECK(with_items(R"({"l": [1, [2]  ], "m": 0})", "l", items) == R"({"l": [1, [2], 3, "x"], "m": 0})");

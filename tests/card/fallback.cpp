@@ -5,6 +5,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 #include <string>
 #include <vector>
@@ -24,6 +25,18 @@ const std::set<std::string> kWaiting = {
     "aten::histc"};
 // They take indices on the host, and copy them at every call.
 const std::set<std::string> kTakesHostIndices = {"aten::index", "aten::_index_put_impl_", "aten::index_put_"};
+
+// FAKE_CARD_WRONG_OPERATOR names an operator of ATen that computes wrong, as one of a broken card might.
+bool computes_wrong(const std::string& name) {
+  static const char* const wrong = std::getenv("FAKE_CARD_WRONG_OPERATOR");
+  return wrong != nullptr && name == wrong;
+}
+
+void spoil_first_element(at::Tensor tensor) {
+  if (!tensor.defined() || tensor.numel() == 0 || !tensor.is_floating_point()) return;
+  while (tensor.dim() > 0) tensor = tensor.select(0, 0);
+  tensor.add_(1);
+}
 
 struct Input {
   at::Tensor tensor;  // as it came
@@ -47,6 +60,11 @@ class Call {
     const OnCard on(card);
     const std::vector<at::Tensor> same = returned_arguments();
     op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    if (computes_wrong(schema_.name())) {
+      for (std::size_t r = stack_.size() - same.size(); r < stack_.size(); ++r) {
+        if (stack_[r].isTensor()) spoil_first_element(stack_[r].toTensor());
+      }
+    }
     for (const Input& input : inputs_) {
       if (input.written && input.tensor.is_cuda()) take_result(input.tensor, input.alias);
     }

@@ -140,7 +140,7 @@ TEST_CASE("a kernel that is given an address of the host is found") {
 TEST_CASE("a launch of more blocks or threads than a card takes is refused") {
   const auto launch = [](const dim3& grid, const dim3& block) {
     std::int64_t threads = 0;
-    card::run_kernel(grid, block, 0, nullptr, "test.cu", [&] { ++threads; });
+    card::run_kernel(grid, block, 0, nullptr, "test.cu", card::Threads::kAlone, [&] { ++threads; });
     return threads;
   };
   CHECK(launch({2, 3}, {4, 5, 6}) == 720);
@@ -215,6 +215,36 @@ TEST_CASE("pinned memory that is freed while the card copies to it is found") {
   host.copy_(at::ones({4}).to(kFirst), /*non_blocking=*/true);
   host.reset();
   CHECK(hazards.count("was freed before the copy from the card") == 1);
+}
+
+TEST_CASE("memory of the host goes back to the card behind the copy that filled it") {
+  const c10::Stream first = current_stream(kFirst), second = new_stream(kFirst);
+  at::Tensor host = pinned({4});
+  const Hazards hazards;
+  host.copy_(at::full({4}, 3.0F).to(kFirst), /*non_blocking=*/true);
+  at::Tensor back;
+  SECTION("on the same stream") { back = host.to(kFirst, /*non_blocking=*/true); }
+  SECTION("on one that an event orders") {
+    c10::Event event(at::kCUDA);
+    event.record(first);
+    event.block(second);
+    const c10::StreamGuard guard(second);
+    back = host.to(kFirst, /*non_blocking=*/true);
+  }
+  CHECK(hazards.count("before the copy from the card to it was done") == 0);
+  at::accelerator::synchronizeDevice(0);
+  CHECK(back.cpu().eq(3).all().item<bool>());
+}
+
+TEST_CASE("memory of the host that goes to the card before it is filled is found") {
+  const c10::Stream second = new_stream(kFirst);
+  at::Tensor host = pinned({4});
+  host.copy_(at::full({4}, 3.0F).to(kFirst), /*non_blocking=*/true);
+  const Hazards hazards;
+  const c10::StreamGuard guard(second);
+  (void)host.to(kFirst, /*non_blocking=*/true);
+  CHECK(hazards.count("before the copy from the card to it was done") == 1);
+  at::accelerator::synchronizeDevice(0);
 }
 
 TEST_CASE("work on two streams that no event orders is found") {

@@ -59,7 +59,7 @@ void* kernel_argument(const void* data, bool writes, void* stream, const char* f
 }
 
 void run_kernel(const dim3& grid, const dim3& block, std::size_t shared_bytes, void* stream, const char* file,
-                const std::function<void()>& thread) {
+                Threads threads, const std::function<void()>& thread) {
   check_sizes(grid, block, shared_bytes, file);
   const Lock lock(mutex());
   ++report().kernels[file];
@@ -71,7 +71,13 @@ void run_kernel(const dim3& grid, const dim3& block, std::size_t shared_bytes, v
   uint3& index = kernel_index.block;
   for (index.z = 0; index.z < grid.z; ++index.z) {
     for (index.y = 0; index.y < grid.y; ++index.y) {
-      for (index.x = 0; index.x < grid.x; ++index.x) run_block(thread);
+      for (index.x = 0; index.x < grid.x; ++index.x) {
+        if (threads == Threads::kTogether) {
+          run_fibers(block, thread);
+        } else {
+          run_block(thread);
+        }
+      }
     }
   }
 }

@@ -92,6 +92,8 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
     count_hazard("a copy was to be asynchronous, and isn't: its host memory isn't pinned");
   }
   if (crosses && from.is_cuda() && download(self, from, pinned)) return self;
+  if (crosses && pinned && self.is_cuda())
+    read_downloads(current_stream(self.get_device()), from.const_data_ptr(), from.nbytes());
   as_cpu(self).copy_(as_cpu(from));
   if (crosses && self.is_cuda()) upload(self, from, pinned);
   return self;
@@ -127,6 +129,33 @@ at::Tensor& mm_dtype_out(const at::Tensor& a, const at::Tensor& b, at::ScalarTyp
   return out.copy_(mm_dtype(a, b, dtype));
 }
 
+// fp8 matrices with a scale for each row of the one and each column of the other: only CUDA has it so.
+at::Tensor scaled_mm(const at::Tensor& a, const at::Tensor& b, const at::Tensor& scale_a,
+                     const at::Tensor& scale_b, const std::optional<at::Tensor>& bias,
+                     const std::optional<at::Tensor>& scale_result, std::optional<at::ScalarType> out, bool) {
+  const Lock lock(mutex());
+  ++report().operators["aten::_scaled_mm"];
+  for (const auto* tensor : {&a, &b, &scale_a, &scale_b}) {
+    TORCH_CHECK(tensor->is_cuda() && tensor->dim() == 2 && tensor->device() == a.device(),
+                "fake card: _scaled_mm: expected matrices on one card");
+    note_access(tensor->storage().data(), /*writes=*/false, "aten::_scaled_mm");
+  }
+  // What libtorch 2.11 asks of them.
+  TORCH_CHECK(a.scalar_type() == at::kFloat8_e4m3fn && b.scalar_type() == at::kFloat8_e4m3fn &&
+                  a.stride(1) == 1 && b.stride(0) == 1 && a.size(1) == b.size(0) && a.size(1) % 16 == 0 &&
+                  b.size(1) % 16 == 0,
+              "fake card: _scaled_mm: expected e4m3, rows by columns, extents that are multiples of 16");
+  const at::Tensor rows = as_cpu(scale_a), columns = as_cpu(scale_b);
+  TORCH_CHECK(rows.is_contiguous() && columns.is_contiguous() && rows.numel() == a.size(0) &&
+                  columns.numel() == b.size(1) && rows.size(1) == 1 && columns.size(0) == 1 &&
+                  rows.scalar_type() == at::kFloat && columns.scalar_type() == at::kFloat && !bias &&
+                  !scale_result && out == at::kBFloat16,
+              "fake card: _scaled_mm: expected fp32 scales of rows and columns, and a bf16 result");
+  const OnCard on(a.get_device());
+  const auto sums = at::mm(as_cpu(a).to(at::kFloat), as_cpu(b).to(at::kFloat));
+  return from_cpu((sums * rows * columns).to(*out));
+}
+
 TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   library.impl("empty.memory_format", &empty);
   library.impl("empty_strided", &empty_strided);
@@ -135,6 +164,7 @@ TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   library.impl("_local_scalar_dense", &item);
   library.impl("mm.dtype", &mm_dtype);
   library.impl("mm.dtype_out", &mm_dtype_out);
+  library.impl("_scaled_mm", &scaled_mm);
 }
 
 }  // namespace

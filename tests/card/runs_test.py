@@ -8,7 +8,9 @@ import json
 import pathlib
 import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 import unittest
 
 from card_programs import BOTH, CPU, FIRST, SECOND, CardPrograms, called_operators, harness
@@ -21,17 +23,28 @@ LAYERS = 4  # of the example's model
 
 
 class Training(CardPrograms):
+    def assert_our_kernels_ran(self, report):
+        """Norms, activations and rotary by kernels of ours, of which every layer has two, one and one, forward and back."""
+        passes = report["operators"].get("aten::_flash_attention_forward",
+                                         report["operators"].get("aten::_efficient_attention_forward"))
+        for file, least in (("norm_cuda.cu", 4), ("activation_cuda.cu", 2), ("rotary_cuda.cu", 2)):
+            self.assertGreaterEqual(report["kernels"][file], least * passes, file)
+        for operator in ("aten::silu", "aten::silu_backward", "aten::rsqrt"):
+            self.assertNotIn(operator, report["operators"])
+
     def test_packed_rows_in_fp32(self):
         report = self.train_beside("fp32", (CPU, SECOND), "precision.preset=fp32", STEPS)[1]
         self.assert_losses_near("fp32", SECOND, FP32_RELATIVE)
         self.assertNotIn("aten::_flash_attention_forward", report["operators"])
         self.assertGreater(report["operators"]["aten::_efficient_attention_backward"], 0)
+        self.assert_our_kernels_ran(report)
 
     def test_bf16_with_flash_attention_on_either_card(self):
         reports = self.train_beside("bf16", (CPU, FIRST, SECOND), STEPS)[1:]
         for device, report in zip((FIRST, SECOND), reports):
             self.assert_losses_near("bf16", device, BF16_RELATIVE)
             self.assertGreater(report["operators"]["aten::_flash_attention_backward"], 0)
+            self.assert_our_kernels_ran(report)
         self.assertEqual(self.losses("bf16-cuda0"), self.losses("bf16-cuda1"))
 
     def test_dropout_checkpointing_and_several_micro_batches_of_single_rows(self):
@@ -40,6 +53,25 @@ class Training(CardPrograms):
         report = self.train_beside("dropout", (CPU, SECOND), *overrides)[1]
         self.assert_losses_near("dropout", SECOND, FP32_RELATIVE)
         self.assertGreater(report["kernels"]["dropout_mask.cu"], 0)
+
+    def test_a_base_in_fp8(self):
+        report = self.train_beside("fp8", (CPU, SECOND), "precision.preset=fp32", "precision.base_storage=fp8")[1]
+        self.assert_losses_near("fp8", SECOND, FP32_RELATIVE)
+        self.assertGreater(report["kernels"]["float8_cuda.cu"], 0)
+
+    def test_products_in_fp8_on_a_card_that_has_them(self):
+        overrides = ("precision.base_storage=fp8", "precision.matmul=fp8", STEPS)
+        cards = self.start_training(self.folder_of("fp8mm", SECOND), SECOND, *overrides, capability=90)
+        cpu = self.start_training(self.folder_of("fp8mm", CPU), CPU, *overrides)
+        report = self.finish(cards)[2]
+        self.finish(cpu, cards=0)
+        self.assertGreater(report["operators"]["aten::_scaled_mm"], 0)
+        self.assert_losses_near("fp8mm", SECOND, BF16_RELATIVE)
+        plain = self.folder_of("fp8plain", SECOND)
+        self.train(plain, SECOND, "precision.base_storage=fp8", STEPS, capability=90)
+        self.assertNotEqual(self.losses(plain), self.losses(self.folder_of("fp8mm", SECOND)))
+        said = self.finish(self.start_training("refused", SECOND, *overrides, capability=86), code=2, cards=0)[1]
+        self.assertIn("has no fp8 arithmetic", said)
 
     def test_dora_with_a_frozen(self):
         self.train_beside("dora", (CPU, SECOND), "precision.preset=fp32", "lora.use_dora=true", "lora.freeze_a=true",
@@ -55,6 +87,18 @@ class Training(CardPrograms):
         report = self.train_beside("dropout16", (CPU, SECOND), "lora.dropout=0.1", "training.max_steps=4")[1]
         self.assert_losses_near("dropout16", SECOND, BF16_RELATIVE)
         self.assertGreater(report["kernels"]["dropout_mask.cu"], 0)
+
+    def test_references_launch_no_kernel_and_give_the_same_losses(self):
+        overrides = ("precision.base_storage=nf4", "lora.dropout=0.1", "training.max_steps=3")
+        kernels = self.start_training(self.folder_of("references", CPU), SECOND, *overrides)
+        process = self.start_training(self.folder_of("references", SECOND), SECOND, *overrides, references=True)
+        before, after = self.finish(kernels)[2], self.finish(process)[2]
+        self.assertEqual(sorted(before["kernels"]), ["dequantize_cuda.cu", "dropout_mask.cu"])
+        self.assertEqual(after["kernels"], {})
+        for name in ("aten::_flash_attention_forward", "aten::_flash_attention_backward"):
+            self.assertGreater(before["operators"][name], 0)
+            self.assertNotIn(name, after["operators"])
+        self.assert_losses_near("references", SECOND, BF16_RELATIVE)
 
     def test_the_comparison_of_losses_can_fail(self):
         for device, rate in ((CPU, "2e-3"), (SECOND, "2.1e-3")):
@@ -83,6 +127,31 @@ class Training(CardPrograms):
             self.assertLess(abs(got - expected), BF16_RELATIVE * expected)
 
 
+class QuantizedBase(CardPrograms):
+    """Linear weights in 4 bits, decoded by our own kernel."""
+
+    NF4 = "precision.base_storage=nf4"
+    KERNEL = "dequantize_cuda.cu"
+    MODULES = 7  # of a layer: each is decoded by itself, forward and again backward
+
+    def test_bf16_with_all_in_memory_or_offloaded_and_recomputed(self):
+        overrides = (self.NF4, "batch.micro_tokens=200", "training.max_steps=3", "lora.dropout=0.1")
+        saving = ("training.offload=both", "training.activation_checkpointing=full")
+        process = self.start_training("nf4-saving", SECOND, *overrides, *saving)
+        plain = self.train_beside("nf4", (CPU, SECOND), *overrides)[1]
+        saved = self.finish(process)[2]
+        self.assert_losses_near("nf4", SECOND, BF16_RELATIVE)
+        self.assertEqual(self.losses("nf4-saving"), self.losses("nf4-cuda1"))
+        # The lowest group's input needs no gradient.
+        self.assertGreater(plain["kernels"][self.KERNEL], 3 * (2 * LAYERS * self.MODULES - 3))
+        self.assertGreater(saved["kernels"][self.KERNEL], plain["kernels"][self.KERNEL])
+
+    def test_dora_in_fp32_takes_the_norms_of_decoded_weights(self):
+        self.train_beside("nf4-dora", (CPU, SECOND), self.NF4, "precision.preset=fp32", "lora.use_dora=true",
+                          "batch.micro_tokens=200", "training.max_steps=3")
+        self.assert_losses_near("nf4-dora", SECOND, FP32_RELATIVE)
+
+
 class SteadyStep(CardPrograms):
     def test_a_step_makes_one_upload_and_two_waits(self):
         # What runs of 7 and of 5 steps do more than the other is two steps of several micro-batches each.
@@ -95,6 +164,51 @@ class SteadyStep(CardPrograms):
             self.assertEqual(after[kind] - before[kind], 2, kind)
         waits = {cause: n - before["waits"].get(cause, 0) for cause, n in after["waits"].items()}
         self.assertEqual({cause: n for cause, n in waits.items() if n}, {"item": 2 * 2})  # of the loss and the norm
+
+
+class MemorySaving(CardPrograms):
+    """However memory is saved: the same bits, no hazard, and no wait of the host."""
+
+    SAVINGS = {
+        "plain": (),
+        "mlp": ("training.activation_checkpointing=mlp",),
+        "activations": ("training.offload=activations",),
+        "weights": ("training.offload=weights", "training.activation_checkpointing=full"),
+        "both": ("training.offload=both", "training.activation_checkpointing=mlp"),
+    }
+
+    def test_recomputation_and_offload_give_the_same_losses(self):
+        overrides = ("batch.micro_tokens=200", "training.max_steps=4", "lora.dropout=0.1")
+        processes = {name: self.start_training(name, SECOND, *overrides, *saving)
+                     for name, saving in self.SAVINGS.items()}
+        reports = {name: self.finish(process)[2] for name, process in processes.items()}
+        for name, report in reports.items():
+            self.assertEqual(self.losses(name), self.losses("plain"), name)
+            self.assertEqual(report["pinned_downloads"] > 0, name in ("activations", "both"), name)
+            for cause in ("item", "copy to the host"):
+                self.assertEqual(report["waits"][cause], reports["plain"]["waits"][cause], name)
+        facts = json.loads((self.work / "both" / "run.json").read_text())
+        self.assertEqual((facts["activation_checkpointing"], facts["offload"]), ("mlp", "both"))
+
+    def test_auto_takes_the_fastest_that_fits(self):
+        auto = ("training.activation_checkpointing=auto", "training.offload=auto", "batch.micro_tokens=2048",
+                "batch.global=32", "training.max_steps=3")
+        chosen = []
+        for total in (200, 110, 90):
+            said = self.finish(self.start_training(f"auto{total}", SECOND, *auto, total_mib=total))[1]
+            self.assertIn("the fastest that fits by the plan", said)
+            facts = json.loads((self.work / f"auto{total}" / "run.json").read_text())
+            self.assertEqual(facts["micro_tokens"], 2048)
+            self.assertLess(sum(facts["expected_memory_bytes"].values()), total << 20)
+            chosen.append((facts["activation_checkpointing"], facts["offload"]))
+            self.assertEqual(self.losses(f"auto{total}"), self.losses("auto200"))
+        self.assertEqual(chosen[0], ("none", "none"))
+        self.assertEqual(len(set(chosen)), 3, chosen)
+
+    def test_a_run_out_of_memory_names_what_would_fit(self):
+        said = self.finish(self.start_training("short", SECOND, "batch.micro_tokens=4096", "batch.global=64",
+                                               "training.max_steps=3", memory_mib=75), code=1)[1]
+        self.assertRegex(said, "out of memory: a step needs about .*would fit")
 
 
 class TrialStep(CardPrograms):
@@ -138,6 +252,12 @@ class TwoCards(CardPrograms):
             for report in reports:
                 self.assertGreater(report["kernels"]["dropout_mask.cu"], 0)
 
+    def test_sharded_weights_in_4_bits_give_one_cpus_losses(self):
+        overrides = ("precision.preset=fp32", QuantizedBase.NF4, "batch.micro_tokens=200")
+        self.train(self.folder_of("nf4-shard", CPU), CPU, "training.max_steps=4", *overrides)
+        for report in self.train_on_two("nf4-shard", "distributed.strategy=shard", *overrides):
+            self.assertGreater(report["kernels"][QuantizedBase.KERNEL], 4 * LAYERS * QuantizedBase.MODULES)
+        self.assert_losses_near("nf4-shard", BOTH, FP32_RELATIVE)
 
     def test_a_card_that_runs_out_of_memory_in_the_trial_makes_both_ranks_micro_batches_smaller(self):
         for strategy in ("replicate", "shard"):
@@ -153,11 +273,19 @@ class TwoCards(CardPrograms):
 
 class Resume(CardPrograms):
     def test_an_interrupted_run_goes_on_bit_for_bit(self):
-        overrides = ("lora.dropout=0.1", "training.max_steps=8", "checkpoint.save_every_steps=100")
+        self.check_resume()
+
+    def test_an_interrupted_run_on_4_bit_weights_goes_on_bit_for_bit(self):
+        self.check_resume(QuantizedBase.NF4, "precision.preset=fp32", "batch.micro_tokens=200")
+
+    def check_resume(self, *more):
+        for name in ("whole", "interrupted"):
+            shutil.rmtree(self.work / name, ignore_errors=True)
+        overrides = ("lora.dropout=0.1", "training.max_steps=8", "checkpoint.save_every_steps=100", *more)
         whole = self.start_training("whole", SECOND, *overrides)
         process = self.start_training("interrupted", SECOND, *overrides)
         metrics = self.work / "interrupted" / "metrics.jsonl"
-        self.assertTrue(harness.wait_for(lambda: metrics.exists() and metrics.stat().st_size > 0))
+        self.assertTrue(harness.wait_for(lambda: metrics.exists() and metrics.stat().st_size > 0, seconds=170))
         process.send_signal(signal.SIGINT)
         self.finish(process, code=130)
         done = len(self.losses("interrupted"))
@@ -197,6 +325,55 @@ class Verbs(CardPrograms):
         cpu, card = [json.loads(result.splitlines()[-1]) for result in results]
         self.assertEqual(card["label_tokens"], cpu["label_tokens"])
         self.assertAlmostEqual(card["loss"], cpu["loss"], delta=FP32_RELATIVE * cpu["loss"])
+
+
+class GpuTests(CardPrograms):
+    """`lorikeet doctor --gpu-tests`, and one of its processes."""
+
+    def doctor(self, *arguments, **variables):
+        """Exit code, what was printed, and the reports of the operators' processes."""
+        reports = pathlib.Path(tempfile.mkdtemp(dir=self.work))
+        environment = {**harness.ENVIRONMENT, "OMP_NUM_THREADS": "1", "LD_LIBRARY_PATH": self.driver,
+                       "FAKE_CARD_REPORTS": str(reports), **variables}
+        result = subprocess.run([str(self.card_folder / "lorikeet"), *arguments], env=environment, capture_output=True,
+                                text=True, timeout=300, check=False)
+        self.assertIn(result.returncode, (0, 1), result.stderr)
+        return result.returncode, result.stdout, [json.loads(file.read_text()) for file in reports.iterdir()]
+
+    def probe(self, op, **variables):
+        request = {"probe": "operator", "device": 1, "peers": [], "compute": "F32", "tf32": False, "bytes": 4, "rank": 0,
+                   "size": 1, "port": 0, "listen_fd": -1, "limit_seconds": 60, "folder": "", "op": op}
+        code, output, _ = self.doctor("probe", json.dumps(request), **variables)
+        self.assertEqual(code, 0)
+        return json.loads(output)
+
+    def test_each_operator_is_tested_in_each_precision_and_one_that_computes_wrong_is_found(self):
+        code, output, reports = self.doctor("doctor", "--gpu-tests", "--json", f"device={SECOND}",
+                                            FAKE_CARD_WRONG_OPERATOR="aten::_log_softmax")
+        self.assertEqual(code, 1)
+        tests = json.loads(output)["tests"]
+        operators = {test["operator"] for test in tests}
+        self.assertGreater(len(operators), 8)
+        precisions = ("fp32", "tf32", "bf16", "fp16")
+        self.assertEqual(sorted((test["operator"], test["precision"]) for test in tests),
+                         sorted((op, precision) for op in operators for precision in precisions))
+        for test in tests:
+            self.assertTrue(test["device"].startswith("cuda:1 (NVIDIA H100"))
+            self.assertGreater(test["results"], 0)
+            self.assertEqual(bool(test["wrong"]), test["operator"] == "linear cross-entropy", test)
+            self.assertEqual(test["error"] > test["tolerance"], bool(test["wrong"]), test)
+        used = [report for report in reports if report["operators"]]
+        self.assertEqual(len(used), len(operators))
+        for report in used:
+            called_operators.update(report["operators"])
+            self.assertEqual(report["hazards"], {})
+
+    def test_that_operator_passes_where_it_computes_right(self):
+        self.assertEqual(self.probe("linear cross-entropy")["wrong"], [])
+
+    def test_a_card_before_ampere_is_tested_in_what_it_has(self):
+        figures = self.probe("matrix product", FAKE_CARD_CAPABILITY="75")["figures"]
+        self.assertEqual({name.split(".")[0] for name in figures}, {"fp32", "fp16"})
 
 
 if __name__ == "__main__":

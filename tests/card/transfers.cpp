@@ -59,6 +59,11 @@ void finish_if(const Condition& condition) {
   for (const Transfer& transfer : done) finish(transfer);
 }
 
+bool is_covered(const Transfer& transfer, const Clock& known) {
+  const auto found = known.find(transfer.stream);
+  return found != known.end() && found->second > transfer.moment;
+}
+
 class PinnedAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
@@ -126,11 +131,21 @@ void begin_download(StreamKey stream, void* host, std::vector<char> content) {
                          .content = std::move(content)});
 }
 
+void read_downloads(StreamKey stream, const void* host, std::size_t bytes) {
+  const Lock lock(mutex());
+  const Clock known = known_after(stream);
+  const auto* begin = static_cast<const char*>(host);
+  const auto is_read = [&](const Transfer& transfer) {
+    return transfer.to_host && transfer.host < begin + bytes &&
+           transfer.host + transfer.content.size() > begin;
+  };
+  finish_if([&](const Transfer& transfer) { return is_read(transfer) && is_covered(transfer, known); });
+  if (std::any_of(under_way().begin(), under_way().end(), is_read))
+    count_hazard("pinned memory was copied to the card before the copy from the card to it was done");
+}
+
 void finish_transfers(const Clock& known) {
-  finish_if([&](const Transfer& transfer) {
-    const auto found = known.find(transfer.stream);
-    return found != known.end() && found->second > transfer.moment;
-  });
+  finish_if([&](const Transfer& transfer) { return is_covered(transfer, known); });
 }
 
 void finish_all_transfers() {

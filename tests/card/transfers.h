@@ -20,6 +20,10 @@ void begin_upload(StreamKey stream, const void* host, std::size_t bytes);
 /// hazard is counted when the memory is freed or written earlier.
 void begin_download(StreamKey stream, void* host, std::vector<char> content);
 
+/// A copy to the card on `stream` reads `bytes` at `host`: finishes the copies from the card to that memory
+/// which the stream's work comes after. A hazard is counted for any other.
+void read_downloads(StreamKey stream, const void* host, std::size_t bytes);
+
 /// The host has waited for all work that `known` covers: finishes the transfers among it.
 void finish_transfers(const Clock& known);
 void finish_all_transfers();

@@ -61,7 +61,7 @@ TEST_CASE("where another trainer means something else by a name, that is said") 
       {"bf16", "'precision.preset': a preset"},
       {"gradient_checkpointing", "'training.activation_checkpointing': full or none"},
       {"completion_only_loss", "the opposite"},
-      {"load_in_4bit", "not built yet"},
+      {"load_in_4bit", "nf4 for 4 bits"},
       {"report_to", "(there is none: every step's numbers are in the run's metrics.jsonl)"},
   }));
   CHECK_THAT(error_of("", {written + "=1"}), Contains(says));

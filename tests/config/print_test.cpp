@@ -27,6 +27,7 @@ std::string other_value(const Field& field, const std::string& current) {
       {"data.overlong", "error"},
       {"batch.micro", "2"},
       {"training.activation_checkpointing", "full"},
+      {"training.offload", "both"},
       {"optimizer.eps", "1e-6"},
       {"optimizer.betas", "[0.5, 0.25]"},
       {"lr_scheduler.name", "constant"},

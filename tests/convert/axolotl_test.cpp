@@ -89,6 +89,12 @@ TEST_CASE("an axolotl config keeps its numbers and its defaults") {
   CHECK(s.training.seed == 42);
   CHECK(s.training.clip_grad_norm == 0.5);
   CHECK(s.training.activation_checkpointing == config::ActivationCheckpointing::kFull);
+  CHECK(s.training.offload == config::Offload{});
+  const std::string grade = "gradient_checkpointing: true";
+  for (const char* offloading :
+       {"gradient_checkpointing: offload", "gradient_checkpointing: true\nactivation_offloading: legacy"}) {
+    CHECK(settings_of(changed(grade, offloading)).training.offload == config::Offload{.activations = true});
+  }
   CHECK(s.optimizer.lr == 3e-4);
   CHECK(s.optimizer.weight_decay == 0.01);
   CHECK(s.lr_scheduler.warmup_ratio == 0.1);

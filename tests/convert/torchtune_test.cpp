@@ -77,6 +77,10 @@ TEST_CASE("a torchtune recipe keeps its numbers") {
   CHECK(s.training.seed == 7);
   CHECK_FALSE(s.training.clip_grad_norm);
   CHECK(s.training.activation_checkpointing == config::ActivationCheckpointing::kFull);
+  CHECK(s.training.offload == config::Offload{});
+  const std::string grade = "enable_activation_checkpointing: True";
+  CHECK(settings_of(changed(grade, grade + "\nenable_activation_offloading: True")).training.offload ==
+        config::Offload{.activations = true});
   CHECK(s.optimizer.lr == 5e-4);
   CHECK(s.optimizer.weight_decay == 0.01);
   CHECK(s.lr_scheduler.warmup_steps == 11);

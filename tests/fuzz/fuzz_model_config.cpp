@@ -1,14 +1,35 @@
 // Any bytes as a Llama's config.json: of what is accepted, sizes fit each other, their products fit 64 bits
-// and the rotary numbers are finite in fp32.
+// and the rotary numbers are finite in fp32; blocks of a quantised checkpoint have possible extents.
 #include <cmath>
 
 #include "base/json.h"
 #include "fuzz.h"
 #include "models/llama/config.h"
+#include "models/quantization_config.h"
 
 using namespace lorikeet;
 
+namespace {
+
+void try_quantization(std::string_view input) {
+  const auto found = fuzz::accepted([&] {
+    const Json json = Json::parse(input, "input");
+    return models::quantization_in_config(JsonView(json, "input"));
+  });
+  if (!found || !*found) return;
+  if (const auto* four_bits = std::get_if<precision::FourBits>(&**found)) {
+    fuzz::require(four_bits->block == 64 && four_bits->nested_block >= 0);
+    return;
+  }
+  const auto& float8 = std::get<precision::Float8>(**found);
+  fuzz::require(float8.block_rows >= 0 && float8.block_cols >= 0 && float8.block_rows < 1 << 21 &&
+                float8.block_cols < 1 << 21);
+}
+
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  try_quantization(fuzz::view(data, size));
   const auto config = fuzz::accepted([&] {
     const Json json = Json::parse(fuzz::view(data, size), "input");
     return models::read_llama_config(JsonView(json, "input"));

@@ -108,8 +108,22 @@ def make_model_config():
     save("model_config", "linear", json.dumps({**llama, "rope_theta": 10000.0, "mlp_bias": True, "head_dim": 16,
                                                "rope_scaling": {"type": "linear", "factor": 2}}))
     save("model_config", "llama3", json.dumps({**llama, "rope_theta": 500000.0, "rope_scaling": llama3}))
+    weights = {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 64], "symmetric": True}
+    for name, settings in (("fp8", {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}),
+                           ("bitsandbytes", {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}),
+                           ("compressed", {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": weights}}})):
+        save("model_config", name, json.dumps({**llama, "quantization_config": settings}))
     save("model_config", "new_layout",
          json.dumps({**llama, "attention_bias": True, "rope_parameters": {**llama3, "rope_theta": 500000.0}}))
+
+
+def make_quantization_state():
+    # As bitsandbytes 0.50.2 writes them.
+    for kind, nested in (("nf4", True), ("fp4", False)):
+        state = {"quant_type": kind, "blocksize": 64, "dtype": "bfloat16", "shape": [3072, 1024]}
+        if nested:
+            state |= {"nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": 0.0437}
+        save("quantization_state", kind, json.dumps(state))
 
 
 def make_topology():
@@ -238,6 +252,7 @@ if __name__ == "__main__":
     make_config()
     make_adapter_config()
     make_model_config()
+    make_quantization_state()
     make_topology()
     make_tokenizer_json()
     make_sentencepiece()

@@ -4,11 +4,11 @@
 
 #include <limits>
 
-#include "io/safetensors_writer.h"
 #include "models/loading.h"
+#include "models/quantization_config.h"
 #include "models/toy_family.h"
 #include "models/toy_fused.h"
-#include "ops/dtype.h"
+#include "models/written_state.h"
 #include "ops/quantized/code_books.h"
 #include "ops/quantized/layout.h"
 #include "ops/quantized/quantized_format.h"
@@ -21,35 +21,21 @@ using namespace lorikeet::models;
 using namespace lorikeet::test;
 using Catch::Contains;
 using precision::CodeBook;
-using precision::Quantization;
+using precision::FourBits;
 
 namespace {
 
-precision::Policy quantized_policy(const Quantization& quantization = {}) {
+precision::Policy quantized_policy(const FourBits& quantization = {}) {
   precision::Policy policy = fp32_policy();
   policy.quantization = quantization;
   return policy;
-}
-
-io::Checkpoint written(const TemporaryFolder& folder, const State& state) {
-  const std::filesystem::path path = folder / "model.safetensors";
-  std::vector<io::TensorSpec> specs;
-  for (const auto& [name, tensor] : state)
-    specs.push_back({name, ops::from_torch(tensor.scalar_type()), tensor.sizes().vec()});
-  io::SafetensorsWriter writer(path, specs, {});
-  for (const io::TensorSpec& spec : writer.order()) {
-    const at::Tensor tensor = state.at(spec.name).contiguous();
-    writer.write({static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()});
-  }
-  writer.finish();
-  return io::Checkpoint::open(folder.path());
 }
 
 struct Toy {
   nn::FrozenFactory factory;
   nn::CausalLM model;
 
-  explicit Toy(const Quantization& quantization = {}, const nn::CausalLMSpec& spec = toy_spec(),
+  explicit Toy(const FourBits& quantization = {}, const nn::CausalLMSpec& spec = toy_spec(),
                const nn::WeightShard& shard = {})
       : factory(quantized_policy(quantization)), model(spec, factory) {
     model.store().allocate(at::kCPU, shard);
@@ -72,7 +58,7 @@ at::Tensor text_tensor(const std::string& text) {
       at::ArrayRef<std::uint8_t>(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()), at::kByte);
 }
 
-std::string state_json(const Quantization& q, at::IntArrayRef shape, double offset) {
+std::string state_json(const FourBits& q, at::IntArrayRef shape, double offset) {
   Json json = Json().set("quant_type", q.book == CodeBook::kNF4 ? "nf4" : "fp4").set("blocksize", q.block);
   json.set("dtype", "float32").set("shape", Json::Array{shape[0], shape[1]});
   if (q.nested_block != 0)
@@ -81,14 +67,14 @@ std::string state_json(const Quantization& q, at::IntArrayRef shape, double offs
 }
 
 // A checkpoint as bitsandbytes writes it: linear weights as codes with companions.
-State quantized_state(const State& state, const nn::CausalLM& model, const Quantization& q) {
+State quantized_state(const State& state, const nn::CausalLM& model, const FourBits& q) {
   State result = state;
   for (const auto& unit : model.store().units()) {
     for (const nn::WeightSegment& segment : unit->segments()) {
       if (segment.quantized == nullptr) continue;
       const std::string& name = segment.name;
       const at::Tensor weight = state.at(name);
-      Quantization made = q;
+      FourBits made = q;
       made.book = CodeBook::kNF4;
       const at::Tensor bytes = ops::quantized_matrix(weight, made).bytes;
       const ops::QuantizedLayout layout(weight.numel(), q);
@@ -160,8 +146,8 @@ TEST_CASE("parts of a quantised model that several processes load are the whole,
 }
 
 TEST_CASE("a checkpoint that bitsandbytes quantised is read as it is") {
-  for (const Quantization& q : {Quantization{}, Quantization{.nested_block = 0},
-                                Quantization{.book = CodeBook::kFP4, .nested_block = 0}}) {
+  for (const FourBits& q :
+       {FourBits{}, FourBits{.nested_block = 0}, FourBits{.book = CodeBook::kFP4, .nested_block = 0}}) {
     INFO(describe(q));
     const TemporaryFolder folder;
     Toy toy(q);
@@ -221,7 +207,12 @@ TEST_CASE("damaged quantisation states are refused by the tensor's name") {
       {state, "nested_blocksize 256", text_tensor(state_json({.nested_block = 128}, extents, 0))},
       {state, "nested scales", text_tensor(state_json({.nested_block = 0}, extents, 0))},
       {state, "'fp4'", text_tensor(state_json({.book = CodeBook::kFP4}, extents, 0))},
-      {state, "the shape", text_tensor(state_json({}, {extents[1], extents[0] + 1}, 0))}};
+      {state, "the shape", text_tensor(state_json({}, {extents[1], extents[0] + 1}, 0))},
+      {state, "a possible shape", text_tensor(state_json({}, {0, extents[1]}, 0))},
+      {state, "a possible shape", text_tensor(state_json({}, {1LL << 40, 1LL << 40}, 0))},
+      {state, "a possible blocksize", text_tensor(state_json({.block = -64}, extents, 0))},
+      {state, "a finite nested_offset", text_tensor(state_json({}, extents, 1e300))},
+      {state, "uint8", good.at(name + ".quant_map")}};
   for (const Fault& fault : faults) {
     INFO(fault.tensor << " " << fault.says);
     const TemporaryFolder folder;
@@ -280,9 +271,9 @@ TEST_CASE("config.json says how a checkpoint is quantised") {
   };
   CHECK(read("null") == std::nullopt);
   CHECK(read(R"({"quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_quant_type": "nf4",
-                 "bnb_4bit_use_double_quant": true})") == Quantization{});
+                 "bnb_4bit_use_double_quant": true})") == precision::Quantization(FourBits{}));
   CHECK(read(R"({"quant_method": "bitsandbytes", "load_in_4bit": true})") ==
-        Quantization{.book = CodeBook::kFP4, .nested_block = 0});
+        precision::Quantization(FourBits{.book = CodeBook::kFP4, .nested_block = 0}));
   CHECK_THAT(error_text([&] { read(R"({"quant_method": "gptq", "bits": 4})"); }),
              Contains("quantization_config") && Contains("gptq"));
   CHECK_THAT(error_text([&] { read(R"({"quant_method": "bitsandbytes", "load_in_8bit": true})"); }),

@@ -130,8 +130,8 @@ State toy_state(const nn::CausalLM& model, std::uint64_t seed) {
   return state;
 }
 
-void fill(nn::CausalLM& model, const State& state, const nn::WeightShard& shard) {
-  model.store().allocate(at::kCPU, shard);
+void fill(nn::CausalLM& model, const State& state, const nn::WeightShard& shard, bool on_host) {
+  model.store().allocate(at::kCPU, shard, on_host);
   for (const auto& unit : model.store().units()) {
     for (std::size_t i = 0; i < unit->segments().size(); ++i) {
       const nn::WeightUnit::Held held = unit->held(i);

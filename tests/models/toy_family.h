@@ -35,8 +35,8 @@ precision::Policy fp32_policy();
 /// Seeded weights for every tensor of a model, fp32, of a size that keeps all non-linear parts in play.
 State toy_state(const nn::CausalLM& model, std::uint64_t seed);
 
-/// Allocates the model, or a part of it, on the CPU and fills it.
-void fill(nn::CausalLM& model, const State& state, const nn::WeightShard& shard = {});
+/// Allocates the model, or a part of it, on the CPU (`on_host`: see nn::WeightStore) and fills it.
+void fill(nn::CausalLM& model, const State& state, const nn::WeightShard& shard = {}, bool on_host = false);
 
 /// Logits [length, vocabulary] of one sequence of a toy model by plain ATen calls in fp64, differentiable in
 /// the tensors of `state` (which are fp64).

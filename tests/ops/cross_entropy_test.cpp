@@ -70,7 +70,9 @@ Result run_fused(const Setup& s, double loss_scale, const CrossEntropyOptions& o
   return result;
 }
 
-Result run_reference(const Setup& s, double loss_scale, const CrossEntropyOptions& options) {
+// `more`: what else gets a gradient.
+Result run_reference(const Setup& s, double loss_scale, const CrossEntropyOptions& options,
+                     const std::vector<at::Tensor>& more = {}) {
   const auto exact = [](const at::Tensor& t) { return t.detach().to(at::kDouble).requires_grad_(true); };
   std::vector<at::Tensor> inputs{exact(s.head), exact(s.hidden)};
   auto lora = s.lora;
@@ -79,6 +81,7 @@ Result run_reference(const Setup& s, double loss_scale, const CrossEntropyOption
     p.b = exact(p.b);
     inputs.insert(inputs.end(), {p.a, p.b});
   }
+  inputs.insert(inputs.end(), more.begin(), more.end());
   const auto loss = reference::token_nll(inputs[1], inputs[0], lora, s.rows, s.labels, options).sum();
   return {loss, torch::autograd::grad({loss * loss_scale}, inputs)};
 }
@@ -127,6 +130,43 @@ TEST_CASE(
       }
     }
   }
+}
+
+TEST_CASE(
+    "DoRA's factors and their gradient agree with the reference, which has those of finite differences") {
+  for (const auto& tolerance : kTolerances) {
+    for (const CrossEntropyOptions& given : kOptions) {
+      INFO(c10::toString(tolerance.dtype) << ", cap " << given.soft_cap << ", scale " << given.scale
+                                          << ", chunk " << given.chunk_rows << ": " << tolerance.why);
+      const auto s = setup(tolerance.dtype, true);
+      const auto wide = wide_type(s.hidden);
+      const at::Tensor magnitude = (leaf({kVocabulary}, 47).detach().abs() + 0.5).to(wide);
+      const at::Tensor norms = (leaf({kVocabulary}, 48).detach().abs() + 0.5).to(wide);
+      const at::Tensor gradient = at::full_like(magnitude, 1.0 / 128);  // what is there is added to
+      CrossEntropyOptions options = given;
+      options.dora = {magnitude, norms, gradient};
+      const auto fused = run_fused(s, 1.0 / 64, options);
+      const at::Tensor exact = magnitude.to(at::kDouble).requires_grad_();
+      options.dora = {exact, norms.to(at::kDouble), {}};
+      const auto expected = run_reference(s, 1.0 / 64, options, {exact});
+      CHECK(relative_distance(fused.nll, expected.nll) < tolerance.forward);
+      for (std::size_t i = 0; i < fused.grads.size(); ++i)
+        CHECK(relative_distance(fused.grads[i], expected.grads[i]) < tolerance.backward);
+      CHECK(relative_distance(gradient - 1.0 / 128, expected.grads.back()) < tolerance.backward);
+      options.dora = {magnitude, norms, {}};
+      const at::Tensor nll = token_nll(s.hidden, s.head, s.lora, s.rows, s.labels, options);
+      CHECK(relative_distance(nll.sum(), expected.nll) < tolerance.forward);
+      options.dora = {};
+      CHECK(relative_distance(token_nll(s.hidden, s.head, s.lora, s.rows, s.labels, options), nll) > 1e-2);
+    }
+  }
+  const auto s = setup(at::kDouble, true);
+  const auto f = [&](const std::vector<at::Tensor>& in) {
+    CrossEntropyOptions options{2.0, 0.5, 5};
+    options.dora = {in[1], at::full({kVocabulary}, 0.7, at::kDouble), {}};
+    return reference::token_nll(in[0], s.head, s.lora, s.rows, s.labels, options);
+  };
+  CHECK(gradcheck(f, {s.hidden.clone().requires_grad_(true), leaf({kVocabulary}, 47)}, 24).worst < 1e-7);
 }
 
 TEST_CASE("dropout on the adapter's input agrees with its reference, in chunks of any size") {

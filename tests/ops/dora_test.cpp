@@ -64,6 +64,24 @@ struct Norms {
 
 }  // namespace
 
+TEST_CASE("the norms of a table's columns are those of W + scale * B A") {
+  for (const auto& [dtype, limit] : {std::pair{at::kDouble, 1e-14}, std::pair{at::kFloat, 1e-6},
+                                     std::pair{at::kBFloat16, 1e-6}}) {  // operands are exact
+    CAPTURE(dtype);
+    constexpr std::int64_t kRows = 50000;  // more than are taken at once
+    const at::Tensor table = random({kRows, kIn}, 1, dtype);
+    LoraProjection update{0, kRows, random({3, kIn}, 2, dtype), random({kRows, 3}, 3, dtype), {}, {}, -0.7};
+    const auto exact = [](const at::Tensor& t) { return t.to(at::kDouble); };
+    const at::Tensor expected =
+        at::norm(exact(table) + update.scale * at::mm(exact(update.b), exact(update.a)), 2, {0});
+    const at::Tensor norms = dora_column_norms(frozen_matrix(table), update);
+    CHECK(norms.scalar_type() == wide(dtype));
+    CHECK(relative_distance(norms, expected) < limit);
+    update.scale = 0.7;
+    CHECK(relative_distance(dora_column_norms(frozen_matrix(table), update), expected) > 1e-3);
+  }
+}
+
 TEST_CASE("the norms of W + scale * B A are those of its rows") {
   for (const auto& [dtype, limit] : {std::pair{at::kDouble, 1e-14}, std::pair{at::kFloat, 1e-6},
                                      // Operands are exact; A W^T is rounded to 8 bits.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes goldens/quantized.safetensors: small matrices as bitsandbytes quantises and dequantises them on a CPU.
 
-usage: make_quantized_goldens.py    (needs bitsandbytes 0.50.2; nothing else of the project does)
+usage: make_quantized_goldens.py    (with the bitsandbytes that scripts/requirements/test.txt pins)
 
 CASE.weight, then what bitsandbytes made of it, by the names of its checkpoints, and CASE.numbers, dequantised to the
 weight's dtype. Widths are multiples of a block or odd: for others its AVX-512 kernel takes wrong scales.

@@ -11,6 +11,7 @@
 #include "ops/dtype.h"
 #include "ops/quantized/code_books.h"
 #include "ops/quantized/dequantize.h"
+#include "ops/quantized/expand_blocks.h"
 #include "ops/quantized/quantize.h"
 #include "ops/quantized/quantized_format.h"
 #include "support/catch.h"
@@ -21,7 +22,7 @@ using namespace lorikeet;
 using namespace lorikeet::ops;
 using Catch::Matchers::Contains;
 using precision::CodeBook;
-using precision::Quantization;
+using precision::FourBits;
 
 namespace {
 
@@ -46,7 +47,7 @@ at::Tensor floats_at(const FrozenMatrix& matrix, std::int64_t begin, std::int64_
 }
 
 // What bitsandbytes stored, in the order of this project's layout.
-FrozenMatrix from_golden(const Goldens& goldens, const std::string& name, const Quantization& quantization) {
+FrozenMatrix from_golden(const Goldens& goldens, const std::string& name, const FourBits& quantization) {
   const at::Tensor weight = goldens(name + ".weight");
   FrozenMatrix matrix = quantized_matrix(weight);
   const QuantizedLayout layout(weight.numel(), quantization);
@@ -68,7 +69,7 @@ FrozenMatrix from_golden(const Goldens& goldens, const std::string& name, const 
 
 struct Case {
   const char* name;
-  Quantization quantization;
+  FourBits quantization;
 };
 const std::array<Case, 5> kCases{{{"two_nested_blocks", {}},
                                   {"short_last_block", {}},
@@ -77,15 +78,14 @@ const std::array<Case, 5> kCases{{{"two_nested_blocks", {}},
                                   {"fp4", {.book = CodeBook::kFP4}}}};
 
 // The quantised numbers, from weights of any shape and pieces of `piece` numbers.
-at::Tensor in_pieces(const at::Tensor& weight, const Quantization& quantization, std::int64_t piece) {
-  Quantizer quantizer(weight.numel(), quantization);
+at::Tensor in_pieces(const at::Tensor& weight, const FourBits& quantization, std::int64_t piece) {
+  const auto quantizer = make_quantizer(weight.size(0), weight.size(1), quantization);
   const at::Tensor values = weight.to(at::kFloat).contiguous().flatten();
   std::vector<at::Tensor> bytes;
   for (std::int64_t at = 0; at < values.numel(); at += piece)
-    bytes.push_back(quantizer.add(values.slice(0, at, std::min(at + piece, values.numel()))));
-  const QuantizedLayout& layout = quantizer.layout();
-  bytes.push_back(at::zeros({layout.scales_begin - layout.codes_bytes}, at::kByte));
-  bytes.push_back(quantizer.finish());
+    bytes.push_back(quantizer->add(values.slice(0, at, std::min(at + piece, values.numel()))));
+  bytes.push_back(at::zeros({quantizer->rest_begin() - quantizer->code_begin(values.numel())}, at::kByte));
+  bytes.push_back(quantizer->finish());
   return at::cat(bytes);
 }
 
@@ -107,9 +107,10 @@ TEST_CASE("another block, nesting or code book doesn't give the numbers of bitsa
   const at::Tensor weight = goldens("two_nested_blocks.weight"),
                    numbers = goldens("two_nested_blocks.numbers");
   CHECK(at::equal(quantized_matrix(weight).dense(at::kBFloat16), numbers));
-  CHECK_FALSE(at::equal(quantized_matrix(weight, {.block = 32}).dense(at::kBFloat16), numbers));
-  CHECK_FALSE(at::equal(quantized_matrix(weight, {.nested_block = 0}).dense(at::kBFloat16), numbers));
-  CHECK_FALSE(at::equal(quantized_matrix(weight, {.nested_block = 128}).dense(at::kBFloat16), numbers));
+  CHECK_FALSE(at::equal(quantized_matrix(weight, FourBits{.block = 32}).dense(at::kBFloat16), numbers));
+  CHECK_FALSE(at::equal(quantized_matrix(weight, FourBits{.nested_block = 0}).dense(at::kBFloat16), numbers));
+  CHECK_FALSE(
+      at::equal(quantized_matrix(weight, FourBits{.nested_block = 128}).dense(at::kBFloat16), numbers));
   FrozenMatrix other_book = quantized_matrix(weight);
   const QuantizedLayout layout(weight.numel(), {});
   floats_at(other_book, layout.book_begin, 16)
@@ -136,6 +137,54 @@ TEST_CASE("dequantised numbers are those of bitsandbytes, to the bit") {
   }
 }
 
+TEST_CASE("every instruction set that this CPU has decodes to the same bits") {
+  // Numbers between two bf16 or two fp16 ones, halfway too, and beyond fp16's largest and smallest.
+  const std::int64_t blocks = 40, pairs = 32;
+  std::array<float, 16> book = code_book(CodeBook::kNF4);
+  book[3] = 1.0F + 0x1p-8F;
+  book[4] = 1.0F + 3 * 0x1p-8F;
+  at::Tensor scales = at::randn({blocks});
+  scales[1] = 1.0F;
+  scales[2] = 70000.0F;
+  scales[3] = 1e-7F;
+  scales[4] = std::numeric_limits<float>::infinity();  // times 0: NaN
+  const at::Tensor codes = at::randint(0, 256, {blocks * pairs}, at::kByte);
+  const cpu::CodedBlocks from{.codes = codes.const_data_ptr<std::uint8_t>(),
+                              .scales = scales.const_data_ptr<float>(),
+                              .book = book.data(),
+                              .blocks = blocks,
+                              .pairs = pairs};
+  const auto expand = [&](cpu::Rounding rounding, cpu::Lookup lookup) {
+    auto wide = at::empty({blocks, 2 * pairs});
+    auto narrow = at::zeros({blocks, 2 * pairs}, at::kShort);
+    cpu::expand_blocks(from, rounding, lookup, wide.mutable_data_ptr<float>());
+    if (rounding != cpu::Rounding::kNone)
+      cpu::expand_blocks(from, rounding, lookup, static_cast<std::uint16_t*>(narrow.mutable_data_ptr()));
+    return std::pair(wide.view(at::kInt), narrow);
+  };
+  for (const auto rounding : {cpu::Rounding::kNone, cpu::Rounding::kBF16, cpu::Rounding::kF16}) {
+    const auto plain = expand(rounding, cpu::Lookup::kPlain);
+    const bool rounds = rounding != cpu::Rounding::kNone;
+    if (rounds) {
+      const auto dtype = rounding == cpu::Rounding::kBF16 ? at::kBFloat16 : at::kHalf;
+      CHECK(at::equal(plain.first.view(at::kFloat).nan_to_num(0.5),
+                      plain.second.view(dtype).to(at::kFloat).nan_to_num(0.5)));
+    }
+    for (const auto lookup : {cpu::Lookup::kAvx2, cpu::Lookup::kAvx512}) {
+      if (lookup > cpu::best_lookup()) continue;
+      const auto found = expand(rounding, lookup);
+      const auto finite = [](const at::Tensor& bits) { return bits.view(at::kFloat).nan_to_num(0.5); };
+      CHECK(at::equal(finite(found.first), finite(plain.first)));
+      CHECK(at::equal(found.first.view(at::kFloat).isnan(), plain.first.view(at::kFloat).isnan()));
+      // What a NaN's other bits are is free in fp16.
+      const auto numbers = [&](const at::Tensor& bits) {
+        return rounding == cpu::Rounding::kF16 ? bits.view(at::kHalf).nan_to_num(0.5).view(at::kShort) : bits;
+      };
+      CHECK(at::equal(numbers(found.second), numbers(plain.second)));
+    }
+  }
+}
+
 TEST_CASE("neither pieces nor threads change what a matrix is quantised to") {
   const at::Tensor weight = at::randn({768, 1024}).to(at::kBFloat16);
   const at::Tensor whole = quantized_matrix(weight).bytes;
@@ -151,12 +200,13 @@ TEST_CASE("a weight that isn't finite is noticed, and only NF4 is made") {
     for (const std::int64_t at : {0, 77, 129}) {
       at::Tensor values = at::randn({130});
       values[at] = bad;
-      Quantizer quantizer(130, {});
-      quantizer.add(values);
-      CHECK(quantizer.has_non_finite());
+      const auto quantizer = make_quantizer(1, 130, FourBits{});
+      quantizer->add(values);
+      CHECK(quantizer->has_non_finite());
     }
   }
-  CHECK_THAT(test::error_text([] { Quantizer(64, {.book = CodeBook::kFP4}); }), Contains("got fp4"));
+  CHECK_THAT(test::error_text([] { make_quantizer(1, 64, FourBits{.book = CodeBook::kFP4}); }),
+             Contains("got fp4"));
 }
 
 TEST_CASE("a quantised matrix of several parts multiplies as its numbers do, in every dtype") {

@@ -1,5 +1,7 @@
 #include <ATen/ATen.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "ops/activation/activation.h"
 #include "ops/distance.h"
@@ -105,6 +107,16 @@ TEST_CASE("activations agree with their references in every dtype, with large in
                        leaf({11, 67}, 19).detach() * size);
     }
   }
+}
+
+TEST_CASE("exact GELU is right relative to itself in its tail too") {
+  const at::Tensor x = at::linspace(-12.9, 12.9, 12901).view({-1, 1});
+  const at::Tensor wide = x.to(at::kDouble);
+  const at::Tensor expected = wide * at::erfc(wide / -std::sqrt(2.0)) / 2;
+  const at::Tensor error = (activation(x, Activation::kGelu) / expected - 1).abs().nan_to_num(0.0);
+  CHECK(error.masked_select(x.abs() < 4).max().item<double>() < 1e-6);
+  // e^(-x^2 / 2) of a rounded x^2 / 2, which is up to 83.
+  CHECK(error.max().item<double>() < 1e-5);
 }
 
 TEST_CASE("the activations' tolerance tells them apart") {

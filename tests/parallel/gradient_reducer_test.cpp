@@ -33,7 +33,7 @@ struct Reduced {
 
 // Every rank's gradients after the reduction, with the bucket size given.
 Reduced reduce(int size, std::int64_t bucket_bytes, const precision::Policy& policy = fp32_policy(),
-               bool checkpointing = false, const nn::CausalLMSpec& spec = toy_spec()) {
+               const config::MemorySaving& saving = {}, const nn::CausalLMSpec& spec = toy_spec()) {
   Reduced out;
   out.gradients.resize(static_cast<std::size_t>(size));
   out.calls.resize(out.gradients.size());
@@ -45,7 +45,7 @@ Reduced reduce(int size, std::int64_t bucket_bytes, const precision::Policy& pol
     const auto own = prompts_of(group.rank(), size);
     if (!own.empty()) {
       const nn::Batch batch = labelled(own);
-      train::run_micro_step(toy.model, batch, {.checkpointing = checkpointing, .reducer = &reducer});
+      train::run_micro_step(toy.model, batch, {.saving = saving, .reducer = &reducer});
     }
     reducer.finish();
     const std::lock_guard lock(mutex);
@@ -68,9 +68,9 @@ TEST_CASE("reduced gradients are those of one device, on every rank to the same 
   const at::Tensor expected = alone();
   for (const int size : {2, 5}) {
     for (const std::int64_t bucket : {2048, 1 << 20}) {
-      for (const bool checkpointing : {false, true}) {
+      for (const auto& saving : savings()) {
         INFO(size << " ranks, buckets of " << bucket);
-        const Reduced found = reduce(size, bucket, fp32_policy(), checkpointing);
+        const Reduced found = reduce(size, bucket, fp32_policy(), saving);
         CHECK(relative_error(found.gradients[0], expected) < 2e-6);
         for (const at::Tensor& other : found.gradients) CHECK(at::equal(other, found.gradients[0]));
       }
@@ -80,7 +80,7 @@ TEST_CASE("reduced gradients are those of one device, on every rank to the same 
 
 TEST_CASE("adapters of fused modules are reduced while backward goes on, as others are") {
   const at::Tensor expected = alone(fused_toy_spec());
-  const Reduced found = reduce(2, 2048, fp32_policy(), false, fused_toy_spec());
+  const Reduced found = reduce(2, 2048, fp32_policy(), {}, fused_toy_spec());
   CHECK(found.calls[0] > 1);
   for (const at::Tensor& gradients : found.gradients) CHECK(relative_error(gradients, expected) < 2e-6);
 }

@@ -74,22 +74,22 @@ TEST_CASE("units are used forward, then the layers backwards; a tied table twice
 
 TEST_CASE("a model in parts gives the loss and gradients of the whole, to the bit") {
   const std::vector<nn::Batch> batches{labelled(toy_prompts()), labelled({{4, 9, 2}})};
-  for (const bool checkpointing : {false, true}) {
+  for (const auto& saving : savings()) {
     ToyLora whole;
-    whole.checkpointing = checkpointing;
+    whole.saving = saving;
     const auto expected = whole.gradients(batches);
     for (const int size : {2, 3, 4}) {
-      INFO(size << " parts, checkpointing " << checkpointing);
+      INFO(size << " parts, " << config::overrides({}, saving));
       on_ranks(size, [&](Communicator& group) {
         ToyLora toy({.rank = 3, .alpha = 6}, fp32_policy(), {group.rank(), size});
-        toy.checkpointing = checkpointing;
+        toy.saving = saving;
         const WeightGatherer gatherer(group, toy.model);
         const auto found = toy.gradients(batches);
         const std::lock_guard lock(assertions());
         CHECK(at::equal(found.first, expected.first));
         CHECK(at::equal(found.second, expected.second));
         CHECK(gatherer.alive() == 2);  // the first layer, and the embedding ahead of the next micro-batch
-        CHECK(gatherer.peak_bytes() == parallel::gather_cost(toy.model, size).buffer_bytes);
+        CHECK(gatherer.peak_bytes() == parallel::fetch_cost(toy.model, size).buffer_bytes);
       });
     }
   }
@@ -119,7 +119,7 @@ TEST_CASE("what crosses the wire are the predicted bytes: the units of each pass
         const std::lock_guard lock(assertions());
         // The first pass finds no first layer left by an earlier one; the last fetches the next embedding.
         const std::int64_t ends = (order[0]->part_bytes(size) + order[1]->part_bytes(size)) * size;
-        CHECK(gathered_bytes(group) == passes * parallel::gather_cost(toy.model, size).payload_bytes + ends);
+        CHECK(gathered_bytes(group) == passes * parallel::fetch_cost(toy.model, size).payload_bytes + ends);
       });
     }
   }
@@ -134,7 +134,7 @@ TEST_CASE("at most the head and the two layers behind it are whole at a time") {
       expected = std::max(expected, size * (order[at]->part_bytes(size) + order[at + 1]->part_bytes(size) +
                                             order[at + 2]->part_bytes(size)));
     }
-    CHECK(parallel::gather_cost(toy.model, size).buffer_bytes == expected);
+    CHECK(parallel::fetch_cost(toy.model, size).buffer_bytes == expected);
   }
 }
 

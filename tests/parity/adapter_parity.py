@@ -72,6 +72,9 @@ class AdapterParity(live_test.LiveTest):
     def test_saved_tables_and_embedding_adapters_give_the_same_in_peft_and_merged(self):
         for index, (variant, options) in enumerate((
                 ("plain", ["lora.target_modules='.*'"]),
+                ("plain", ["lora.target_modules='.*'", "lora.use_dora=true"]),
+                ("tied", ["lora.target_modules='.*(q_proj|embed_tokens|lm_head)'", "lora.use_dora=true"]),
+                ("plain", ["lora.target_modules='.*'", "lora.init=olora"]),
                 ("plain", ["lora.modules_to_save=[embed_tokens, lm_head]"]),
                 ("tied", ["lora.target_modules='.*(q_proj|embed_tokens)'"]),
                 ("tied", ["lora.modules_to_save=lm_head"]),
@@ -86,7 +89,7 @@ class AdapterParity(live_test.LiveTest):
                 ours = self.check_same(self.train(*options), f"saved {variant} {options}")
                 merged = self.programs.merge(self.base, self.root / "run", self.root / f"merged {index}")
                 model = reference.load(merged, dtype="auto")
-                self.assertEqual(model.config.tie_word_embeddings, variant == "tied" and index == 3)
+                self.assertEqual(model.config.tie_word_embeddings, variant == "tied" and index == 6)
                 self.below(reference.deviation(ours, reference.token_nll(model, self.rows)), LIMIT, f"merged {index}")
 
     def test_added_tokens_are_the_same_in_transformers_and_peft(self):
@@ -131,6 +134,8 @@ class AdapterParity(live_test.LiveTest):
                               ("PEFT's adapter without two modules", {"exclude_modules": ["k_proj", "layers.0.mlp.up_proj"]}),
                               ("PEFT's adapter with patterns", PATTERNS),
                               ("PEFT's adapter of both tables", {"targets": [*reference.LINEARS, "embed_tokens", "lm_head"]}),
+                              ("PEFT's DoRA adapter of both tables",
+                               {"targets": ["q_proj", "embed_tokens", "lm_head"], "use_dora": True}),
                               ("PEFT's saved tables", {"modules_to_save": ["embed_tokens", "lm_head"]})):
             with self.subTest(what):
                 self.check_same(reference.make_adapter(self.base, self.root / what, **options), what)

@@ -1,5 +1,7 @@
 """What `lorikeet adapters` writes loads in PEFT, and does what the sum of the dense updates does."""
 
+import json
+
 import live_test  # first: it skips where torch or PEFT is missing
 import reference
 import tiny_llama
@@ -33,7 +35,9 @@ class AdapterSumsParity(live_test.LiveTest):
         return {name: WEIGHTS["first"] * delta + WEIGHTS["second"] * second.get(name, 0) for name, delta in first.items()}
 
     def nll_with(self, updates):
-        model = reference.load(self.base)
+        return self.nll_of(reference.load(self.base), updates)
+
+    def nll_of(self, model, updates):
         with torch.no_grad():
             for name, delta in updates.items():
                 model.get_submodule(name).weight += delta.float()
@@ -69,6 +73,52 @@ class AdapterSumsParity(live_test.LiveTest):
 
         scaled = self.programs.adapters("scale", average, "-0.5", output=self.root / "scaled")
         self.check(scaled, {name: -0.5 * delta for name, delta in whole.items()}, "average times -0.5")
+
+    def test_tables_of_tokens_are_averaged_and_shrunk_with_the_rest(self):
+        # An adapter on the embedding, which PEFT writes beside the base's table, and a head that is trained whole.
+        targets, saved = ["q_proj", "embed_tokens"], ["lm_head"]
+        for variant, more in (("plain", {}), ("tied", {}), ("plain", {"head": True})):
+            on_head = "head" in more
+            what = f"{variant}, {'adapter' if on_head else 'copy'} of the head"
+            base = tiny_llama.make_checkpoint(self.root / f"base {what}", variant)
+            options = {"targets": [*targets, "lm_head"]} if on_head else {"targets": targets, "modules_to_save": saved}
+            folders = [reference.make_adapter(base, self.root / f"{seed} {what}", rank=seed, alpha=6, seed=seed, **options)
+                       for seed in (3, 4)]
+            weights = (1.5, -0.5)
+            model = reference.load(base)
+            changed = {name: module.weight.detach().clone() for name, module in
+                       (("model.embed_tokens", model.get_input_embeddings()), ("lm_head", model.lm_head))}
+            updates, low = {}, {}
+            for folder, weight in zip(folders, weights):
+                tensors = reference.adapter_tensors(folder)
+                rank = json.loads((folder / "adapter_config.json").read_text())["r"]
+                for name, tensor in tensors.items():
+                    module = name.removeprefix("base_model.model.").split(".lora_")[0].removesuffix(".weight")
+                    if "lora_A" in name:
+                        update = tensors[name.replace("lora_A", "lora_B")].double() @ tensor.double()
+                    elif "lora_embedding_A" in name:
+                        update = (tensors[name.replace("embedding_A", "embedding_B")].double() @ tensor.double()).T
+                    elif name.endswith("lm_head.weight"):
+                        update = (tensor - changed["lm_head"]).double() * rank / 6
+                    else:
+                        continue
+                    updates[module] = updates.get(module, 0) + weight * 6 / rank * update
+            for name, update in updates.items():
+                u, s, vt = torch.linalg.svd(update, full_matrices=False)
+                low[name] = update if name == "lm_head" and not on_head else u[:, :2] * s[:2] @ vt[:2]
+            average = self.programs.adapters("average", *folders, f"--weights={weights[0]},{weights[1]}",
+                                             output=self.root / f"average {what}")
+            shrunk = self.programs.adapters("shrink", average, "--rank", 2, output=self.root / f"shrunk {what}")
+            for adapter, wanted in ((average, updates), (shrunk, low)):
+                # Tables of their own: a tied one would get both changes at both ends.
+                dense = reference.load(base)
+                dense.lm_head.weight = torch.nn.Parameter(dense.lm_head.weight.detach().clone())
+                expected = self.nll_of(dense, wanted)
+                label = f"{adapter.name}"
+                theirs = reference.token_nll(reference.with_adapter(base, adapter), self.rows)
+                self.below(reference.deviation(theirs, expected), LIMIT, f"{label}, in PEFT")
+                ours, _ = self.programs.token_nll(base, self.data, adapter)
+                self.below(reference.deviation(ours, expected), LIMIT, f"{label}, here")
 
 
 if __name__ == "__main__":

@@ -9,13 +9,15 @@ import families
 import reference
 import tiny_llama
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 LIMIT = 1e-5
 LOSS_LIMIT = NORM_LIMIT = 2e-5
 UPDATE_LIMIT = 1e-4
 OTHER_PARTS = ("vision_tower", "multi_modal_projector")
 NO_OP = 1e-2  # an adapter that moves likelihoods less than this proves nothing
+# How transformers 4 (for Gemma 3: before 4.52) calls modules, and so PEFT's adapters on it, where 5 calls them otherwise.
+OLDER_NAMES = {"gemma3": ("model.language_model.", "language_model.model."), "gpt_neox": ("lm_head", "embed_out")}
 STEPS, BATCH = 10, 4
 LONGEST = 60  # past the windows, and past longrope's switch
 SETTINGS = ["lora.rank=4", "lora.alpha=8", "lora.dropout=0", "data.packing=true", f"batch.global={BATCH}",
@@ -89,6 +91,24 @@ class FamilyParity(live_test.LiveTest):
         self.beyond(reference.deviation(bare, theirs), NO_OP, f"{what}, without the adapter")
         return ours
 
+    def check_older_names(self, family, adapter, ours):
+        """The same adapter as an older PEFT names its tensors and, written out, its modules."""
+        older = self.root / "older"
+        shutil.copytree(adapter, older)
+        new_name, old_name = OLDER_NAMES[family]
+        tensors = load_file(older / "adapter_model.safetensors")
+        renamed = {name.replace(new_name, old_name): tensor for name, tensor in tensors.items()}
+        self.assertNotEqual(renamed.keys(), tensors.keys())
+        save_file(renamed, older / "adapter_model.safetensors")
+        config = json.loads((older / "adapter_config.json").read_text())
+        targets = config["target_modules"]
+        config["target_modules"] = (targets.replace(new_name.replace(".", r"\."), old_name.replace(".", r"\."))
+                                    if isinstance(targets, str) else [name.replace(new_name, old_name) for name in targets])
+        (older / "adapter_config.json").write_text(json.dumps(config))
+        found, _ = self.programs.token_nll(self.base, self.few_data, older)
+        self.assertEqual(found, ours)
+        shutil.rmtree(older)
+
     def check_merged(self, adapter, ours):
         merged = self.programs.merge(self.base, adapter, self.root / "merged")
         theirs = reference.token_nll(reference.load(merged, dtype="auto"), self.few)
@@ -113,7 +133,8 @@ class FamilyParity(live_test.LiveTest):
         bare, _ = self.ours_and_theirs()
         run, peft_run = self.check_training("gpt_neox", head="lm_head")
         ours = self.check_adapter(run, bare, "our adapter with the head in PEFT")
-        self.check_adapter(peft_run, bare, "PEFT's adapter with the head here")
+        theirs = self.check_adapter(peft_run, bare, "PEFT's adapter with the head here")
+        self.check_older_names("gpt_neox", peft_run, theirs)
         self.check_merged(run, ours)
 
     def check(self, family, variant):
@@ -122,7 +143,10 @@ class FamilyParity(live_test.LiveTest):
         run, peft_run = self.check_training(family)
         self.check_training(family, attention_only=True)
         ours = self.check_adapter(run, bare, "our adapter in PEFT")
-        self.check_adapter(peft_run, bare, "PEFT's adapter here")
+        theirs = self.check_adapter(peft_run, bare, "PEFT's adapter here")
+        if family == "gemma3":
+            self.check_older_names(family, run, ours)
+            self.check_older_names(family, peft_run, theirs)
         self.check_merged(run, ours)
         self.check_bf16(family, variant)
 

@@ -66,7 +66,7 @@ def linear_weights(tensors):
 
 def dequantized_copy(base, folder, **how):
     """A checkpoint in fp32 whose linear weights were quantised and read back."""
-    return _copy(base, folder, lambda name, tensor: {name: numbers(tensor, **how)})
+    return changed_copy(base, folder, lambda name, tensor: {name: numbers(tensor, **how)})
 
 
 def quantized_copy(base, folder, book="nf4", nested=True):
@@ -82,7 +82,7 @@ def quantized_copy(base, folder, book="nf4", nested=True):
         out[f"{name}.quant_state.bitsandbytes__{book}"] = torch.tensor(list(json.dumps(state).encode()), dtype=torch.uint8)
         return out
 
-    _copy(base, folder, companions)
+    changed_copy(base, folder, companions)
     config = json.loads((folder / "config.json").read_text())
     config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": book,
                                      "bnb_4bit_use_double_quant": nested}
@@ -90,7 +90,20 @@ def quantized_copy(base, folder, book="nf4", nested=True):
     return folder
 
 
-def _copy(base, folder, change):
+def split(folder):
+    """The same checkpoint in two files with an index, companions apart from their codes."""
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    files = [f"model-0000{i + 1}-of-00002.safetensors" for i in range(2)]
+    places = {name: files[name.count(".weight.")] for name in tensors}
+    for file in files:
+        save_file({name: tensor for name, tensor in tensors.items() if places[name] == file}, folder / file, {"format": "pt"})
+    index = {"metadata": {"total_size": sum(t.nbytes for t in tensors.values())}, "weight_map": places}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return folder
+
+
+def changed_copy(base, folder, change):
     folder.mkdir()
     for path in base.iterdir():
         if path.suffix != ".safetensors":

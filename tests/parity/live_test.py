@@ -11,14 +11,21 @@ import tempfile
 import unittest
 import warnings
 
+
+
+def skip(error):
+    """Ends a test that lacks what it compares with."""
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 try:
     import peft  # noqa: F401
     import torch
     import transformers
-except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(77)
+except ImportError as missing:
+    skip(missing)
 
 from programs import Programs
 

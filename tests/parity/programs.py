@@ -37,8 +37,8 @@ class Programs:
                       "precision.preset=fp32", "device=cpu", "data.train.format=text"]).splitlines()
         return [json.loads(line)["labels"] for line in lines[:-1]]
 
-    def merge(self, model, adapter, output):
-        _run([self.lorikeet, "merge", model, adapter, output, "device=cpu"])
+    def merge(self, model, adapter, output, *more):
+        _run([self.lorikeet, "merge", model, adapter, output, "device=cpu", *more])
         return output
 
     def adapters(self, verb, *arguments, output):

@@ -20,9 +20,12 @@ def load(folder, dtype=torch.float32, rope=None):
     config = AutoConfig.from_pretrained(folder)
     if rope is not None:
         config.rope_parameters = dict(config.rope_parameters) | rope
-    # Only eager attention has soft caps.
-    more = {"attn_implementation": "eager"} if getattr(config, "attn_logit_softcapping", None) else {}
-    return AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=dtype, **more).eval()
+    return AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=dtype, **attention(config)).eval()
+
+
+def attention(config):
+    """Arguments of from_pretrained: only eager attention has soft caps."""
+    return {"attn_implementation": "eager"} if getattr(config, "attn_logit_softcapping", None) else {}
 
 
 def row_nll(model, row, causal=True):
@@ -104,7 +107,8 @@ def train(model, rows, output, bf16=False, lr=1e-3, batch=4, warmup_steps=2, cau
     bf16 runs the forward under CPU autocast. A step's loss is the sum over its label tokens by their count.
     """
     for name, parameter in model.named_parameters():
-        if freeze_a and "lora_A" in name:
+        # Of an embedding's factors lora_embedding_B is the one that is drawn, as lora_A is of a linear module's.
+        if freeze_a and ("lora_A" in name or "lora_embedding_B" in name):
             parameter.requires_grad_(False)
     parameters = [p for p in model.parameters() if p.requires_grad]
     options = dict(lr=lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
@@ -112,7 +116,7 @@ def train(model, rows, output, bf16=False, lr=1e-3, batch=4, warmup_steps=2, cau
         optimizer = torch.optim.AdamW(parameters, **options)
     else:
         optimizer = create_loraplus_optimizer(model, torch.optim.AdamW, loraplus_lr_ratio=loraplus_lr_ratio,
-                                              loraplus_weight_decay=0.01, **options)
+                                              loraplus_weight_decay=0.01, loraplus_lr_embedding=lr, **options)
     steps = len(rows) // batch
     schedule = get_cosine_schedule_with_warmup(optimizer, warmup_steps, steps)
     history = []

@@ -28,6 +28,8 @@ VARIANTS = {
     "biases": {"attention_bias": True, "mlp_bias": True},
     "head-dim": {"head_dim": 24},
     "large-vocabulary": {"vocab_size": 512},
+    # Matrices of one, of several and of half a block of quantised scales (256 x 64 numbers).
+    "quantizable": {"hidden_size": 128, "intermediate_size": 384},
     "three-layers": {"num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 4},
 }
 

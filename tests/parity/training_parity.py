@@ -41,12 +41,16 @@ class Runs(live_test.LiveTest):
         model = reference.with_adapter(base, adapter, trainable=True)
         return reference.train(model, self.rows, self.root / name, **options)
 
-    def assert_same_run(self, ours, theirs, initial, what):
+    def deviations(self, ours, theirs, initial, names=("ours", "theirs")):
+        """(quantity, how far two runs are apart, the limit) of losses, gradient norms and the update, the runs' folders
+        having these names."""
         for index, (quantity, limit) in enumerate([("loss", LOSS_LIMIT), ("gradient norm", NORM_LIMIT)]):
-            self.below(max(abs(a[index] / b[index] - 1) for a, b in zip(ours, theirs, strict=True)), limit,
-                       f"{what}, {quantity}")
-        self.below(reference.update_deviation(initial, self.root / "ours", self.root / "theirs"), UPDATE_LIMIT,
-                   f"{what}, update")
+            yield quantity, max(abs(a[index] / b[index] - 1) for a, b in zip(ours, theirs, strict=True)), limit
+        yield "update", reference.update_deviation(initial, *(self.root / name for name in names)), UPDATE_LIMIT
+
+    def assert_same_run(self, ours, theirs, initial, what, **names):
+        for quantity, deviation, limit in self.deviations(ours, theirs, initial, **names):
+            self.below(deviation, limit, f"{what}, {quantity}")
 
 
 class TrainingParity(Runs):
@@ -92,6 +96,21 @@ class TrainingParity(Runs):
                 self.check(f"{variant} embedding", variant, targets=targets,
                            overrides=[f"lora.target_modules=[{', '.join(targets)}]"])
 
+    def test_ten_dora_steps_with_embedding_and_head_equal_peft(self):
+        for variant in ("plain", "tied"):
+            with self.subTest(variant):
+                self.clear()
+                targets = ["q_proj", "embed_tokens", "lm_head"]
+                self.check(f"{variant} DoRA on embedding and head", variant, targets=targets, use_dora=True,
+                           overrides=["lora.use_dora=true", f"lora.target_modules=[{', '.join(targets)}]"])
+
+    def test_ten_loraplus_steps_with_an_embedding_equal_peft(self):
+        # PEFT's helper gives embeddings 1e-6 unless it is told another rate.
+        targets = ["q_proj", "embed_tokens"]
+        self.check("LoRA+ with an embedding", targets=targets,
+                   overrides=["optimizer.loraplus_lr_ratio=8", f"lora.target_modules=[{', '.join(targets)}]"],
+                   training={"loraplus_lr_ratio": 8})
+
     def test_ten_steps_of_tables_that_are_trained_whole_equal_peft(self):
         for variant, saved, tie in (("plain", ["embed_tokens", "lm_head"], False), ("plain", ["lm_head"], False),
                                     ("tied", ["embed_tokens"], True), ("tied", ["embed_tokens", "lm_head"], False),
@@ -110,6 +129,14 @@ class TrainingParity(Runs):
         init, ours = (reference.adapter_tensors(self.root / name) for name in ("init", "ours"))
         for name, tensor in ours.items():
             self.assertEqual(torch.equal(tensor, init[name]), "lora_A" in name, name)
+
+    def test_ten_steps_with_the_drawn_factor_of_an_embedding_frozen_equal_peft(self):
+        targets = ["q_proj", "embed_tokens"]
+        self.check("frozen A with an embedding", targets=targets, training={"freeze_a": True},
+                   overrides=["lora.freeze_a=true", f"lora.target_modules=[{', '.join(targets)}]"])
+        init, ours = (reference.adapter_tensors(self.root / name) for name in ("init", "ours"))
+        for name, tensor in ours.items():
+            self.assertEqual(torch.equal(tensor, init[name]), "lora_A" in name or "lora_embedding_B" in name, name)
 
     def test_ten_steps_that_start_from_the_base_equal_peft(self):
         for init in ("pissa", "olora"):

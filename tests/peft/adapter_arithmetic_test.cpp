@@ -155,6 +155,55 @@ TEST_CASE("an adapter that changes nothing can be averaged and shrunk") {
   CHECK(written_and_read(low.adapter).modules.at("q").update.rank() == 2);
 }
 
+TEST_CASE("an embedding's factors are averaged, shrunk and scaled as a linear module's are") {
+  AdapterContents a = random_adapter(1, {{"embed", 12, 6}}), b = random_adapter(2, {{"embed", 12, 6, 2, 5}});
+  a.modules.at("embed").is_embedding = b.modules.at("embed").is_embedding = true;
+  const at::Tensor both = 0.25 * dense(a.modules.at("embed")) - 1.5 * dense(b.modules.at("embed"));
+  const AdapterContents sum = written_and_read(weighted_sum({a, b}, {0.25, -1.5}));
+  CHECK(sum.modules.at("embed").is_embedding);
+  CHECK(sum.modules.at("embed").update.rank() == 5);
+  CHECK(relative_distance(dense(sum.modules.at("embed")), both) < 1e-6);  // fp32's rounding of B
+  const AdapterModule low = written_and_read(shrunk(sum, 2, std::nullopt).adapter).modules.at("embed");
+  const at::Tensor values = at::linalg_svdvals(both);
+  CHECK(low.is_embedding);
+  CHECK((dense(low) - both).norm().item<double>() ==
+        Approx(values.narrow(0, 2, 4).norm().item<double>()).epsilon(1e-5));
+  CHECK(relative_distance(dense(written_and_read(scaled(sum, -2)).modules.at("embed")), -2 * both) < 1e-6);
+  AdapterContents linear = b;
+  linear.modules.at("embed").is_embedding = false;
+  CHECK_THAT(error_text([&] { weighted_sum({a, linear}, {1, 1}); }), Contains("adapters of one base model"));
+}
+
+TEST_CASE("trained copies are averaged linearly and kept by a lower rank") {
+  AdapterContents a = random_adapter(1, {{"q"}}), b = random_adapter(2, {{"q"}});
+  a.config.modules_to_save = b.config.modules_to_save = {"lm_head"};
+  a.saved["lm_head.weight"] = at::full({3, 2}, 4, at::kDouble);
+  b.saved["lm_head.weight"] = at::full({3, 2}, 8, at::kDouble);
+  const AdapterContents sum = written_and_read(weighted_sum({a, b}, {1.25, -0.25}));
+  CHECK(at::equal(sum.saved.at("lm_head.weight"), at::full({3, 2}, 3, at::kDouble)));
+  CHECK(at::equal(a.saved.at("lm_head.weight"), at::full({3, 2}, 4, at::kDouble)));
+  CHECK(
+      at::equal(shrunk(a, 1, std::nullopt).adapter.saved.at("lm_head.weight"), a.saved.at("lm_head.weight")));
+  CHECK(at::equal(scaled(a, 1).saved.at("lm_head.weight"), a.saved.at("lm_head.weight")));
+
+  CHECK_THAT(error_text([&] { weighted_sum({a, b}, {1, 1}); }), Contains("a sum of 2"));
+  CHECK_THAT(error_text([&] { weighted_sum({a, random_adapter(2, {{"q"}})}, {0.5, 0.5}); }),
+             Contains("got adapter 2 without it"));
+  CHECK_THAT(error_text([&] { scaled(a, 0.5); }), Contains("a copy of 'lm_head.weight'"));
+  b.saved["lm_head.weight"] = at::ones({4, 2}, at::kDouble);
+  CHECK_THAT(error_text([&] { weighted_sum({a, b}, {0.5, 0.5}); }), Contains("in two shapes"));
+}
+
+TEST_CASE("files with tables of two bases aren't averaged") {
+  AdapterContents a = random_adapter(1, {{"embed", 12, 6}}), b = a;
+  a.base_tables["embed"] = at::full({12, 6}, 1.001, at::kFloat);
+  b.base_tables["embed"] = a.base_tables["embed"].to(at::kBFloat16);
+  const AdapterContents sum = weighted_sum({a, b}, {0.5, 0.5});
+  CHECK(at::equal(sum.base_tables.at("embed"), a.base_tables.at("embed")));
+  b.base_tables["embed"] = at::full({12, 6}, 2, at::kFloat);
+  CHECK_THAT(error_text([&] { weighted_sum({a, b}, {0.5, 0.5}); }), Contains("different tables of the base"));
+}
+
 TEST_CASE("what can't be computed is one clear error") {
   const AdapterContents adapter = random_adapter(1, {{"q"}});
   AdapterContents dora = adapter;

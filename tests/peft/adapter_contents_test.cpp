@@ -99,6 +99,42 @@ TEST_CASE("DoRA's magnitudes are read and written") {
   CHECK(at::equal(copy.modules.at("layers.0.q").magnitude, at::arange(6).to(at::kDouble)));
 }
 
+TEST_CASE("an embedding's factors, trained copies and the base's tables are read and written as they are") {
+  const TemporaryFolder folder, again;
+  Tensors tensors = plain_tensors();
+  const at::Tensor a = at::randn({2, 7}), b = at::randn({5, 2}), table = at::randn({7, 5});
+  tensors[kPrefix + "embed.lora_embedding_A"] = a;
+  tensors[kPrefix + "embed.lora_embedding_B"] = b;
+  tensors[kPrefix + "embed.base_layer.weight"] = table.to(at::kBFloat16);
+  tensors[kPrefix + "lm_head.weight"] = table;
+  write(folder, tensors, R"(, "modules_to_save": ["lm_head"], "alpha_pattern": {"embed": 3})");
+  const auto text = read_file(folder / "adapter_config.json", 1U << 20);
+  write_file_atomic(folder / "adapter_config.json",
+                    std::string(text).replace(text.find(R"(["q"])"), 5, R"(["q", "embed"])"));
+  const AdapterContents contents = read_adapter_contents(folder.path());
+  CHECK(contents.dtype == DType::kF32);
+  const AdapterModule& embedding = contents.modules.at("embed");
+  CHECK(embedding.is_embedding);
+  CHECK_FALSE(contents.modules.at("layers.0.q").is_embedding);
+  CHECK(embedding.update.scale == 1.5);
+  // The change of the table [7, 5], as PEFT adds it.
+  const at::Tensor change = 1.5 * at::mm(b, a).t().to(at::kDouble);
+  CHECK(relative_distance(dense(embedding), change) < 1e-6);
+
+  write_adapter_contents(again.path(), contents);
+  const auto file = io::SafetensorsFile::open(again / "adapter_model.safetensors");
+  CHECK(file.tensors().size() == tensors.size());
+  CHECK(file.find(kPrefix + "embed.lora_embedding_A")->shape == std::vector<std::int64_t>{2, 7});
+  CHECK(file.find(kPrefix + "embed.base_layer.weight")->dtype == DType::kBF16);
+  const AdapterContents copy = read_adapter_contents(again.path());
+  CHECK(at::equal(copy.modules.at("embed").update.a, embedding.update.a));
+  CHECK(at::equal(copy.modules.at("embed").update.b, embedding.update.b));
+  CHECK(copy.modules.at("embed").alpha == 3);
+  CHECK(at::equal(copy.saved.at("lm_head.weight"), table.to(at::kDouble)));
+  CHECK(at::equal(copy.base_tables.at("embed"), table.to(at::kBFloat16)));
+  CHECK(copy.config.modules_to_save == std::vector<std::string>{"lm_head"});
+}
+
 TEST_CASE("the widest dtype holds every value of both") {
   CHECK(widest(DType::kBF16, DType::kBF16) == DType::kBF16);
   CHECK(widest(DType::kBF16, DType::kF16) == DType::kF32);
@@ -106,7 +142,7 @@ TEST_CASE("the widest dtype holds every value of both") {
   CHECK(widest(DType::kF32, DType::kF64) == DType::kF64);
 }
 
-TEST_CASE("what isn't a whole adapter of linear modules is refused by name") {
+TEST_CASE("what isn't a whole adapter is refused by name") {
   const std::string a = kPrefix + "layers.0.q.lora_A.weight", b = kPrefix + "layers.0.q.lora_B.weight";
   const auto with = [](const std::string& name, const at::Tensor& tensor) {
     Tensors tensors = plain_tensors();
@@ -123,7 +159,14 @@ TEST_CASE("what isn't a whole adapter of linear modules is refused by name") {
   CHECK_THAT(read_error(without(b)), Contains("'layers.0.q' has no lora_B"));
   CHECK_THAT(read_error({}), Contains("no tensors"));
   CHECK_THAT(read_error(with(kPrefix + "embed.lora_embedding_A", at::ones({2, 4}))),
-             Contains("embed.lora_embedding_A"));
+             Contains("'embed' has no lora_embedding_B"));
+  CHECK_THAT(read_error(with(kPrefix + "layers.0.q.lora_embedding_A", at::ones({2, 4}))),
+             Contains("factors of a linear module and of an embedding"));
+  CHECK_THAT(
+      read_error({{kPrefix + "lm_head.weight", at::ones({2, 4})}}, R"(, "modules_to_save": ["lm_head"])"),
+      Contains("modules_to_save alone"));
+  CHECK_THAT(read_error({{kPrefix + "lm_head.base_layer.weight", at::ones({2, 4})}}),
+             Contains("holds no tensors of an adapter"));
   CHECK_THAT(read_error(with(kPrefix + "lm_head.weight", at::ones({2, 4}))), Contains("lm_head.weight"));
   CHECK_THAT(read_error(with(kPrefix + "a(b.lora_A.weight", at::ones({2, 4}))), Contains("a(b.lora_A"));
   CHECK_THAT(read_error(with(a, at::ones({2, 4, 1}))), Contains("[2, 4, 1]"));

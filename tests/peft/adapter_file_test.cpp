@@ -6,6 +6,7 @@
 
 #include "io/safetensors.h"
 #include "models/toy_fused.h"
+#include "peft/target_rules.h"
 #include "peft/tensor_bytes.h"
 #include "support/catch.h"
 #include "support/error_text.h"
@@ -67,6 +68,65 @@ TEST_CASE("a saved adapter loads to the bit, in the compute dtype too") {
   const LoraConfig config = load_adapter_config(folder.path());
   CHECK(config.rank == 2);
   CHECK(config.target_modules == kConfig.target_modules);
+}
+
+// As "blocks" and "projections" of an older version's.
+const io::CheckpointNames kOlder{.prefixes = {{"transformer.h.", "old.blocks."}, {"output.", "projection."}}};
+
+std::string older_name(std::string name) {
+  for (const auto& [model, file] : kOlder.prefixes) {
+    const std::size_t at = name.find("base_model.model." + model);
+    if (at == 0) name = "base_model.model." + file + name.substr(17 + model.size());
+  }
+  return name;
+}
+
+TEST_CASE("an adapter with an older version's names loads to the bit") {
+  const TemporaryFolder folder;
+  LoraConfig config = kConfig;
+  config.target_modules.push_back("output");
+  const ToyLora toy(config);
+  State older;
+  for (const auto& [name, tensor] : saved(folder, toy)) older[older_name(name)] = tensor;
+  CHECK(older.contains("base_model.model.old.blocks.0.attn.query.lora_A.weight"));
+  CHECK(older.contains("base_model.model.projection.lora_A.weight"));
+  rewrite(folder, older);
+  ToyLora unknowing(config);
+  CHECK_THAT(error_text([&] { load_adapter(folder.path(), unknowing.adapters); }), Contains("are missing"));
+  config.checkpoint_names = kOlder;
+  ToyLora other(config);
+  other.randomize(99);
+  require_adapter_fits(folder.path(), other.adapters);
+  load_adapter(folder.path(), other.adapters);
+  CHECK(at::equal(toy.adapters.store().values(), other.adapters.store().values()));
+  // Both at once say nothing sure.
+  older["base_model.model.output.lora_A.weight"] = older.at("base_model.model.projection.lora_A.weight");
+  rewrite(folder, older);
+  CHECK_THAT(error_text([&] { load_adapter(folder.path(), other.adapters); }), Contains("under two names"));
+}
+
+TEST_CASE("an adapter file's older names of modules mean this model's, in a user's settings they don't") {
+  LoraConfig config{.rank = 2,
+                    .target_modules = {"old.blocks.1.attn.query", "projection"},
+                    .rank_pattern = {{"old.blocks.1.attn.query", 4}},
+                    .modules_to_save = {},
+                    .checkpoint_names = kOlder,
+                    .from_file = true};
+  const ToyLora named(config);
+  REQUIRE(named.adapters.modules().size() == 2);
+  CHECK(named.adapters.modules()[0].name == "transformer.h.1.attn.query");
+  CHECK(TargetRules(config).rank("transformer.h.1.attn.query") == 4);
+  CHECK(TargetRules(config).rank("transformer.h.2.attn.query") == 2);
+  named.adapters.require_matches();
+  config.target_modules = {R"(old\.blocks\.\d\.attn\.query)"};
+  CHECK(ToyLora(config).adapters.modules().size() == 3);
+  config.target_modules = {"query"};
+  config.modules_to_save = {"projection"};
+  CHECK(ToyLora(config).adapters.tables().size() == 1);
+  config.modules_to_save = {};
+  config.target_modules = {"old.blocks.1.attn.query"};
+  config.from_file = false;
+  CHECK(ToyLora(config).adapters.modules().empty());
 }
 
 TEST_CASE("tensors are written under PEFT's names in the adapter's dtype") {
@@ -291,14 +351,18 @@ TEST_CASE("going on from an adapter asks for the same rank, alpha, scaling and t
   CHECK_THAT(error(found), Contains("lora.use_rslora is false in the config and true"));
 }
 
-TEST_CASE("an adapter that starts from the base is written as a plain one of twice the rank") {
+TEST_CASE(
+    "an adapter that starts from the base is written as a plain one of twice the rank, but for the "
+    "embedding") {
   const nn::Batch batch = nn::pack_sequences(toy_prompts(), {}, at::kCPU);
-  for (const bool rslora : {false, true}) {
+  for (const auto& [rslora, targets] :
+       {std::pair{false, "all-linear"}, {true, "all-linear"}, {false, ".*"}, {true, ".*"}}) {
     const LoraConfig config{.rank = 3,
                             .alpha = 5,
                             .use_dora = rslora,
                             .starts_from_base = true,
                             .use_rslora = rslora,
+                            .target_modules = {targets},
                             .rank_pattern = {{"h.1.attn.qkv", 2}},
                             .alpha_pattern = {{"w2", 7}}};
     const TemporaryFolder folder;

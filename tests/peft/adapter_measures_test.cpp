@@ -111,6 +111,38 @@ TEST_CASE("DoRA's magnitudes are measured and compared too") {
   CHECK(difference(a, a).equal());
 }
 
+TEST_CASE("trained copies are listed and compared whole") {
+  AdapterContents a = random_adapter(7, {{"q"}});
+  a.saved["lm_head.weight"] = at::full({2, 8}, 3, at::kDouble);
+  AdapterContents b = a;
+  REQUIRE(measure_saved(a).size() == 1);
+  CHECK(measure_saved(a)[0].shape == std::vector<std::int64_t>{2, 8});
+  CHECK(measure_saved(a)[0].frobenius_norm == Approx(12));
+  CHECK(difference(a, b).equal());
+  b.saved["lm_head.weight"] = at::full({2, 8}, 2, at::kDouble);
+  b.saved["embed.weight"] = at::ones({2, 8}, at::kDouble);
+  const AdapterDifference found = difference(a, b);
+  CHECK_FALSE(found.same_values());
+  CHECK(found.total.same_values);
+  REQUIRE(found.saved.size() == 1);
+  CHECK(found.saved[0].distance == Approx(4));
+  CHECK(found.saved[0].cosine() == Approx(1));
+  CHECK(found.only_b == std::vector<std::string>{"embed.weight"});
+  b.saved["lm_head.weight"] = at::ones({3, 8}, at::kDouble);
+  CHECK_THAT(error_text([&] { difference(a, b); }), Contains("in two shapes"));
+}
+
+TEST_CASE("settings that one file alone has differ too") {
+  AdapterContents a = random_adapter(7, {{"q"}}), b = a;
+  b.config.ensure_weight_tying = true;
+  for (const bool swapped : {false, true}) {
+    const auto settings = (swapped ? difference(b, a) : difference(a, b)).settings;
+    REQUIRE(settings.size() == 1);
+    CHECK(settings[0].key == "ensure_weight_tying");
+    CHECK((swapped ? settings[0].b : settings[0].a).is_null());
+  }
+}
+
 TEST_CASE("weights of two shapes can't be compared") {
   CHECK_THAT(error_text([] { difference(random_adapter(1, {{"q"}}), random_adapter(1, {{"q", 10, 9}})); }),
              Contains("adapters of one base model"));

@@ -76,20 +76,15 @@ TEST_CASE("a target that matches nothing is an error with the modules there are"
   CHECK_THAT(match_error({}), Contains("no module of this model matches"));
 }
 
-TEST_CASE("DoRA on the head is refused") {
-  CHECK_THAT(error_text([] { test::ToyLora({.rank = 2, .use_dora = true, .target_modules = {"output"}}); }),
-             Contains("[lora.use_dora]") && Contains("'output'"));
-}
-
-TEST_CASE("what isn't built for the embedding is refused by name") {
-  const auto error = [](LoraConfig config) {
-    config.target_modules = {"wte", "query"};
-    return error_text([&] { test::ToyLora{config}; });
-  };
-  CHECK_THAT(error({.use_dora = true}), Contains("[lora.use_dora]") && Contains("transformer.wte"));
-  CHECK_THAT(error({.starts_from_base = true}), Contains("[lora.init]"));
-  CHECK_THAT(error({.freeze_a = true}), Contains("[lora.freeze_a]"));
-  CHECK(error({}) == "no error");
+TEST_CASE("an adapter of a file that the head shares with the embedding is refused") {
+  nn::CausalLMSpec spec = test::toy_spec();
+  spec.shape.tied_head = true;
+  LoraConfig config{
+      .rank = 2, .target_modules = {"wte", "query"}, .ensure_weight_tying = true, .from_file = true};
+  CHECK_THAT(error_text([&] { test::ToyLora(config, test::fp32_policy(), {}, spec); }),
+             Contains("[ensure_weight_tying]") && Contains("transformer.wte"));
+  config.from_file = false;
+  CHECK(error_text([&] { test::ToyLora(config, test::fp32_policy(), {}, spec); }) == "no error");
 }
 
 TEST_CASE("modules to save are the embedding and the head, and no others") {
@@ -175,6 +170,32 @@ TEST_CASE("a fresh adapter that starts from the base changes nothing, and is no 
         toy.adapters.store().refresh_compute();
         CHECK(test::relative_error(toy.model.logits({.batch = batch}), expected) > 1e-2);
       }
+    }
+  }
+}
+
+TEST_CASE("fresh DoRA on the embedding and the head changes nothing, however the other modules start") {
+  const nn::Batch batch = nn::pack_sequences(test::toy_prompts(), {}, at::kCPU);
+  for (const LoraInit init : {LoraInit::kKaiming, LoraInit::kOlora}) {
+    const bool starts = init == LoraInit::kOlora;
+    test::ToyLora toy(
+        {.rank = 2, .alpha = 4, .use_dora = true, .starts_from_base = starts, .target_modules = {".*"}});
+    toy.adapters.initialize(init, toy.model.store());
+    nn::FrozenFactory factory(test::fp32_policy());
+    nn::CausalLM bare(test::toy_spec(), factory);
+    test::fill(bare, toy.state);
+    const at::Tensor expected = bare.logits({.batch = batch});
+    CHECK(test::relative_error(toy.model.logits({.batch = batch}), expected) < 1e-5);
+    const auto& embedding = toy.adapters.modules().front();
+    REQUIRE(embedding.is_embedding());
+    CHECK_FALSE(embedding.start_a.has_value());
+    CHECK(toy.adapters.store().value(embedding.b).count_nonzero().item<std::int64_t>() == 0);
+    for (const auto* module : {&embedding, &toy.adapters.modules().back()}) {
+      const at::Tensor magnitude = toy.adapters.store().value(*module->magnitude);
+      CHECK(magnitude.size(0) == (module->is_embedding() ? 24 : 37));
+      magnitude.mul_(2);
+      CHECK(test::relative_error(toy.model.logits({.batch = batch}), expected) > 1e-3);
+      magnitude.mul_(0.5);
     }
   }
 }

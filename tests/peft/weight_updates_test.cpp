@@ -42,6 +42,16 @@ TEST_CASE("a base with the updates added computes what base and adapter do, inte
   }
 }
 
+TEST_CASE("a base with the updates of the embedding and the head added computes what base and adapter do") {
+  for (const bool dora : {false, true}) {
+    const ToyLora toy({.rank = 3, .alpha = 6, .use_dora = dora, .target_modules = {".*"}});
+    auto updates = peft::weight_updates(toy.adapters);
+    CHECK(updates.at("transformer.wte.weight").magnitude_of_columns);
+    CHECK_FALSE(updates.at("output.weight").magnitude_of_columns);
+    CHECK(relative_error(merged(toy_spec(), toy.state, updates), logits(toy.model)) < 1e-5);
+  }
+}
+
 TEST_CASE("updates whose rows were left in group order would be found") {
   const ToyLora toy({.rank = 3, .alpha = 6, .target_modules = {"qkv"}}, fp32_policy(), {}, fused_toy_spec());
   auto updates = peft::weight_updates(toy.adapters);

@@ -1,11 +1,15 @@
 // A dry step makes the tensors of the real one: the same bytes at the same time.
 #include <ATen/Parallel.h>
 
+#include <optional>
+
 #include "models/toy_fused.h"
 #include "ops/dry_run.h"
 #include "ops/matmul/matmul.h"
+#include "parallel/host_weights.h"
 #include "support/catch.h"
 #include "support/counted_memory.h"
+#include "support/reference_ops.h"
 #include "support/toy_lora.h"
 
 using namespace lorikeet;
@@ -14,9 +18,15 @@ using namespace lorikeet::test;
 namespace {
 
 std::int64_t real_peak(ToyLora& toy, const nn::Batch& batch) {
+  std::optional<parallel::HostWeights> host_weights;
+  if (toy.saving.offload.weights) {
+    fill(toy.model, toy.state, {}, /*on_host=*/true);
+    host_weights.emplace(at::kCPU, toy.model);
+  }
   toy.gradients({batch});  // what is made once for all steps
+  toy.gradients({batch});  // and what the last one left
   const CountedMemory counted;
-  train::run_micro_step(toy.model, batch, {.checkpointing = toy.checkpointing});
+  train::run_micro_step(toy.model, batch, {.saving = toy.saving});
   return counted.peak_bytes();
 }
 
@@ -29,15 +39,17 @@ nn::Batch without_data(nn::Batch batch) {
 }
 
 std::int64_t dry_peak(const nn::CausalLMSpec& spec, const peft::LoraConfig& config,
-                      const precision::Policy& policy, bool checkpointing, const nn::Batch& real,
-                      const ops::DryTarget& target) {
+                      const precision::Policy& policy, const config::MemorySaving& saving,
+                      const nn::Batch& real, const ops::DryTarget& target) {
   peft::LoraAdapters adapters(config, policy, 0);
   peft::LoraFactory factory(policy, adapters);
   nn::CausalLM model(spec, factory);
   model.store().allocate(at::kMeta);
   adapters.store().allocate(at::kMeta);
+  std::optional<parallel::HostWeights> host_weights;
+  if (saving.offload.weights) host_weights.emplace(at::kMeta, model);
   const nn::Batch batch = without_data(real);
-  const auto step = [&] { train::run_micro_step(model, batch, {.checkpointing = checkpointing}); };
+  const auto step = [&] { train::run_micro_step(model, batch, {.saving = saving}); };
   {
     const ops::DryRun first(target);
     step();
@@ -72,33 +84,82 @@ TEST_CASE("a dry step's peak is the real step's, to the byte") {
       {.rank = 2, .alpha = 6, .target_modules = {"query", "w2"}},
       {.rank = 2, .alpha = 6, .target_modules = {".*"}, .modules_to_save = {"output"}},
       {.rank = 2, .alpha = 6, .target_modules = {"wte"}},
+      {.rank = 2, .alpha = 6, .use_dora = true, .target_modules = {"wte", "output", "w2"}},
       {.rank = 2, .alpha = 6, .modules_to_save = {"wte"}}};
   precision::Policy bf16 = fp32_policy(), fp16 = fp32_policy();
   bf16.base_storage = bf16.compute = DType::kBF16;
   fp16.base_storage = fp16.compute = DType::kF16;
-  const auto check = [&](const nn::CausalLMSpec& spec, const peft::LoraConfig& config,
-                         const precision::Policy& policy, ops::HalfProducts products, bool checkpointing) {
+  const auto check = [&](const nn::CausalLMSpec& spec, const peft::LoraConfig& adapter,
+                         const precision::Policy& policy, ops::HalfProducts products,
+                         const config::MemorySaving& saving) {
     const Products chosen(products);
-    ToyLora toy(config, policy, {}, spec);
-    toy.checkpointing = checkpointing;
+    ToyLora toy(adapter, policy, {}, spec);
+    toy.saving = saving;
     const ops::DryTarget target{.device = at::kCPU,
                                 .native_products = products == ops::HalfProducts::kNative,
                                 .threads = at::get_num_threads()};
-    CAPTURE(spec.layers.size(), config.dropout, config.rank, policy.compute, products, checkpointing);
-    CHECK(dry_peak(spec, config, policy, checkpointing, batch, target) == real_peak(toy, batch));
+    CAPTURE(spec.layers.size(), adapter.dropout, adapter.rank, policy.compute, products,
+            config::overrides({}, saving));
+    CHECK(dry_peak(spec, adapter, policy, saving, batch, target) == real_peak(toy, batch));
   };
   for (const auto& spec : {toy_spec(), toy_forms_spec(), fused_toy_spec()}) {
     for (const auto& config : configs) {
-      for (const bool checkpointing : {false, true}) {
-        check(spec, config, fp32_policy(), ops::HalfProducts::kWidened, checkpointing);
-        check(spec, config, fp16, ops::HalfProducts::kWidened, checkpointing);
+      for (const auto& saving : savings()) {
+        // Copies are the same whatever the adapter.
+        if (saving.offload.activations && &config != &configs[0] && !config.use_dora) continue;
+        check(spec, config, fp32_policy(), ops::HalfProducts::kWidened, saving);
+        check(spec, config, fp16, ops::HalfProducts::kWidened, saving);
         for (const auto products : {ops::HalfProducts::kNative, ops::HalfProducts::kWidened})
-          check(spec, config, bf16, products, checkpointing);
-        precision::Policy nf4 = fp32_policy(), bf16_nf4 = bf16;
-        nf4.quantization = bf16_nf4.quantization = precision::Quantization{};
-        check(spec, config, nf4, ops::HalfProducts::kWidened, checkpointing);
-        for (const auto products : {ops::HalfProducts::kNative, ops::HalfProducts::kWidened})
-          check(spec, config, bf16_nf4, products, checkpointing);
+          check(spec, config, bf16, products, saving);
+        precision::Policy quantized = fp32_policy(), bf16_quantized = bf16;
+        for (const precision::Quantization& how :
+             {precision::Quantization(precision::FourBits{}), precision::Quantization(precision::Float8{})}) {
+          quantized.quantization = bf16_quantized.quantization = how;
+          check(spec, config, quantized, ops::HalfProducts::kWidened, saving);
+          for (const auto products : {ops::HalfProducts::kNative, ops::HalfProducts::kWidened})
+            check(spec, config, bf16_quantized, products, saving);
+        }
+      }
+    }
+  }
+  // Matrices on the host, two units of them in use.
+  using Grade = config::ActivationCheckpointing;
+  for (const auto& spec : {toy_spec(), toy_forms_spec(), fused_toy_spec()}) {
+    for (const auto& saving : {config::MemorySaving{Grade::kNone, {.weights = true}},
+                               config::MemorySaving{Grade::kFull, {.activations = true, .weights = true}}}) {
+      precision::Policy nf4 = bf16;
+      nf4.quantization.emplace();
+      for (const auto& policy : {fp32_policy(), bf16, nf4})
+        check(spec, configs[0], policy, ops::HalfProducts::kWidened, saving);
+    }
+  }
+}
+
+TEST_CASE("a dry step by references has the real one's peak too, and another one than kernels") {
+  constexpr std::int64_t kScalars =
+      16;  // bytes of numbers that autograd makes on the host, which a dry step has not
+  const nn::Batch batch = labelled(toy_prompts());
+  const ops::DryTarget target{.device = at::kCPU, .native_products = false, .threads = at::get_num_threads()};
+  const Products chosen(ops::HalfProducts::kWidened);
+  precision::Policy bf16 = fp32_policy();
+  bf16.base_storage = bf16.compute = DType::kBF16;
+  precision::Policy nf4 = bf16;
+  nf4.quantization.emplace();
+  const peft::LoraConfig plain{.rank = 3, .alpha = 6, .dropout = 0.3};
+  for (const auto& spec : {toy_spec(), toy_forms_spec(), fused_toy_spec()}) {
+    for (const auto& policy : {fp32_policy(), bf16, nf4}) {
+      for (const peft::LoraConfig& config :
+           {plain,
+            peft::LoraConfig{.rank = 2, .alpha = 6, .use_dora = true, .target_modules = {"wte", "w2"}}}) {
+        CAPTURE(spec.layers.size(), policy.compute, policy.quantization.has_value(), config.use_dora);
+        const auto kernels = dry_peak(spec, config, policy, {}, batch, target);
+        const ReferenceOps references;
+        ToyLora toy(config, policy, {}, spec);
+        const auto peak = dry_peak(spec, config, policy, {}, batch, target);
+        const auto real = real_peak(toy, batch);
+        CHECK(peak <= real);
+        CHECK(real - peak <= kScalars);
+        CHECK(std::abs(peak - kernels) > kScalars);
       }
     }
   }
@@ -114,9 +175,9 @@ TEST_CASE("a dry step for a GPU runs where there is none") {
   for (const int capability : {90, 75, 50}) {
     const ops::DryTarget gpu{.device = at::kCUDA, .capability = capability};
     for (const auto& spec : {toy_spec(), toy_forms_spec(), fused_toy_spec()}) {
-      for (const bool checkpointing : {false, true}) {
+      for (const auto& saving : savings()) {
         for (const auto& policy : {bf16, nf4, fp32_policy()}) {
-          const auto peak = dry_peak(spec, {.rank = 3, .alpha = 6}, policy, checkpointing, batch, gpu);
+          const auto peak = dry_peak(spec, {.rank = 3, .alpha = 6}, policy, saving, batch, gpu);
           CHECK(peak > 0);
           CHECK(peak % 512 == 0);  // as a GPU's allocator counts
         }

@@ -25,7 +25,7 @@ MemoryInput input(const nn::CausalLMSpec& spec) {
   in.target = {.device = at::kCUDA};
   in.frozen_bytes = 1000000;
   in.micro = {.tokens = kRow, .label_tokens = kRow - 1, .longest = kRow};
-  in.checkpointing = true;
+  in.saving.checkpointing = config::ActivationCheckpointing::kFull;
   return in;
 }
 
@@ -56,10 +56,10 @@ TEST_CASE("the least memory follows the adapter and the row") {
 TEST_CASE("the least memory of a step that keeps all activations, or of a CPU's, is refused") {
   const nn::CausalLMSpec spec = published("pythia/14M");
   MemoryInput in = input(spec);
-  in.checkpointing = false;
+  in.saving = {};
   CHECK_THAT(test::error_text([&] { plan::least_memory(in); }),
              Catch::Contains("with activation checkpointing"));
-  in.checkpointing = true;
+  in.saving.checkpointing = config::ActivationCheckpointing::kFull;
   in.target = {};
   CHECK_THAT(test::error_text([&] { plan::least_memory(in); }), Catch::Contains("of a GPU"));
 }

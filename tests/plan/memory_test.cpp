@@ -6,6 +6,7 @@
 #include "nn/model_shape.h"
 #include "ops/matmul/product_cache.h"
 #include "support/catch.h"
+#include "support/toy_lora.h"
 
 using namespace lorikeet;
 using plan::MemoryInput;
@@ -38,14 +39,15 @@ nn::CausalLMSpec llama(const nn::ModelShape& shape) {
 }
 
 // Small enough that the allocator keeps no block.
+constexpr nn::ModelShape kSmall{.layers = 4,
+                                .hidden_size = 64,
+                                .heads = 4,
+                                .kv_heads = 2,
+                                .head_dim = 16,
+                                .intermediate_size = 128,
+                                .vocab_size = 1000};
 const nn::CausalLMSpec& small() {
-  static const nn::CausalLMSpec spec = llama({.layers = 4,
-                                              .hidden_size = 64,
-                                              .heads = 4,
-                                              .kv_heads = 2,
-                                              .head_dim = 16,
-                                              .intermediate_size = 128,
-                                              .vocab_size = 1000});
+  static const nn::CausalLMSpec spec = llama(kSmall);
   return spec;
 }
 
@@ -65,6 +67,8 @@ MemoryInput input() {
 // Bytes a token: two norms' inputs, q, k, v, attention's result, gate and up; x A^T of seven modules; fp32:
 // four heads' softmax and two norms' statistics.
 constexpr std::int64_t kLayer = kTokens * (2 * (2 * 64 + 128 + 64 + 256 + 7 * 4) + 4 * 6);
+// Of it gate and up, and x A^T of both.
+constexpr std::int64_t kGateUpOfToken = 2 * (256 + 2 * 4);
 
 }  // namespace
 
@@ -105,12 +109,56 @@ TEST_CASE("checkpointing keeps every layer's input, and one layer at a time is r
   MemoryInput in = input();
   in.micro.label_tokens = 1;
   const auto plain = step_memory(in);
-  in.checkpointing = true;
+  in.saving.checkpointing = config::ActivationCheckpointing::kFull;
   const auto memory = step_memory(in);
   // Behind the first layer the stream is in two parts.
   CHECK(memory.activations_per_layer == 2 * kTokens * 64 * 2);
   CHECK(memory.activations < plain.activations - 3 * kLayer + 4 * kTokens * 64 * 2);
   CHECK(memory.workspace > kLayer - kTokens * 64 * 2);
+}
+
+TEST_CASE("with mlp a layer keeps neither gate and up nor what their adapters made") {
+  MemoryInput in = input();
+  const auto plain = step_memory(in);
+  in.saving.checkpointing = config::ActivationCheckpointing::kMlp;
+  const auto memory = step_memory(in);
+  CHECK(memory.activations_per_layer == plain.activations_per_layer - kTokens * kGateUpOfToken);
+  CHECK(memory.total() < plain.total());
+}
+
+// What comes and goes in a step of a model with so many layers.
+std::int64_t moving_bytes(std::int64_t layers, const config::MemorySaving& saving) {
+  nn::ModelShape deep = kSmall;
+  deep.layers = layers;
+  const nn::CausalLMSpec spec = llama(deep);
+  MemoryInput in = input();
+  in.model = &spec;
+  in.target.device = at::kCUDA;
+  in.saving = saving;
+  const auto memory = step_memory(in);
+  return memory.activations + memory.logits + memory.workspace;
+}
+
+TEST_CASE("with offloaded activations a GPU needs no more for more layers") {
+  for (const auto& saving : test::savings()) {
+    CAPTURE(config::overrides({}, saving));
+    const std::int64_t of_layer = moving_bytes(8, saving) - moving_bytes(7, saving);
+    CHECK((of_layer == 0) == saving.offload.activations);
+  }
+}
+
+TEST_CASE("what is offloaded is counted in the host's memory, in blocks of powers of two") {
+  MemoryInput in = input();
+  in.target.device = at::kCUDA;
+  in.saving.offload = {.activations = true, .weights = true};
+  const auto memory = step_memory(in);
+  CHECK(memory.host_activations > memory.moved_activations);
+  CHECK(memory.host_activations < 2 * memory.moved_activations);
+  CHECK(memory.host_weights > 0);
+  // Two layers, or the head and two layers, beside what the input says is held.
+  CHECK(memory.weights > in.frozen_bytes);
+  in.target.device = at::kCPU;
+  CHECK(step_memory(in).host_activations == 0);
 }
 
 TEST_CASE("products that are widened to fp32 keep x A^T in fp32") {

@@ -80,7 +80,7 @@ TEST_CASE("bytes that the device copies itself are its own time") {
 TEST_CASE("a micro-batch uses tables once and layers twice, but for those where the direction turns") {
   const nn::ModelShape shape{
       .layers = 3, .hidden_size = 10, .vocab_size = 100, .layer_linear_parameters = 3 * 400};
-  const auto uses = unit_uses(shape, 2, 0.4);
+  const auto uses = unit_uses(shape, {2, 2}, 0.4);
   std::vector<double> bytes;
   for (const UnitUse& use : uses) bytes.push_back(use.gathered_bytes);
   CHECK(bytes == std::vector<double>{2000, 0, 800, 800, 2000, 0, 800, 800});
@@ -98,8 +98,8 @@ TEST_CASE("the uses are what the gatherer fetches") {
   peft::LoraFactory factory(test::fp32_policy(), adapters);
   const nn::CausalLM model(models::model_spec(JsonView(json, "config")), factory);
   double bytes = 0;
-  for (const UnitUse& use : unit_uses(model.shape(), 4, 0.4)) bytes += use.gathered_bytes;
-  CHECK(bytes == static_cast<double>(parallel::gather_cost(model, 2).payload_bytes));
+  for (const UnitUse& use : unit_uses(model.shape(), {4, 4}, 0.4)) bytes += use.gathered_bytes;
+  CHECK(bytes == static_cast<double>(parallel::fetch_cost(model, 2).payload_bytes));
 }
 
 TEST_CASE("weights in parts cost what their gathers take beyond the work beside them, each micro-batch") {
@@ -110,7 +110,7 @@ TEST_CASE("weights in parts cost what their gathers take beyond the work beside 
   in.degree = 2;
   in.turns = 5;
   in.gradient_bytes = 0;
-  in.uses = unit_uses(shape, 2, 0.4);
+  in.uses = unit_uses(shape, {2, 2}, 0.4);
   // A unit's gather: half of 2 MB at 1 MB/s and a message: 1.01 s. A turn computes 1 s, a layer of it 0.1.
   // Six units come a turn, five of them beside a layer. The last layer is still there behind the head, so
   // that the one before it comes beside both, and the first is behind the embedding, which computes nothing.
@@ -146,7 +146,7 @@ TEST_CASE("the formula is within 20% of what was measured over links of other sp
                       .degree = degree,
                       .turns = 2,
                       .gradient_bytes = 4'784'128,
-                      .uses = unit_uses(shape, 2, kHeadFlops / kFlops),
+                      .uses = unit_uses(shape, {2, 2}, kHeadFlops / kFlops),
                       .reduce_link = link(gigabits),
                       .gather_link = link(gigabits),
                       .seconds_per_byte = 2.4e-9})

@@ -87,7 +87,41 @@ TEST_CASE("nf4 storage is for linear weights, and the rest of the base stays as 
   CHECK(policy.fingerprint() != Policy{}.fingerprint());
   CHECK(resolve({.preset = PrecisionPreset::kFp32, .base_storage = config::BaseStorage::kNF4}).base_storage ==
         DType::kF32);
-  CHECK(describe({.book = CodeBook::kFP4, .nested_block = 0}) == "fp4 in blocks of 64, scales in fp32");
+  CHECK(describe(FourBits{.book = CodeBook::kFP4, .nested_block = 0}) ==
+        "fp4 in blocks of 64, scales in fp32");
+}
+
+TEST_CASE("fp8 storage is for linear weights too, with a scale for each row") {
+  Policy expected;
+  expected.quantization = Float8{.block_rows = 1, .block_cols = 0};
+  const Policy policy = resolve({.base_storage = config::BaseStorage::kF8});
+  CHECK(policy == expected);
+  CHECK_THAT(policy.table(),
+             Contains("frozen linear weights") && Contains("fp8 (e4m3), a scale for each row"));
+  CHECK(policy.fingerprint() != resolve({.base_storage = config::BaseStorage::kNF4}).fingerprint());
+  CHECK(describe(Float8{.block_rows = 0, .block_cols = 0}) == "fp8 (e4m3), a scale for each matrix");
+  CHECK(describe(Float8{.block_rows = 128, .block_cols = 128}) ==
+        "fp8 (e4m3), a scale for each block of 128 x 128");
+}
+
+TEST_CASE("products in fp8 are for weights with a scale for each row or matrix, bf16 and Ada") {
+  const Policy policy = resolve({.base_storage = config::BaseStorage::kF8, .matmul = Matmul::kFp8});
+  CHECK_THAT(policy.table(), Contains("fp8, activations with a scale for each row"));
+  CHECK(policy.fingerprint() != resolve({.base_storage = config::BaseStorage::kF8}).fingerprint());
+  CHECK_NOTHROW(require_products_fit(policy));
+  Policy other = policy;
+  other.quantization = Float8{.block_rows = 0, .block_cols = 0};
+  CHECK_NOTHROW(require_products_fit(other));
+  other.quantization = Float8{.block_rows = 128, .block_cols = 128};
+  CHECK_THAT(error_text([&] { require_products_fit(other); }), Contains("block of 128 x 128"));
+  other.quantization.reset();
+  CHECK_THAT(error_text([&] { require_products_fit(other); }), Contains("stored in bf16"));
+  CHECK_THAT(error_text([] { resolve({.preset = PrecisionPreset::kFp32, .matmul = Matmul::kFp8}); }),
+             Contains("precision.compute is fp32"));
+  CHECK_NOTHROW(require_supported(policy, kCuda, card(8, 9)));
+  CHECK_NOTHROW(require_supported(policy, kCpu, {}));
+  CHECK_THAT(error_text([&] { require_supported(policy, kCuda, card(8, 6)); }),
+             Contains("8.6") && Contains("no fp8 arithmetic") && Contains("leave precision.matmul out"));
 }
 
 TEST_CASE("gradients are scaled wherever fp16 is computed in, and only there") {

@@ -19,13 +19,15 @@ TEST_CASE("a request reads back as it was written") {
                              .port = 4000,
                              .listen_fd = 7,
                              .limit_seconds = 2.5,
-                             .folder = "a \"b\"\n"};
+                             .folder = "a \"b\"\n",
+                             .op = "rotary"};
   const ProbeRequest again = ProbeRequest::parse(request.text());
   CHECK(again.text() == request.text());
   CHECK(again.kind == ProbeKind::kPeerCopy);
   CHECK(again.peers == std::vector<int>{0, 2});
   CHECK(again.compute == DType::kF16);
   CHECK(again.folder == "a \"b\"\n");
+  CHECK(again.op == "rotary");
 }
 
 TEST_CASE("what is no request is an error") {

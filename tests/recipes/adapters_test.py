@@ -156,10 +156,28 @@ class Adapters(unittest.TestCase):
         self.refused("average", self.made, wide, says="'layers.0.q' with a weight of shape [4, 3] in one and [4, 5] in")
         ones = matrix(1, 2, lambda i, j: 1)
         embedding = write_adapter(self.work / "embedding", {"q": (ones, matrix(1, 1, lambda i, j: 1))}, others={"embed.lora_embedding_A": ones})
-        self.refused("scale", embedding, "2", says="embed.lora_embedding_A")
+        self.refused("scale", embedding, "2", says="'embed' has no lora_embedding_B")
         saved = write_adapter(self.work / "saved", {"q": (ones, matrix(1, 1, lambda i, j: 1))}, others={"lm_head.weight": ones},
                               modules_to_save=["lm_head"])
         self.refused("scale", saved, "2", says="modules_to_save")
+
+    def test_trained_tables_are_shown_compared_and_kept(self):
+        def made(name, value):
+            return write_adapter(self.work / name, {"q": (matrix(1, 2, lambda i, j: 1), matrix(1, 1, lambda i, j: 1))},
+                                 others={"lm_head.weight": matrix(3, 2, lambda i, j: value)}, modules_to_save=["lm_head"])
+
+        tables, others = made("tables", 2), made("other tables", 4)
+        lines = self.adapters("show", tables).stdout.splitlines()
+        self.assertEqual([line.split() for line in lines[-3:-1]],
+                         [["modules_to_save", "shape", "|W|"], ["lm_head.weight", "3x2", "4.899"]])
+        self.assertEqual(self.json("show", tables)["saved"][0]["shape"], [3, 2])
+        text = self.adapters("diff", tables, others).stdout
+        self.assertIn("whole copies of weights", text)
+        self.assertNotIn("every value is equal", text)
+        self.assertEqual(self.json("diff", tables, others)["saved"][0]["relative_distance"], 1)
+        average = self.work / "average of tables"
+        self.assertIn("1 modules and 1 copies of modules_to_save", self.adapters("average", tables, others, "--output", average).stdout)
+        self.assertAlmostEqual(self.json("diff", average, tables)["saved"][0]["norm_a"], 3 * 6 ** 0.5)
 
     def test_a_folder_with_files_in_it_is_left_alone(self):
         target = self.work / "full"

@@ -96,15 +96,16 @@ class Distributed(unittest.TestCase):
             # Every line but the first rank's own has its rank in front, and the others keep silent.
             self.assertNotIn("[rank 1]", result.stderr)
 
-    def test_weights_in_4_bits_in_parts_give_the_same_losses(self):
-        nf4 = ("precision.base_storage=nf4", "training.max_steps=6")
-        single, parts = self.programs.work / "single_nf4", self.programs.work / "shard_nf4"
-        for command in (self.programs.command(single, FP32, *nf4),
-                        self.command(2, parts, "distributed.verify=true", "distributed.strategy=shard", *nf4)):
-            result = self.run_command(command)
-            self.assertEqual(result.returncode, 0, result.stderr)
-        self.assert_same_losses(parts, single)
-        self.assertNotEqual(self.losses(single)[0], self.losses(self.single)[0])
+    def test_quantised_weights_in_parts_give_the_same_losses(self):
+        for storage in ("nf4", "fp8"):
+            overrides = (f"precision.base_storage={storage}", "training.max_steps=6")
+            single, parts = self.programs.work / f"single_{storage}", self.programs.work / f"shard_{storage}"
+            for command in (self.programs.command(single, FP32, *overrides),
+                            self.command(2, parts, "distributed.verify=true", "distributed.strategy=shard", *overrides)):
+                result = self.run_command(command)
+                self.assertEqual(result.returncode, 0, result.stderr)
+            self.assert_same_losses(parts, single)
+            self.assertNotEqual(self.losses(single)[0], self.losses(self.single)[0])
 
     def test_weights_in_parts_give_the_same_losses(self):
         for processes, strategy, name in ((2, ["shard"], "shard"), (3, ["shard"], "shard"), (4, ["hybrid", "2"], "hybrid"),
@@ -133,6 +134,10 @@ class Distributed(unittest.TestCase):
         self.assert_same_losses(output)
 
     def test_strategies_that_can_t_be_are_refused(self):
+        offload = self.command(3, self.programs.work / "refused", "distributed.strategy=shard", "training.offload=weights")
+        result = self.run_command(offload, 60)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("[training.offload] weights can't be offloaded where ranks share them", result.stderr)
         for overrides, said in ((["strategy=hybrid", "shard_degree=2"], "2 doesn't divide the 3 ranks of this node"),
                                 (["strategy=shard", "shard_degree=3"], "is for distributed.strategy=hybrid alone")):
             command = self.command(3, self.programs.work / "refused", *(f"distributed.{o}" for o in overrides))

@@ -119,6 +119,13 @@ class Doctor(unittest.TestCase):
         code, checks = self.doctor("--quick", "device=cuda:999")
         self.assertEqual((code, checks["device"][0]["result"]), (3, "unfit"))
 
+    def test_gpu_tests_without_a_gpu_say_so_and_exit_3(self):
+        for device in ("device=cpu", "device=cuda:999"):
+            result = self.programs.verb("doctor", "--gpu-tests", device)
+            self.assertEqual((result.returncode, result.stdout), (3, ""), result.stderr)
+            self.assertIn("--gpu-tests: expected a GPU, got ", result.stderr)
+        self.assertEqual(self.programs.verb("doctor", "--gpu-tests", "--quick").returncode, 2)
+
     def test_a_config_says_what_is_meant(self):
         _, checks = self.doctor(
             self.programs.work / "config.yaml", f"checkpoint.output_dir={self.programs.work / 'mine'}", "--quick")

@@ -45,6 +45,14 @@ class Memory(unittest.TestCase):
         # The comparison can tell the two apart.
         self.assertGreater(self.plain["step"], 1.3 * self.checkpointed["expected"])
 
+    def test_the_plan_gives_the_peak_however_memory_is_saved(self):
+        for grade, offload in (("mlp", "none"), ("none", "activations"), ("full", "both")):
+            found = measure.run(self.program, self.work / "model", self.work, TOKENS,
+                                [f"training.activation_checkpointing={grade}", f"training.offload={offload}"])
+            with self.subTest(grade=grade, offload=offload):
+                self.assertLess(found["step"], 1.06 * found["expected"], found)
+                self.assertGreater(found["step"], (found["expected"] - found["parts"]["product_caches"]) / 1.1, found)
+
     def test_loading_takes_little_more_than_weights_and_adapter(self):
         # The run before has measured this model's products, which sets up libraries that training needs anyway.
         found = self.checkpointed

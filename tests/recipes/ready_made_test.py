@@ -115,8 +115,20 @@ class Listed(unittest.TestCase):
             if name == "quickstart/tiny_lora":
                 self.assertIsNone(config["parameters"])
                 continue
-            # bf16 weights alone take two bytes a parameter.
-            self.assertGreater(config["least_memory_bytes"], 2 * config["parameters"], name)
+            model, method = name.rsplit("_", 1)
+            least, plain = config["least_memory_bytes"], self.configs[f"{model}_lora"]["least_memory_bytes"]
+            # bf16 weights alone take two bytes a parameter, those in 4 bits half a byte and their scales.
+            self.assertGreater(least, (0.5 if method == "qlora" else 2) * config["parameters"], name)
+            if method == "qlora":
+                self.assertLess(least, plain, name)
+            if method == "dora":
+                self.assertGreater(least, plain, name)
+
+    def test_every_model_has_its_method_in_4_bits(self):
+        models = {name.rsplit("_", 1)[0] for name in self.configs} - {"quickstart/tiny"}
+        self.assertEqual({f"{model}_qlora" for model in models} - set(self.configs), set())
+        self.assertEqual(self.names("llama3_2/1B"), {f"llama3_2/1B_{method}" for method in ("lora", "qlora", "dora")})
+        self.assertEqual({config["method"] for config in self.configs.values()}, {"lora", "qlora", "dora"})
 
     def test_parameters_are_as_published(self):
         counted = {name.rsplit("_", 1)[0]: config["parameters"] for name, config in self.configs.items()}
@@ -131,9 +143,9 @@ class Listed(unittest.TestCase):
         self.assertEqual([o["memory_bytes"] for o in smallest], [self.configs[name]["least_memory_bytes"]])
 
     def test_words_filter_by_names_whatever_their_case(self):
-        self.assertEqual(self.names("qwen3", "8B"), {"qwen3/8B_lora"})
-        self.assertEqual(self.names("mistralai"), {f"mistral{of}_lora" for of in ("/7B", "_nemo/12B", "_small/24B", "_large/123B")})
-        self.assertEqual(len(self.names("QWEN3")), 6)
+        self.assertEqual(self.names("qwen3", "8B"), {f"qwen3/8B_{method}" for method in ("lora", "qlora", "dora")})
+        self.assertEqual(self.names("mistralai", "_lora"), {f"mistral{of}_lora" for of in ("/7B", "_nemo/12B", "_small/24B", "_large/123B")})
+        self.assertEqual(len(self.names("QWEN3", "_LORA")), 6)
         refused = self.programs.verb("ls", "qwen4")
         self.assertEqual(refused.returncode, 2)
         self.assertEqual(refused.stdout, "")
@@ -141,7 +153,7 @@ class Listed(unittest.TestCase):
         self.assertEqual(self.programs.verb("ls", "qwen3", "pythia").returncode, 2)
 
     def test_the_table_is_aligned_and_sorted_by_size_within_a_family(self):
-        result = self.programs.verb("ls", "pythia")
+        result = self.programs.verb("ls", "pythia", "_lora")
         self.assertEqual(result.returncode, 0, result.stderr)
         header, *rows = [line for line in result.stdout.splitlines() if line.startswith("  ")]
         self.assertEqual(re.split(r"  +", header.strip()), ["family", "size", "method", "parameters", "least memory", "config"])
@@ -189,6 +201,10 @@ class PlannedBeforeDownload(unittest.TestCase):
         shown = self.plan("qwen3/8B_lora", "--gpu", "RTX 4090", "--max-devices", "2").stdout
         for line in ("by config.json alone", "Data, assumed: 32 rows, 65536 tokens", "rows of data.max_seq_len tokens", "So: train on"):
             self.assertIn(line, shown)
+
+    def test_a_model_in_4_bits_fits_a_card_that_its_16_bits_do_not(self):
+        plan = self.planned("qwen3/8B_qlora", "--gpu", "RTX 4080", "--devices", "1")
+        self.assertLess(plan["best"]["memory_bytes_by_part"]["weights"], 8 * 2**30)
 
     def test_settings_change_the_rows_that_are_assumed(self):
         plan = self.planned("llama3_2/1B_lora", "--gpu", "RTX 3090", "--devices", "1", "data.max_seq_len=512", "~batch.global",

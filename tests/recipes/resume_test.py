@@ -85,6 +85,17 @@ class Resume(unittest.TestCase):
         self.assertIn("micro-batches of at most 512 tokens", result.stderr)
         self.assertEqual(json.loads((output / "run.json").read_text())["micro_tokens"], 512)
 
+    def test_a_run_goes_on_with_the_same_bits_however_memory_is_saved(self):
+        for name, grade, offload, taken in (("saving", "mlp", "both", ("mlp", "both")), ("auto", "auto", "auto", ("none", "none"))):
+            output = self.unfinished_copy(name)
+            shutil.rmtree(output / "checkpoints" / "step_12")
+            result = self.programs.train(output, f"training.activation_checkpointing={grade}", f"training.offload={offload}")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn("resuming after step 9", result.stderr)
+            self.require_equal_to_whole(output)
+            facts = json.loads((output / "run.json").read_text())
+            self.assertEqual((facts["activation_checkpointing"], facts["offload"]), taken)
+
     def test_a_checkpoint_that_was_cut_is_refused_with_the_way_out(self):
         output = self.unfinished_copy("cut")
         newest = output / "checkpoints" / "step_12"

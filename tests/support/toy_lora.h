@@ -4,6 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 
+#include "config/memory_saving.h"
 #include "models/toy_family.h"
 #include "nn/batch.h"
 #include "peft/lora.h"
@@ -11,13 +12,26 @@
 
 namespace lorikeet::test {
 
+/// What a step may do to save memory: every grade of recomputation, with and without activations on the host.
+inline const std::vector<config::MemorySaving>& savings() {
+  static const std::vector<config::MemorySaving> all = [] {
+    std::vector<config::MemorySaving> list;
+    for (const auto grade : {config::ActivationCheckpointing::kNone, config::ActivationCheckpointing::kMlp,
+                             config::ActivationCheckpointing::kFull}) {
+      for (const bool activations : {false, true}) list.push_back({grade, {.activations = activations}});
+    }
+    return list;
+  }();
+  return all;
+}
+
 /// A toy model with adapters on it, whose values are all away from zero.
 struct ToyLora {
   peft::LoraAdapters adapters;
   peft::LoraFactory factory;
   nn::CausalLM model;
   State state;
-  bool checkpointing = false;
+  config::MemorySaving saving = {};
 
   explicit ToyLora(const peft::LoraConfig& config = {.rank = 3, .alpha = 6},
                    const precision::Policy& policy = fp32_policy(), const nn::WeightShard& shard = {},
@@ -45,8 +59,7 @@ struct ToyLora {
     adapters.store().gradients().zero_();
     at::Tensor sum = at::zeros({});
     for (const nn::Batch& batch : batches) {
-      sum += train::run_micro_step(model, batch,
-                                   {.loss_scale = loss_scale, .step = step, .checkpointing = checkpointing});
+      sum += train::run_micro_step(model, batch, {.loss_scale = loss_scale, .step = step, .saving = saving});
     }
     return {sum, adapters.store().gradients().clone()};
   }

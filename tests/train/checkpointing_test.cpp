@@ -1,5 +1,7 @@
+// However a step saves memory, it computes the same bits.
 #include <ATen/ATen.h>
 
+#include "parallel/host_weights.h"
 #include "support/catch.h"
 #include "support/toy_lora.h"
 
@@ -8,36 +10,70 @@ using namespace lorikeet::test;
 
 namespace {
 
-// Loss and gradients with checkpointing equal those without, to the bit.
+const std::vector<nn::Batch>& batches() {
+  static const std::vector<nn::Batch> all{labelled(toy_prompts()), labelled({{4, 9, 2}}, 4)};
+  return all;
+}
+
 void check_bitwise(const peft::LoraConfig& config, const nn::CausalLMSpec& spec = toy_spec()) {
   ToyLora toy(config, fp32_policy(), {}, spec);
-  const nn::Batch batch = labelled(toy_prompts());
-  const auto plain = toy.gradients({batch}, 0.25, 3);
+  const auto plain = toy.gradients(batches(), 0.25, 3);
   REQUIRE(plain.second.norm().item<double>() > 0);
-  toy.checkpointing = true;
-  const auto checkpointed = toy.gradients({batch}, 0.25, 3);
-  CHECK(at::equal(plain.first, checkpointed.first));
-  CHECK(at::equal(plain.second, checkpointed.second));
+  for (const auto& saving : savings()) {
+    CAPTURE(config::overrides({}, saving));
+    toy.saving = saving;
+    const auto found = toy.gradients(batches(), 0.25, 3);
+    CHECK(at::equal(plain.first, found.first));
+    CHECK(at::equal(plain.second, found.second));
+  }
 }
 
 }  // namespace
 
-TEST_CASE("activation checkpointing gives bitwise equal gradients") {
+TEST_CASE("recomputed and offloaded activations give bitwise equal gradients") {
   check_bitwise({.rank = 3, .alpha = 6});
 }
 
-TEST_CASE("activation checkpointing runs dropout's masks again") {
+TEST_CASE("recomputation runs dropout's masks again") {
   check_bitwise({.rank = 3, .alpha = 6, .dropout = 0.4});
 }
 
-TEST_CASE("activation checkpointing works where some or all layers have no adapter") {
+TEST_CASE("recomputation scales by DoRA's magnitudes again") {
+  check_bitwise({.rank = 3, .alpha = 6, .use_dora = true});
+}
+
+TEST_CASE("memory is saved where some or all layers have no adapter") {
   check_bitwise({.rank = 3, .alpha = 6, .target_modules = {"h.2.ffn.w2"}});
   check_bitwise({.rank = 3, .alpha = 6, .target_modules = {"h.0.attn.query"}});
   check_bitwise({.rank = 3, .alpha = 6, .target_modules = {"output"}});
 }
 
-TEST_CASE("activation checkpointing is the same bits through every form of a layer") {
+TEST_CASE("memory is saved to the bit through every form of a layer") {
   check_bitwise({.rank = 3, .alpha = 6}, toy_forms_spec());
   check_bitwise({.rank = 3, .alpha = 6, .dropout = 0.4}, toy_forms_spec());
   check_bitwise({.rank = 3, .alpha = 6, .target_modules = {"h.1.attn.query"}}, toy_forms_spec());
+}
+
+TEST_CASE("weights in the host's memory give the same bits, two layers of them on the device") {
+  ToyLora resident;
+  const auto expected = resident.gradients(batches(), 0.25, 3);
+  ToyLora toy;
+  fill(toy.model, toy.state, {}, /*on_host=*/true);
+  parallel::HostWeights weights(at::kCPU, toy.model);
+  for (const auto& saving : savings()) {
+    toy.saving = saving;
+    const auto found = toy.gradients(batches(), 0.25, 3);
+    CHECK(at::equal(found.first, expected.first));
+    CHECK(at::equal(found.second, expected.second));
+  }
+  weights.drain();
+  CHECK(weights.alive() == 2);  // the first layer, and the embedding ahead of the next micro-batch
+  CHECK(weights.peak_bytes() == parallel::fetch_cost(toy.model, 1).buffer_bytes);
+  CHECK(weights.peak_bytes() < toy.model.store().bytes());
+}
+
+TEST_CASE("weights in the host's memory that nobody brings are an error, not an access") {
+  ToyLora toy;
+  fill(toy.model, toy.state, {}, /*on_host=*/true);
+  CHECK_THROWS_WITH(toy.gradients(batches()), Catch::Contains("nobody lends it"));
 }

@@ -73,7 +73,8 @@ TEST_CASE("factors without a gradient count their forward and input gradient") {
   const nn::ModelShape shape;
   CHECK(step_flops(shape, {.frozen = 300}, tokens) == 2 * gemm(8, 300, 1));
   CHECK(step_flops(shape, {.trained = 300}, tokens) == 3 * gemm(8, 300, 1));
-  CHECK(recomputed_flops(shape, {.trained = 300, .frozen = 200}, tokens) == gemm(8, 500, 1));
+  CHECK(recomputed_flops({.shape = shape}, {.trained = 300, .frozen = 200}, tokens,
+                         config::ActivationCheckpointing::kFull) == gemm(8, 500, 1));
   // Queries of 24 inputs and 32 outputs in three layers, rank 2.
   const ToyLora toy({.rank = 2, .freeze_a = true, .target_modules = {"query"}});
   const AdapterSize size = adapter_size(toy.adapters, toy.model.spec());
@@ -115,7 +116,23 @@ TEST_CASE("what checkpointing adds is the layers' forward: half of the linear pa
   const double linear = step_flops(shape, {}, {.tokens = 8});
   const double adapter = step_flops(shape, {.trained = 300}, {.tokens = 8}) - linear;
   const double attention = step_flops(shape, {}, {.attention_squares = 34});
-  CHECK(recomputed_flops(shape, {.trained = 300}, size) == Approx(linear / 2 + adapter / 3 + attention / 3));
+  CHECK(recomputed_flops({.shape = shape}, {.trained = 300}, size, config::ActivationCheckpointing::kFull) ==
+        Approx(linear / 2 + adapter / 3 + attention / 3));
+  CHECK(recomputed_flops({.shape = shape}, {.trained = 300}, size, config::ActivationCheckpointing::kNone) ==
+        0);
+}
+
+TEST_CASE("what recomputing MLPs adds is the products of gate and up, and of their adapters") {
+  const ToyLora toy({.rank = 2});
+  const nn::CausalLMSpec& spec = toy.model.spec();
+  const AdapterSize adapter = adapter_size(toy.adapters, spec);
+  double expected = 0;
+  for (const auto& layer : spec.layers) {
+    const auto hidden = layer.mlp.hidden_size, inner = layer.mlp.intermediate_size;
+    expected += 2 * (gemm(8, hidden, inner) + gemm(8, hidden, 2) + gemm(8, 2, inner));
+  }
+  CHECK(recomputed_flops(spec, adapter, {.tokens = 8, .attention_squares = 99},
+                         config::ActivationCheckpointing::kMlp) == expected);
 }
 
 TEST_CASE("counts beyond 32 bits don't overflow") {

@@ -31,9 +31,9 @@ TEST_CASE("no step reads what it hasn't written or has given back") {
   for (const auto& spec : {toy_spec(), toy_forms_spec()}) {
     for (const auto& config : configs) {
       for (const auto& policy : {fp32_policy(), bf16}) {
-        for (const bool checkpointing : {false, true}) {
+        for (const auto& saving : savings()) {
           ToyLora toy(config, policy, {}, spec);
-          toy.checkpointing = checkpointing;
+          toy.saving = saving;
           const auto expected = toy.gradients(batches, 0.5, 2);
           const PoisonedMemory poisoned;
           const auto found = toy.gradients(batches, 0.5, 2);

@@ -24,7 +24,7 @@ namespace {
 struct Case {
   double dropout = 0;
   bool packing = true;
-  bool checkpointing = false;
+  config::MemorySaving saving = {};
   precision::Policy policy = fp32_policy();
   int degree = 1;  // ranks that share one copy of the weights
   bool dora = false;
@@ -86,7 +86,7 @@ Outcome run_rank(const Case& c, comm::Communicator* group, comm::Communicator* s
       .schedule = {.kind = config::SchedulerName::kConstant, .lr = 0.01, .total_steps = 20},
       .micro = {.micro_tokens = 16, .packing = c.packing},
       .validate_every_steps = 10,
-      .checkpointing = c.checkpointing,
+      .saving = c.saving,
       .verify = true};
   out.end = run_loop(parts, options, hooks, state);
   out.adapter = toy.adapters.store().values().clone();
@@ -144,23 +144,25 @@ precision::Policy bf16_compute() {
 
 }  // namespace
 
+constexpr config::MemorySaving kFull{.checkpointing = config::ActivationCheckpointing::kFull};
+
 TEST_CASE("two to four ranks give the losses of one, with all that a step may use and every strategy") {
   std::vector<std::pair<Case, double>> cases;  // and how far losses may be apart, relative
   for (const double dropout : {0.0, 0.1}) {
     for (const bool packing : {true, false}) {
-      for (const bool checkpointing : {false, true}) {
-        cases.push_back({{dropout, packing, checkpointing}, 3e-6});
+      for (const auto& saving : {config::MemorySaving{}, kFull}) {
+        cases.push_back({{dropout, packing, saving}, 3e-6});
       }
     }
   }
   cases.push_back({{.dropout = 0.1, .tables = true}, 3e-6});
+  cases.push_back({{0.1, true, {config::ActivationCheckpointing::kMlp, {.activations = true}}}, 3e-6});
   // In bf16 sums over a step, taken in another order, don't reach the activations but by the adapter's
   // rounding to its compute copy: a last bit of it now and then, 2^-9 of a value.
-  cases.push_back({{0.1, true, false, bf16_compute()}, 2e-3});
-  cases.push_back({{0.0, false, true, bf16_compute()}, 2e-3});
+  cases.push_back({{0.1, true, {}, bf16_compute()}, 2e-3});
+  cases.push_back({{0.0, false, kFull, bf16_compute()}, 2e-3});
   // fp16 has three more bits.
-  cases.push_back(
-      {{0.1, false, false, precision::resolve({.preset = config::PrecisionPreset::kFp16})}, 3e-4});
+  cases.push_back({{0.1, false, {}, precision::resolve({.preset = config::PrecisionPreset::kFp16})}, 3e-4});
   // Ranks and how many of them share a copy of the weights: replicate, shard, hybrid.
   const std::vector<std::pair<int, int>> layouts{{2, 1}, {3, 1}, {4, 1}, {2, 2}, {3, 3}, {4, 4}, {4, 2}};
   for (const auto& [c, tolerance] : cases) {
@@ -169,7 +171,7 @@ TEST_CASE("two to four ranks give the losses of one, with all that a step may us
     CHECK(one.losses.back() < 0.9 * one.losses.front());
     for (const auto& [size, degree] : layouts) {
       INFO(size << " ranks, " << degree << " share weights, dropout " << c.dropout << ", packing "
-                << c.packing << ", checkpointing " << c.checkpointing << ", tolerance " << tolerance);
+                << c.packing << ", " << config::overrides({}, c.saving) << ", tolerance " << tolerance);
       Case several = c;
       several.degree = degree;
       const auto ranks = run_ranks(several, size);

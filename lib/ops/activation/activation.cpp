@@ -2,8 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include "ops/activation/activation_cuda.h"
 #include "ops/activation/cpu.h"
 #include "ops/check.h"
+#include "ops/cuda_launch.h"
 #include "ops/reference_backward.h"
 #include "ops/vector.h"
 
@@ -24,13 +26,23 @@ void check_gradient(const char* op, const at::Tensor& dy, const at::Tensor& x, i
         [&] { return describe(dy) + " for " + describe(x); });
 }
 
+bool is_fast_on_cuda(const at::Tensor& x) { return has_cuda_elements(x) && x.is_contiguous(); }
+
 }  // namespace
 
 at::Tensor gated_activation(const at::Tensor& gate_up, Activation activation) {
   check_input("gated_activation", gate_up, 2);
-  if (!vector::is_fast(gate_up)) return reference::gated_activation(gate_up, activation);
+  const bool on_cuda = is_fast_on_cuda(gate_up);
+  if (!on_cuda && !vector::is_fast(gate_up)) return reference::gated_activation(gate_up, activation);
   auto out = at::empty({gate_up.size(0), gate_up.size(1) / 2}, gate_up.options());
-  cpu::gated_forward(gate_up, activation, out);
+  if (on_cuda) {
+    launch_on_device_of(gate_up, [&](void* stream) {
+      launch_gated_forward(cuda_element(gate_up), activation, gate_up.const_data_ptr(), out.size(0),
+                           out.size(1), out.mutable_data_ptr(), stream);
+    });
+  } else {
+    cpu::gated_forward(gate_up, activation, out);
+  }
   return out;
 }
 
@@ -38,6 +50,12 @@ void gated_activation_backward_(const at::Tensor& dy, at::Tensor& gate_up, Activ
   check_gradient("gated_activation", dy, gate_up, 2);
   if (vector::is_fast(gate_up)) {
     cpu::gated_backward(dy.contiguous(), activation, gate_up);
+  } else if (is_fast_on_cuda(gate_up)) {
+    const at::Tensor dense = dy.contiguous();
+    launch_on_device_of(gate_up, [&](void* stream) {
+      launch_gated_backward(cuda_element(gate_up), activation, dense.const_data_ptr(), dense.size(0),
+                            dense.size(1), gate_up.mutable_data_ptr(), stream);
+    });
   } else {
     gate_up.copy_(reference_backward(
         [&](const at::Tensor& x) { return reference::gated_activation(x, activation); }, gate_up, dy));
@@ -46,9 +64,17 @@ void gated_activation_backward_(const at::Tensor& dy, at::Tensor& gate_up, Activ
 
 at::Tensor activation(const at::Tensor& x, Activation activation) {
   check_input("activation", x, 1);
-  if (!vector::is_fast(x)) return reference::activation(x, activation);
+  const bool on_cuda = is_fast_on_cuda(x);
+  if (!on_cuda && !vector::is_fast(x)) return reference::activation(x, activation);
   auto out = at::empty(x.sizes(), x.options());
-  cpu::plain_forward(x, activation, out);
+  if (on_cuda) {
+    launch_on_device_of(x, [&](void* stream) {
+      launch_activation_forward(cuda_element(x), activation, x.const_data_ptr(), x.numel(),
+                                out.mutable_data_ptr(), stream);
+    });
+  } else {
+    cpu::plain_forward(x, activation, out);
+  }
   return out;
 }
 
@@ -56,6 +82,12 @@ void activation_backward_(const at::Tensor& dy, at::Tensor& x, Activation activa
   check_gradient("activation", dy, x, 1);
   if (vector::is_fast(x)) {
     cpu::plain_backward(dy.contiguous(), activation, x);
+  } else if (is_fast_on_cuda(x)) {
+    const at::Tensor dense = dy.contiguous();
+    launch_on_device_of(x, [&](void* stream) {
+      launch_activation_backward(cuda_element(x), activation, dense.const_data_ptr(), x.numel(),
+                                 x.mutable_data_ptr(), stream);
+    });
   } else {
     x.copy_(reference_backward(
         [&](const at::Tensor& input) { return reference::activation(input, activation); }, x, dy));

@@ -2,10 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace lorikeet::ops {
+#include "ops/activation/kind.h"
 
-/// x sigmoid(x); GELU by tanh; GELU by erf.
-enum class Activation { kSilu, kGeluTanh, kGelu };
+namespace lorikeet::ops {
 
 /// A feed-forward block's function between its projections. All compute in fp32 (fp64 for fp64 input), round
 /// once and throw Error on shapes that don't fit.

@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "ops/vector.h"
 
@@ -32,8 +31,8 @@ LORIKEET_INLINE Activated activate(float x) {
     const float inner = kBeta * (1.0F + 3.0F * kCubic * x * x);
     return {0.5F * x * (1.0F + t), 0.5F * (1.0F + t) + 0.5F * x * (1.0F - t * t) * inner};
   } else {
-    const float cdf = 0.5F * std::erfc(-x * 0.70710678F);
-    return {x * cdf, cdf + x * 0.39894228F * vector::exp(-0.5F * x * x)};
+    const float e = vector::exp(-0.5F * x * x), cdf = vector::normal_cdf(x, e);
+    return {x * cdf, cdf + x * 0.39894228F * e};
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "device/device.h"
 #include "ops/dry_run.h"
+#include "ops/reference_ops.h"
 
 namespace lorikeet::ops {
 namespace {
@@ -46,6 +47,7 @@ AttentionTarget attention_target(const at::Tensor& tensor) {
 
 AttentionKernel choose_attention_kernel(const AttentionTarget& target, std::int64_t head_dim,
                                         const AttentionOptions& options) {
+  if (reference_ops()) return AttentionKernel::kBlocks;
   if (target.device == at::kCPU && (target.dtype == at::kFloat || target.dtype == at::kBFloat16))
     return AttentionKernel::kCpu;
   if (target.device == at::kCUDA) {

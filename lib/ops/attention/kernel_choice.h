@@ -28,7 +28,7 @@ struct AttentionTarget {
 AttentionTarget attention_target(const at::Tensor& tensor);
 
 /// The fastest implementation that takes this, forward and backward. A GPU whose capability isn't known
-/// counts as older than all.
+/// counts as older than all. Under reference_ops() kBlocks for all.
 AttentionKernel choose_attention_kernel(const AttentionTarget& target, std::int64_t head_dim,
                                         const AttentionOptions& options);
 

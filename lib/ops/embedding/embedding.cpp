@@ -14,6 +14,7 @@
 #include "ops/dry_run.h"
 #include "ops/dtype.h"
 #include "ops/matmul/matmul.h"
+#include "ops/reference_ops.h"
 #include "ops/take_rows.h"
 
 namespace lorikeet::ops {
@@ -90,7 +91,7 @@ void lora_embedding_backward(const at::Tensor& dy, const at::Tensor& ids, const 
   check_ids(ids);
   LoraProjection p = update;
   embedding_backward(p.grad_b, matmul_nt(dy, p.a), ids, p.scale);
-  matmul_tn_add(p.grad_a, take_rows(p.b, ids), dy, p.scale);
+  if (p.grad_a.defined()) matmul_tn_add(p.grad_a, take_rows(p.b, ids), dy, p.scale);
   if (p.reached != nullptr) *p.reached = true;
 }
 
@@ -100,14 +101,18 @@ void embedding_backward(at::Tensor& gradient, const at::Tensor& dy, const at::Te
                "a gradient of the rows [ids, columns of the table]", dy);
   if (gradient.is_meta()) {
     // index_put_ has no Meta form in C++.
-    if (kernels_of(gradient) == at::kCUDA) at::empty(dy.sizes(), gradient.options());
+    if (reference_ops() || kernels_of(gradient) == at::kCUDA) at::empty(dy.sizes(), gradient.options());
     return;
   }
-  if (!gradient.is_cpu()) {
-    // With accumulate CUDA sorts the ids: the order of the sum is always the same.
+  if (!gradient.is_cpu() || reference_ops()) {
     at::Tensor rows = dy.to(gradient.scalar_type());
     if (scale != 1) rows = rows * scale;
-    gradient.index_put_({ids}, rows, /*accumulate=*/true);
+    // Both add in an order that is always the same: on CUDA index_put_ sorts the ids.
+    if (gradient.is_cpu()) {
+      gradient.index_add_(0, ids, rows);
+    } else {
+      gradient.index_put_({ids}, rows, /*accumulate=*/true);
+    }
     return;
   }
   const at::Tensor rows = dy.contiguous();

@@ -17,7 +17,8 @@ at::Tensor embedding(const at::Tensor& ids, const FrozenMatrix& table, DType out
 at::Tensor lora_embedding(const at::Tensor& ids, const FrozenMatrix& table, const LoraProjection& update,
                           DType out);
 
-/// Backward of the same, from dy [T, D]: adds the gradients of a and b and marks them as reached.
+/// Backward of the same, from dy [T, D]: adds the gradients of b and, unless its grad_a is undefined, of a,
+/// and marks them as reached.
 void lora_embedding_backward(const at::Tensor& dy, const at::Tensor& ids, const LoraProjection& update);
 
 /// gradient[ids[t]] += scale * dy[t] for all t: the gradient of a lookup. dy: [T, D] of any floating dtype;

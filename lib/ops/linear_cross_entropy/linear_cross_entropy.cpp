@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "ops/check.h"
 #include "ops/dry_run.h"
@@ -17,14 +18,17 @@ namespace {
 
 constexpr const char* kOp = "linear_cross_entropy";
 
-// Logits of one chunk: enough rows to use a matrix product well, at most 64 MiB of fp32 beyond that.
-constexpr std::int64_t kLeastRowsCpu = 256, kRowsCuda = 2048;
-constexpr std::int64_t kChunkElementsCpu = std::int64_t{1} << 24;
+// Logits of one chunk: enough rows to use a matrix product well, beyond that at most 64 MiB of fp32, on a GPU
+// 256 MiB of 16 bits.
+constexpr std::int64_t kLeastRowsCpu = 256, kLeastRowsCuda = 512, kMostRowsCuda = 2048;
+constexpr std::int64_t kChunkElementsCpu = std::int64_t{1} << 24, kChunkElementsCuda = std::int64_t{1} << 27;
 
 // What chunk_rows = 0 stands for.
 std::int64_t default_chunk_rows(std::int64_t vocabulary, at::DeviceType device) {
-  if (device != at::kCPU) return kRowsCuda;
-  return std::max(kLeastRowsCpu, kChunkElementsCpu / std::max<std::int64_t>(vocabulary, 1) / 64 * 64);
+  const bool cpu = device == at::kCPU;
+  const std::int64_t elements = cpu ? kChunkElementsCpu : kChunkElementsCuda;
+  const std::int64_t rows = elements / std::max<std::int64_t>(vocabulary, 1) / 64 * 64;
+  return cpu ? std::max(kLeastRowsCpu, rows) : std::clamp(rows, kLeastRowsCuda, kMostRowsCuda);
 }
 
 struct Inputs {
@@ -77,6 +81,7 @@ std::optional<LoraDropout> dropout_of(const Inputs& in, const at::Tensor& rows) 
 void run_chunks(const Inputs& in, double grad_scale, at::Tensor& nll, bool gradients,
                 const at::Tensor& hidden_gradient = {}, at::Tensor head_gradient = {}) {
   const auto count = in.rows.size(0);
+  const auto factors = in.options.dora ? in.options.dora->factors() : at::Tensor();
   const auto step = in.options.chunk_rows > 0 ? in.options.chunk_rows
                                               : default_chunk_rows(in.head.size(0), kernels_of(in.hidden));
   for (std::int64_t begin = 0; begin < count; begin += step) {
@@ -94,9 +99,20 @@ void run_chunks(const Inputs& in, double grad_scale, at::Tensor& nll, bool gradi
     }
     auto logits = at::empty({end - begin, in.head.size(0)}, x.options());
     matmul_nt_out(logits, x, in.head, terms);
+    at::Tensor product;  // what DoRA's factors multiply
+    if (factors.defined()) {
+      product = std::move(logits);
+      logits = scale_columns(product, factors, {});
+    }
     softmax_nll(logits, in.labels.slice(0, begin, end), in.options, gradients, grad_scale,
                 nll.slice(0, begin, end));
     if (!gradients) continue;
+    if (factors.defined()) {
+      auto back = scale_columns_backward(logits, product, factors);
+      in.options.dora->add_gradient(back.factors);
+      logits = std::move(back.dx);
+      product.reset();
+    }
     std::vector<LowRankTerm> back;
     at::Tensor dropped;  // what flows back through the mask
     if (!in.lora.empty()) {

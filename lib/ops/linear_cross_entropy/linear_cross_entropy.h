@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "ops/lora/dora.h"
 #include "ops/lora/lora_linear.h"
 
 namespace lorikeet::ops {
@@ -15,6 +16,7 @@ struct CrossEntropyOptions {
   double scale = 1;                         ///< multiplies the logits before the cap
   std::int64_t chunk_rows = 0;              ///< label rows whose logits exist at one time; 0: chosen
   std::optional<LoraDropout> dropout = {};  ///< on the adapter's input; its ids are those of all T rows
+  std::optional<DoraMagnitude> dora = {};   ///< of all V columns: multiplies the product before `scale`
 };
 
 /// The loss of a head, and what flows back from it.
@@ -30,9 +32,9 @@ struct CrossEntropy {
 /// hidden: [T, D]; head: [V, D] of hidden's dtype; head_lora: empty or one projection of all V
 /// columns; label_rows: int64 [L], each row once at most; labels: int64 [L] in [0, V), where V may exceed the
 /// tokenizer's vocabulary. L may be 0. The gradients are loss_scale times the sum's: give one over the step's
-/// label count (times a gradient scaler's factor). The adapter's are added to its grad_a and grad_b, the
-/// head's, where head_gradient is defined, to that: [V, D] in fp32 (fp64 for fp64 hidden). Throws Error on
-/// shapes, dtypes or options that don't fit, and on labels out of range.
+/// label count (times a gradient scaler's factor). The adapter's are added to its grad_a and grad_b, DoRA's
+/// to its gradient, the head's, where head_gradient is defined, to that: [V, D] in fp32 (fp64 for fp64
+/// hidden). Throws Error on shapes, dtypes or options that don't fit, and on labels out of range.
 CrossEntropy linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& head,
                                   const std::vector<LoraProjection>& head_lora, const at::Tensor& label_rows,
                                   const at::Tensor& labels, double loss_scale,
@@ -46,8 +48,8 @@ at::Tensor token_nll(const at::Tensor& hidden, const at::Tensor& head,
 
 namespace reference {
 
-/// token_nll by plain ATen calls with all logits at once; differentiable in hidden and in the adapter's a and
-/// b, on any device and in fp64.
+/// token_nll by plain ATen calls with all logits at once; differentiable in hidden, in the adapter's a and b
+/// and in DoRA's magnitude, on any device and in fp64.
 at::Tensor token_nll(const at::Tensor& hidden, const at::Tensor& head,
                      const std::vector<LoraProjection>& head_lora, const at::Tensor& label_rows,
                      const at::Tensor& labels, const CrossEntropyOptions& options);

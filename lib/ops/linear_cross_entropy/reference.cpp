@@ -22,6 +22,7 @@ at::Tensor token_nll(const at::Tensor& hidden, const at::Tensor& head,
   for (const auto& p : head_lora) {
     logits = logits + at::matmul(at::matmul(adapted, p.a.to(wide).t()), p.b.to(wide).t()) * p.scale;
   }
+  if (options.dora) logits = logits * options.dora->factors().to(wide);
   logits = logits * options.scale;
   if (options.soft_cap > 0) logits = at::tanh(logits / options.soft_cap) * options.soft_cap;
   return -at::log_softmax(logits, 1).gather(1, labels.unsqueeze(1)).squeeze(1);

@@ -55,6 +55,31 @@ at::Tensor dora_norms(const FrozenMatrix& weight, const std::vector<LoraProjecti
   return norms.size() == 1 ? norms[0] : at::cat(norms);
 }
 
+at::Tensor dora_column_norms(const FrozenMatrix& table, const LoraProjection& update) {
+  const auto wide = wide_type(update.a);
+  const auto a = update.a.to(wide), b = update.b.to(wide);
+  auto squares = at::zeros({table.cols}, a.options());
+  auto crossed = at::zeros_like(a);  // b^T W [r, D]
+  const std::int64_t step = std::max<std::int64_t>(1, kChunkElements / table.cols);
+  for (std::int64_t begin = 0; begin < table.rows; begin += step) {
+    const std::int64_t end = std::min(begin + step, table.rows);
+    const auto rows = table.format->rows(table, begin, end, wide);
+    squares.add_(rows.square().sum(0));
+    crossed.add_(at::mm(b.slice(0, begin, end).t(), rows));
+  }
+  squares.add_((crossed * a).sum(0), 2 * update.scale);
+  squares.add_((at::mm(at::mm(b.t(), b), a) * a).sum(0), update.scale * update.scale);
+  return squares.clamp_min_(0).sqrt_().clamp_min_(std::numeric_limits<float>::min());
+}
+
+at::Tensor DoraMagnitude::factors() const { return magnitude.to(norms.scalar_type()) / norms; }
+
+void DoraMagnitude::add_gradient(const at::Tensor& factors_gradient) const {
+  if (!gradient.defined()) return;
+  at::Tensor sum = gradient;
+  sum.add_(factors_gradient / norms);
+}
+
 at::Tensor scale_columns(const at::Tensor& x, const at::Tensor& factors, const at::Tensor& bias) {
   check_factors(x, factors);
   check_tensor(!bias.defined() || (bias.dim() == 1 && bias.size(0) == x.size(1)), kOp,

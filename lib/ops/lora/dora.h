@@ -17,6 +17,25 @@ namespace lorikeet::ops {
 /// smallest normal number instead, so that its quotient is 0.
 at::Tensor dora_norms(const FrozenMatrix& weight, const std::vector<LoraProjection>& projections);
 
+/// The same for the columns of a table W [V, D], as DoRA of an embedding has them: fp32 [D] (fp64 for fp64
+/// a). update: b [V, r] and a [r, D], as lora_embedding takes it. |column of W + s b a|^2 = the squares of
+/// W's
+/// + 2 s (b^T W) a + s^2 a^T (b^T b) a, by runs of rows.
+at::Tensor dora_column_norms(const FrozenMatrix& table, const LoraProjection& update);
+
+/// The trained lengths of a weight's rows (of a table's columns, for an embedding) and what these are
+/// without.
+struct DoraMagnitude {
+  at::Tensor magnitude;  ///< [n], any floating dtype
+  at::Tensor norms;      ///< fp32 [n] (fp64 for fp64 operands): dora_norms or dora_column_norms
+  at::Tensor gradient;   ///< [n]: where backward adds the magnitude's gradient; or undefined
+
+  /// What the columns of the product are multiplied by, the norms' dtype.
+  at::Tensor factors() const;
+  /// Adds the magnitude's gradient, from that of factors(): the norms are constants.
+  void add_gradient(const at::Tensor& factors_gradient) const;
+};
+
 /// y = x * factors + bias, by columns. x: [T, out]; factors: fp32 [out] (fp64 for fp64 x); bias: [out] of x's
 /// dtype, or undefined. Returns x's dtype, rounded once.
 at::Tensor scale_columns(const at::Tensor& x, const at::Tensor& factors, const at::Tensor& bias);

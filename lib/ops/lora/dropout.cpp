@@ -6,7 +6,10 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "ops/check.h"
+#include "ops/dry_run.h"
 #include "ops/lora/dropout_mask.h"
+#include "ops/reference_ops.h"
+#include "ops/wide.h"
 
 namespace lorikeet::ops {
 namespace {
@@ -44,6 +47,18 @@ void apply_on_cpu(const T* x, T* out, std::int64_t rows, std::int64_t features, 
   });
 }
 
+// Without our kernel of GPUs: the mask comes from the host.
+at::Tensor masked_by_host(const at::Tensor& x, const LoraDropout& dropout) {
+  at::Tensor mask = at::empty(x.sizes(), x.options().dtype(wide_type(x)));
+  if (!x.is_meta()) {
+    LoraDropout on_host = dropout;
+    on_host.sample_ids = dropout.sample_ids.cpu();
+    on_host.position_ids = dropout.position_ids.cpu();
+    mask.copy_(apply_dropout(at::ones(x.sizes(), mask.scalar_type()), on_host));
+  }
+  return (x * mask).to(x.scalar_type());
+}
+
 DropoutElement element_of(const at::Tensor& x) {
   switch (x.scalar_type()) {
     case at::kFloat: return DropoutElement::kF32;
@@ -61,6 +76,7 @@ at::Tensor apply_dropout(const at::Tensor& x, const LoraDropout& dropout) {
   const auto input = x.detach().contiguous();
   const auto samples = dropout.sample_ids.contiguous();
   const auto positions = dropout.position_ids.contiguous();
+  if (reference_ops() && kernels_of(input) == at::kCUDA) return masked_by_host(input, dropout);
   auto out = at::empty_like(input);
   if (input.is_meta()) return out;
   if (input.is_cuda()) {

@@ -215,6 +215,14 @@ void matmul_nt_out(at::Tensor& out, const at::Tensor& x, const RowSource& w,
   nt_panels(out, input, terms, bias, [&] { return WideRows(w, input.options()); });
 }
 
+void matmul_add_terms(at::Tensor& out, const std::vector<LowRankTerm>& terms, const at::Tensor& bias) {
+  std::vector<LowRankTerm> converted;
+  converted.reserve(terms.size());
+  const at::ScalarType dtype = out.scalar_type();
+  for (const auto& term : terms) converted.push_back({term.left.to(dtype), term.right.to(dtype), term.begin});
+  add_terms(out, 0, out.size(1), converted, bias);
+}
+
 void matmul_nn_out(at::Tensor& out, const at::Tensor& y, const at::Tensor& w,
                    const std::vector<LowRankTerm>& terms) {
   if (native_product(y, w)) {

@@ -39,6 +39,9 @@ at::Tensor matmul_tn(const at::Tensor& y, const at::Tensor& x);
 void matmul_nt_out(at::Tensor& out, const at::Tensor& x, const at::Tensor& w,
                    const std::vector<LowRankTerm>& terms = {}, const at::Tensor& bias = {});
 
+/// out [M, N] += terms + bias (undefined or [N]), in out's dtype.
+void matmul_add_terms(at::Tensor& out, const std::vector<LowRankTerm>& terms, const at::Tensor& bias);
+
 /// out [M, K] = y w + terms, which have begin = 0 and cover all columns.
 void matmul_nn_out(at::Tensor& out, const at::Tensor& y, const at::Tensor& w,
                    const std::vector<LowRankTerm>& terms = {});

@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 
 #include "ops/check.h"
+#include "ops/cuda_launch.h"
 #include "ops/norm/cpu.h"
+#include "ops/norm/norm_cuda.h"
 #include "ops/reference_backward.h"
 #include "ops/vector.h"
 
@@ -24,9 +26,11 @@ void check_input(const at::Tensor& x, const NormParameters& parameters) {
   }
 }
 
-// Whether our kernel reads these rows: see cpu::norm_forward.
+bool has_kernel(const at::Tensor& x) { return vector::has_fast_elements(x) || has_cuda_elements(x); }
+
+// Whether our kernels read these rows: see cpu::norm_forward.
 bool is_fast(const at::Tensor& x) {
-  if (!vector::has_fast_elements(x)) return false;
+  if (!has_kernel(x)) return false;
   return x.is_contiguous() || (x.dim() == 3 && x.stride(2) == 1 && x.stride(1) == x.size(2));
 }
 
@@ -42,12 +46,86 @@ NormStatistics empty_statistics(const at::Tensor& x, NormKind kind) {
   return {kind == NormKind::kLayer ? at::empty_like(rows) : at::Tensor(), rows};
 }
 
+NormRows rows_of(const at::Tensor& x) {
+  return {.tokens = x.size(0), .heads = x.dim() == 3 ? x.size(1) : 1, .width = x.size(-1)};
+}
+
+// Parameters as the CUDA kernels read them: all of the input's dtype or all fp32.
+NormParameters readable(const NormParameters& parameters, const at::Tensor& x) {
+  const auto dtype = x.scalar_type();
+  const bool same = parameters.weight.scalar_type() == dtype &&
+                    (!parameters.bias.defined() || parameters.bias.scalar_type() == dtype);
+  const auto convert = [&](const at::Tensor& values) {
+    return values.defined() ? values.to(same ? dtype : at::kFloat).contiguous() : at::Tensor();
+  };
+  return {convert(parameters.weight), convert(parameters.bias)};
+}
+
+NormScaleOnDevice on_device(const NormParameters& parameters, const NormOptions& options) {
+  return {.weight = parameters.weight.const_data_ptr(),
+          .bias = parameters.bias.defined() ? parameters.bias.const_data_ptr() : nullptr,
+          .is_fp32 = parameters.weight.scalar_type() == at::kFloat,
+          .offset = options.unit_offset ? 1.0F : 0.0F};
+}
+
+const void* input_pointer(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+}
+void* output_pointer(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.mutable_data_ptr() : nullptr;
+}
+float* statistic(const at::Tensor& values) {
+  return values.defined() ? values.mutable_data_ptr<float>() : nullptr;
+}
+
 // sum is undefined without a delta.
 void forward(const at::Tensor& x, const at::Tensor& delta, const NormParameters& parameters,
              const NormOptions& options, at::Tensor& sum, at::Tensor& y, NormStatistics* statistics) {
   NormStatistics own = empty_statistics(x, options.kind);
-  cpu::norm_forward(x, delta, effective(parameters, options), options.eps, sum, y, own);
+  if (has_cuda_elements(x)) {
+    const NormParameters scale = readable(parameters, x);
+    launch_on_device_of(x, [&](void* stream) {
+      const NormForwardOnDevice in{.x = x.const_data_ptr(),
+                                   .x_stride = x.stride(0),
+                                   .delta = input_pointer(delta),
+                                   .sum = output_pointer(sum),
+                                   .scale = on_device(scale, options),
+                                   .eps = static_cast<float>(options.eps),
+                                   .y = y.mutable_data_ptr(),
+                                   .y_stride = y.stride(0),
+                                   .mean = statistic(own.mean),
+                                   .rstd = statistic(own.rstd)};
+      launch_norm_forward(cuda_element(x), rows_of(x), in, stream);
+    });
+  } else {
+    cpu::norm_forward(x, delta, effective(parameters, options), options.eps, sum, y, own);
+  }
   if (statistics != nullptr) *statistics = std::move(own);
+}
+
+// dx may be dy; extra may be undefined.
+void backward(const at::Tensor& dy, const at::Tensor& extra, const at::Tensor& x,
+              const NormParameters& parameters, const NormOptions& options, const NormStatistics& statistics,
+              at::Tensor& dx) {
+  if (!has_cuda_elements(x)) {
+    cpu::norm_backward(dy, extra, x, effective(parameters, options), statistics, dx);
+    return;
+  }
+  const NormParameters scale = readable({parameters.weight, {}}, x);
+  launch_on_device_of(x, [&](void* stream) {
+    const NormBackwardOnDevice in{.dy = dy.const_data_ptr(),
+                                  .dy_stride = dy.stride(0),
+                                  .extra = input_pointer(extra),
+                                  .extra_stride = extra.defined() ? extra.stride(0) : 0,
+                                  .x = x.const_data_ptr(),
+                                  .x_stride = x.stride(0),
+                                  .scale = on_device(scale, options),
+                                  .mean = statistic(statistics.mean),
+                                  .rstd = statistic(statistics.rstd),
+                                  .dx = dx.mutable_data_ptr(),
+                                  .dx_stride = dx.stride(0)};
+    launch_norm_backward(cuda_element(x), rows_of(x), in, stream);
+  });
 }
 
 }  // namespace
@@ -76,7 +154,7 @@ at::Tensor add_norm(const at::Tensor& residual, const at::Tensor& delta, const N
   check(delta.defined() && delta.sizes() == residual.sizes() && delta.scalar_type() == residual.scalar_type(),
         "add_norm", "residual and delta of one shape and dtype",
         [&] { return describe(residual) + " and " + describe(delta); });
-  if (!vector::is_fast(residual) || !vector::is_fast(delta)) {
+  if (!has_kernel(residual) || !residual.is_contiguous() || !delta.is_contiguous()) {
     sum = residual + delta;
     return reference::norm(sum, parameters, options);
   }
@@ -96,7 +174,7 @@ at::Tensor norm_backward(const at::Tensor& dy, const at::Tensor& extra, const at
     return extra.defined() ? dx + extra : dx;
   }
   auto dx = at::empty(x.sizes(), x.options());
-  cpu::norm_backward(dy, extra, x, effective(parameters, options), statistics, dx);
+  backward(dy, extra, x, parameters, options, statistics, dx);
   return dx;
 }
 
@@ -104,7 +182,7 @@ void norm_backward_(at::Tensor& dy, const at::Tensor& x, const NormParameters& p
                     const NormOptions& options, const NormStatistics& statistics) {
   check_input(x, parameters);
   if (statistics.rstd.defined() && is_fast(dy)) {
-    cpu::norm_backward(dy, {}, x, effective(parameters, options), statistics, dy);
+    backward(dy, {}, x, parameters, options, statistics, dy);
   } else {
     dy.copy_(norm_backward(dy.contiguous(), {}, x, parameters, options, statistics));
   }

@@ -13,7 +13,15 @@ namespace lorikeet::ops {
 /// `bytes` (uint8, flat) begins with the tensor's; both are on one device, CPU or GPU. Nothing is computed
 /// for meta tensors.
 void dequantize(const at::Tensor& bytes, const QuantizedLayout& layout,
-                const precision::Quantization& quantization, std::int64_t first, at::ScalarType rounded,
+                const precision::FourBits& quantization, std::int64_t first, at::ScalarType rounded,
                 const at::Tensor& out);
 
+namespace reference {
+
+/// The same numbers to the bit by plain ATen calls, on any device; makes its scratch for meta tensors too.
+void dequantize(const at::Tensor& bytes, const QuantizedLayout& layout,
+                const precision::FourBits& quantization, std::int64_t first, at::ScalarType rounded,
+                const at::Tensor& out);
+
+}  // namespace reference
 }  // namespace lorikeet::ops

@@ -1,7 +1,5 @@
 #include "ops/quantized/dequantize_cpu.h"
 
-#include <c10/util/Half.h>
-
 #include <algorithm>
 
 #include "ops/vector.h"
@@ -9,74 +7,64 @@
 namespace lorikeet::ops::cpu {
 namespace {
 
-float scale_of(const QuantizedParts& parts, std::int64_t block) {
-  if (parts.scale_codes == nullptr) return parts.scales[block];
-  const float scale = parts.nested_book[parts.scale_codes[block]] * parts.scales[block / parts.nested_block];
-  return scale + *parts.offset;
-}
+// Blocks whose scales are brought to fp32 at a time.
+constexpr std::int64_t kStrip = 256;
 
-float rounded(float value, Rounding rounding) {
-  switch (rounding) {
-    case Rounding::kNone: return value;
-    case Rounding::kF16: return static_cast<float>(c10::Half(value));
-    case Rounding::kBF16: break;
-  }
-  vector::Bf16 bits{};
-  vector::store(value, bits);
-  return vector::load(bits);
-}
-
-// A block has only 16 different numbers: they are rounded once, and looked up.
-void fill_table(const QuantizedParts& parts, float scale, Rounding rounding, float* table) {
-  for (int code = 0; code < 16; ++code) table[code] = rounded(parts.book[code] * scale, rounding);
-}
-
-void fill_table(const QuantizedParts& parts, float scale, Rounding rounding, std::uint16_t* table) {
-  for (int code = 0; code < 16; ++code) {
-    const float value = parts.book[code] * scale;
-    if (rounding == Rounding::kF16) {
-      table[code] = c10::Half(value).x;
-    } else {
-      vector::Bf16 bits{};
-      vector::store(value, bits);
-      table[code] = bits.bits;
-    }
+LORIKEET_VECTOR_CLONES
+void scale_codes(const std::uint8_t* codes, std::int64_t count, const float* book, float scale, float offset,
+                 float* scales) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float value = book[codes[i]] * scale;
+    scales[i] = value + offset;
   }
 }
 
+// The scales of the blocks [first, first + count), into `buffer` unless they are fp32 already.
+const float* scales_of(const QuantizedParts& parts, std::int64_t first, std::int64_t count, float* buffer) {
+  if (parts.scale_codes == nullptr) return parts.scales + first;
+  for (std::int64_t at = first, end = first + count; at < end;) {
+    const std::int64_t group = at / parts.nested_block;
+    const std::int64_t stop = std::min(end, (group + 1) * parts.nested_block);
+    scale_codes(parts.scale_codes + at, stop - at, parts.nested_book, parts.scales[group], *parts.offset,
+                buffer + (at - first));
+    at = stop;
+  }
+  return buffer;
+}
+
+// [first, end) lies in one block; rows of an odd width begin in the middle of a byte.
 template <typename T>
-LORIKEET_INLINE void look_up_pairs(const std::uint8_t* codes, std::int64_t pairs, const T* table, T* out) {
-  for (std::int64_t i = 0; i < pairs; ++i) {
-    out[2 * i] = table[codes[i] >> 4];
-    out[2 * i + 1] = table[codes[i] & 15];
+T* decode_part(const QuantizedParts& parts, std::int64_t first, std::int64_t end, Rounding rounding, T* out) {
+  float scale = 0;
+  T table[16];
+  fill_table(parts.book, *scales_of(parts, first / parts.block, 1, &scale), rounding, table);
+  for (std::int64_t at = first; at < end; ++at) {
+    const std::uint8_t pair = parts.codes[at / 2];
+    *out++ = table[at % 2 == 0 ? pair >> 4 : pair & 15];
   }
-}
-
-LORIKEET_VECTOR_CLONES
-void look_up(const std::uint8_t* codes, std::int64_t pairs, const float* table, float* out) {
-  look_up_pairs(codes, pairs, table, out);
-}
-
-LORIKEET_VECTOR_CLONES
-void look_up(const std::uint8_t* codes, std::int64_t pairs, const std::uint16_t* table, std::uint16_t* out) {
-  look_up_pairs(codes, pairs, table, out);
+  return out;
 }
 
 template <typename T>
 void decode(const QuantizedParts& parts, std::int64_t first, std::int64_t count, Rounding rounding, T* out) {
-  T table[16];
-  for (std::int64_t at = first, end = first + count; at < end;) {
-    const std::int64_t block = at / parts.block;
-    const std::int64_t stop = std::min(end, (block + 1) * parts.block);
-    fill_table(parts, scale_of(parts, block), rounding, table);
-    // Rows of an odd width begin in the middle of a byte.
-    if (at % 2 != 0) *out++ = table[parts.codes[at++ / 2] & 15];
-    const std::int64_t pairs = (stop - at) / 2;
-    look_up(parts.codes + at / 2, pairs, table, out);
-    out += 2 * pairs;
-    at += 2 * pairs;
-    if (at < stop) *out++ = table[parts.codes[at++ / 2] >> 4];
+  const std::int64_t end = first + count, block = parts.block;
+  const std::int64_t begin_whole = std::min(end, (first + block - 1) / block * block);
+  if (first < begin_whole) out = decode_part(parts, first, begin_whole, rounding, out);
+  float buffer[kStrip];
+  const Lookup lookup = best_lookup();
+  const std::int64_t whole = end / block;
+  for (std::int64_t at = begin_whole / block; at < whole; at += kStrip) {
+    const std::int64_t blocks = std::min(kStrip, whole - at);
+    expand_blocks({.codes = parts.codes + at * block / 2,
+                   .scales = scales_of(parts, at, blocks, buffer),
+                   .book = parts.book,
+                   .blocks = blocks,
+                   .pairs = block / 2},
+                  rounding, lookup, out);
+    out += blocks * block;
   }
+  const std::int64_t begin_rest = std::max(begin_whole, whole * block);
+  if (begin_rest < end) decode_part(parts, begin_rest, end, rounding, out);
 }
 
 }  // namespace

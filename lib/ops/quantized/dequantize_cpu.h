@@ -2,12 +2,10 @@
 
 #include <cstdint>
 
+#include "ops/quantized/expand_blocks.h"
 #include "ops/quantized/parts.h"
 
 namespace lorikeet::ops::cpu {
-
-/// What decoded numbers are rounded to.
-enum class Rounding { kNone, kBF16, kF16 };
 
 /// Writes the numbers [first, first + count) of a quantised tensor, rounded, as fp32.
 void dequantize(const QuantizedParts& parts, std::int64_t first, std::int64_t count, Rounding rounding,

@@ -14,7 +14,7 @@ const float* floats(const std::uint8_t* bytes) { return reinterpret_cast<const f
 
 }  // namespace
 
-QuantizedLayout::QuantizedLayout(std::int64_t elements, const precision::Quantization& quantization)
+QuantizedLayout::QuantizedLayout(std::int64_t elements, const precision::FourBits& quantization)
     : elements(elements),
       blocks(whole_parts(elements, quantization.block)),
       nested_blocks(quantization.nested_block == 0 ? 0 : whole_parts(blocks, quantization.nested_block)),
@@ -35,7 +35,7 @@ QuantizedLayout::QuantizedLayout(std::int64_t elements, const precision::Quantiz
   bytes = aligned(end, kWholeAlignment);
 }
 
-QuantizedParts parts_of(const QuantizedLayout& layout, const precision::Quantization& quantization,
+QuantizedParts parts_of(const QuantizedLayout& layout, const precision::FourBits& quantization,
                         const std::uint8_t* bytes) {
   QuantizedParts parts{.codes = bytes,
                        .scales = floats(bytes + layout.scales_begin),

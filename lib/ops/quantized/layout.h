@@ -19,7 +19,7 @@ namespace lorikeet::ops {
 ///
 /// Each part starts at a multiple of 16 bytes, and the whole is one of 64.
 struct QuantizedLayout {
-  QuantizedLayout(std::int64_t elements, const precision::Quantization& quantization);
+  QuantizedLayout(std::int64_t elements, const precision::FourBits& quantization);
 
   std::int64_t elements;
   std::int64_t blocks;         ///< scales
@@ -29,7 +29,7 @@ struct QuantizedLayout {
 };
 
 /// `bytes`: the tensor's, in memory where each part is aligned.
-QuantizedParts parts_of(const QuantizedLayout& layout, const precision::Quantization& quantization,
+QuantizedParts parts_of(const QuantizedLayout& layout, const precision::FourBits& quantization,
                         const std::uint8_t* bytes);
 
 }  // namespace lorikeet::ops

@@ -3,36 +3,39 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 
-#include "ops/quantized/layout.h"
+#include "precision/quantization.h"
 
 namespace lorikeet::ops {
 
-/// Quantises a tensor whose numbers come piece by piece, in order, into the bytes of a QuantizedLayout, on
-/// the CPU. Codes, scales and books equal those of bitsandbytes 0.50.2 to the bit, whatever the pieces and
-/// the number of threads are. Beside the pieces it holds a fp32 scale a block.
+/// Quantises a matrix whose numbers come piece by piece, in order, on the CPU. The result doesn't depend on
+/// the pieces or the number of threads.
 class Quantizer {
  public:
-  /// Throws Error unless the book is NF4 and the block even.
-  Quantizer(std::int64_t elements, const precision::Quantization& quantization);
+  virtual ~Quantizer() = default;
 
-  const QuantizedLayout& layout() const { return layout_; }
+  /// Of the whole matrix: codes, then what lies behind them.
+  virtual std::int64_t bytes() const = 0;
+  /// Pieces are multiples of so many numbers, unless they are the last.
+  virtual std::int64_t unit() const = 0;
+  /// Where the code of a number lies that begins a piece.
+  virtual std::int64_t code_begin(std::int64_t number) const = 0;
+  /// Where what `finish` returns lies.
+  virtual std::int64_t rest_begin() const = 0;
 
-  /// The codes (uint8) of the next numbers: fp32, dense, flat, a multiple of the block unless they are the
-  /// last.
-  at::Tensor add(const at::Tensor& values);
+  /// The codes (uint8) of the next numbers: fp32, dense, flat.
+  virtual at::Tensor add(const at::Tensor& values) = 0;
   /// Whether a number that came was infinite or NaN.
-  bool has_non_finite() const { return non_finite_; }
-
-  /// What lies behind the codes, once all numbers came: uint8 [bytes - scales_begin].
-  at::Tensor finish() const;
-
- private:
-  precision::Quantization quantization_;
-  QuantizedLayout layout_;
-  at::Tensor scales_;  // fp32 [blocks]
-  std::int64_t done_ = 0;
-  bool non_finite_ = false;
+  virtual bool has_non_finite() const = 0;
+  /// What lies behind the codes, once all numbers came: uint8 [bytes - rest_begin].
+  virtual at::Tensor finish() const = 0;
 };
+
+/// nf4: codes, scales and books equal those of bitsandbytes 0.50.2 to the bit. fp8: the scale of a row is its
+/// largest absolute value over 448, codes are rounded to nearest. Beside the pieces they hold a fp32 scale a
+/// block or row. Throws Error for fp4, an odd block, and fp8 with other blocks than rows.
+std::unique_ptr<Quantizer> make_quantizer(std::int64_t rows, std::int64_t cols,
+                                          const precision::Quantization& quantization);
 
 }  // namespace lorikeet::ops

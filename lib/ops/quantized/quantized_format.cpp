@@ -9,6 +9,8 @@
 #include "ops/check.h"
 #include "ops/dry_run.h"
 #include "ops/quantized/dequantize.h"
+#include "ops/quantized/float8_matrix.h"
+#include "ops/quantized/float8_product.h"
 #include "ops/quantized/quantize.h"
 
 namespace lorikeet::ops {
@@ -24,23 +26,45 @@ bool in_panels(const at::Tensor& out) {
          !multiplies_natively(out.scalar_type(), out.device());
 }
 
+std::int64_t stored_bytes(const precision::FourBits& how, std::int64_t rows, std::int64_t cols) {
+  return QuantizedLayout(rows * cols, how).bytes;
+}
+
+std::int64_t stored_bytes(const precision::Float8& how, std::int64_t rows, std::int64_t cols) {
+  return Float8Layout(rows, cols, how).bytes;
+}
+
+// Rows from `first` on of a part [rows, cols] whose bytes begin there.
+void decode_part(const precision::FourBits& how, const at::Tensor& bytes, std::int64_t rows,
+                 std::int64_t cols, std::int64_t first, at::ScalarType rounded, const at::Tensor& out) {
+  dequantize(bytes, QuantizedLayout(rows * cols, how), how, first * cols, rounded, out);
+}
+
+void decode_part(const precision::Float8& how, const at::Tensor& bytes, std::int64_t rows, std::int64_t cols,
+                 std::int64_t first, at::ScalarType rounded, const at::Tensor& out) {
+  decode_float8(bytes, Float8Layout(rows, cols, how), first, rounded, out);
+}
+
 }  // namespace
 
 std::int64_t QuantizedFormat::bytes(std::int64_t rows, std::int64_t cols) const {
-  return QuantizedLayout(rows * cols, quantization_).bytes;
+  return std::visit([&](const auto& how) { return stored_bytes(how, rows, cols); }, quantization_);
 }
 
 void QuantizedFormat::decode(const FrozenMatrix& matrix, std::int64_t begin, std::int64_t end,
                              at::ScalarType rounded, const at::Tensor& target) const {
   if (!matrix.parts) fail("quantized weight", "the parts that it was quantised in", "none");
   for (const MatrixPart& part : *matrix.parts) {
-    const QuantizedLayout layout(part.rows * matrix.cols, quantization_);
-    const at::Tensor bytes = matrix.bytes.narrow(0, part.offset_bytes, layout.bytes);
+    const at::Tensor bytes = matrix.bytes.narrow(0, part.offset_bytes, this->bytes(part.rows, matrix.cols));
     for (const StoredRun& run : part.runs) {
       const std::int64_t from = std::max(begin, run.row), to = std::min(end, run.row + run.count);
       if (from >= to) continue;
-      dequantize(bytes, layout, quantization_, (run.stored_row + from - run.row) * matrix.cols, rounded,
-                 target.slice(0, from - begin, to - begin));
+      const at::Tensor out = target.slice(0, from - begin, to - begin);
+      std::visit(
+          [&](const auto& how) {
+            decode_part(how, bytes, part.rows, matrix.cols, run.stored_row + from - run.row, rounded, out);
+          },
+          quantization_);
     }
   }
 }
@@ -71,7 +95,9 @@ RowSource QuantizedFormat::source(const FrozenMatrix& matrix, at::ScalarType rou
 
 void QuantizedFormat::forward(at::Tensor& out, const at::Tensor& x, const FrozenMatrix& matrix,
                               const std::vector<LowRankTerm>& terms, const at::Tensor& bias) const {
-  if (in_panels(out)) {
+  if (float8_products() && has_float8_products(quantization_)) {
+    float8_forward(out, x, matrix, std::get<precision::Float8>(quantization_), terms, bias);
+  } else if (in_panels(out)) {
     matmul_nt_out(out, x, source(matrix, out.scalar_type()), terms, bias);
   } else {
     matmul_nt_out(out, x, rows(matrix, 0, matrix.rows, out.scalar_type()), terms, bias);
@@ -98,15 +124,14 @@ const QuantizedFormat& quantized_format(const precision::Quantization& quantizat
 }
 
 FrozenMatrix quantized_matrix(const at::Tensor& weight, const precision::Quantization& quantization) {
-  Quantizer quantizer(weight.numel(), quantization);
-  at::Tensor codes = quantizer.add(weight.detach().to(at::kFloat).contiguous().flatten());
-  const QuantizedLayout& layout = quantizer.layout();
-  at::Tensor bytes = at::zeros({layout.bytes}, at::kByte);
+  const std::int64_t rows = weight.size(0), cols = weight.size(1);
+  const auto quantizer = make_quantizer(rows, cols, quantization);
+  const at::Tensor codes = quantizer->add(weight.detach().to(at::kFloat).contiguous().flatten());
+  at::Tensor bytes = at::zeros({quantizer->bytes()}, at::kByte);
   bytes.narrow(0, 0, codes.numel()).copy_(codes);
-  bytes.slice(0, layout.scales_begin).copy_(quantizer.finish());
-  const std::int64_t rows = weight.size(0);
+  bytes.slice(0, quantizer->rest_begin()).copy_(quantizer->finish());
   const std::vector<MatrixPart> parts{{.offset_bytes = 0, .rows = rows, .runs = {{0, 0, rows}}}};
-  return {&quantized_format(quantization), bytes, rows, weight.size(1),
+  return {&quantized_format(quantization), bytes, rows, cols,
           std::make_shared<const std::vector<MatrixPart>>(parts)};
 }
 

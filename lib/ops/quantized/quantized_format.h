@@ -5,10 +5,10 @@
 
 namespace lorikeet::ops {
 
-/// Matrices in 4 bits, each part (a module's weight) quantised by itself, its rows as the checkpoint has
-/// them; see QuantizedLayout. Products decode rows into one buffer: panel by panel in fp32 where products are
-/// done in fp32 on a CPU, else all rows of the group in the output's dtype. Either way the numbers are
-/// rounded to the output's dtype, so that both multiply the same matrix.
+/// Matrices in 4 bits or fp8, each part (a module's weight) quantised by itself, its rows as the checkpoint
+/// has them; see QuantizedLayout and Float8Layout. Products decode rows into one buffer: panel by panel in
+/// fp32 where products are done in fp32 on a CPU, else all rows of the group in the output's dtype. Either
+/// way the numbers are rounded to the output's dtype, so that both multiply the same matrix.
 class QuantizedFormat : public WeightFormat {
  public:
   explicit QuantizedFormat(const precision::Quantization& quantization) : quantization_(quantization) {}

@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 
 #include "ops/check.h"
+#include "ops/cuda_launch.h"
 #include "ops/rotary/cpu.h"
+#include "ops/rotary/rotary_cuda.h"
 #include "ops/vector.h"
 
 namespace lorikeet::ops {
@@ -18,11 +20,20 @@ void rotate(at::Tensor& qkv, const at::Tensor& cos, const at::Tensor& sin, const
             cos.size(0) == qkv.size(0) && 2 * cos.size(1) <= layout.head_dim,
         kOp, "cos and sin [tokens, at most half of head_dim]",
         [&] { return describe(cos) + " and " + describe(sin); });
-  if (!vector::is_fast(qkv)) {
+  const bool on_cuda = has_cuda_elements(qkv);
+  if (!on_cuda && !vector::is_fast(qkv)) {
     qkv.copy_(reference::rotary(qkv, cos, inverse ? -sin : sin, layout));
     return;
   }
-  cpu::rotate(qkv, cos.to(at::kFloat).contiguous(), sin.to(at::kFloat).contiguous(), layout, inverse);
+  const at::Tensor c = cos.to(at::kFloat).contiguous(), s = sin.to(at::kFloat).contiguous();
+  if (!on_cuda) {
+    cpu::rotate(qkv, c, s, layout, inverse);
+    return;
+  }
+  launch_on_device_of(qkv, [&](void* stream) {
+    launch_rotary(cuda_element(qkv), qkv.mutable_data_ptr(), c.const_data_ptr<float>(),
+                  s.const_data_ptr<float>(), qkv.size(0), layout, c.size(1), inverse, stream);
+  });
 }
 
 }  // namespace lorikeet::ops

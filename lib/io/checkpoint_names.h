@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace lorikeet::nn {
+namespace lorikeet::io {
 
 /// How the names of a checkpoint's tensors differ from the model's, which are those of PEFT's adapters. Empty
 /// for a checkpoint that holds nothing but a language model under its own names.
@@ -16,6 +16,14 @@ struct CheckpointNames {
   /// Beginnings of the names of other parts, such as a vision tower: such tensors are neither loaded nor
   /// changed.
   std::vector<std::string> other_parts;
+
+  /// The names that files may have for the model's tensor `name`: its own first. PEFT's adapters that were
+  /// made with older versions of transformers have the checkpoint's too.
+  std::vector<std::string> in_files(const std::string& name) const;
+  /// The same of a module, whose name is a tensor's without its last part.
+  std::vector<std::string> modules_in_files(const std::string& module) const;
+  /// The model's name of a tensor that a file has under `in_file`.
+  std::string model_name(const std::string& in_file) const;
 };
 
-}  // namespace lorikeet::nn
+}  // namespace lorikeet::io

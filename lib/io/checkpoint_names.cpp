@@ -1,0 +1,27 @@
+#include "io/checkpoint_names.h"
+
+namespace lorikeet::io {
+
+std::vector<std::string> CheckpointNames::in_files(const std::string& name) const {
+  std::vector<std::string> all{name};
+  for (const Prefix& prefix : prefixes) {
+    if (name.starts_with(prefix.model)) all.push_back(prefix.file + name.substr(prefix.model.size()));
+  }
+  return all;
+}
+
+std::vector<std::string> CheckpointNames::modules_in_files(const std::string& module) const {
+  // Prefixes end behind a part of a name: a module may be all of one.
+  std::vector<std::string> all = in_files(module + ".");
+  for (std::string& name : all) name.pop_back();
+  return all;
+}
+
+std::string CheckpointNames::model_name(const std::string& in_file) const {
+  for (const Prefix& prefix : prefixes) {
+    if (in_file.starts_with(prefix.file)) return prefix.model + in_file.substr(prefix.file.size());
+  }
+  return in_file;
+}
+
+}  // namespace lorikeet::io

@@ -1,0 +1,137 @@
+#include "ops/activation/activation_cuda.h"
+
+#include <type_traits>
+
+#include "ops/cuda_vector.h"
+
+namespace lorikeet::ops {
+namespace {
+
+using device::load_pack;
+using device::store_pack;
+using device::unpack;
+
+constexpr int kThreads = 256;
+
+// The function's value and its derivative.
+struct Activated {
+  float value, slope;
+};
+
+__device__ __forceinline__ Activated activate(Activation kind, float x) {
+  if (kind == Activation::kSilu) {
+    const float s = 1.0F / (1.0F + expf(-x));
+    return {x * s, s * (1.0F + x * (1.0F - s))};
+  }
+  if (kind == Activation::kGeluTanh) {
+    constexpr float kBeta = 0.7978845608F, kCubic = 0.044715F;  // sqrt(2 / pi)
+    const float t = tanhf(kBeta * (x + kCubic * x * x * x));
+    const float inner = kBeta * (1.0F + 3.0F * kCubic * x * x);
+    return {0.5F * x * (1.0F + t), 0.5F * (1.0F + t) + 0.5F * x * (1.0F - t * t) * inner};
+  }
+  const float cdf = 0.5F * erfcf(-x * 0.70710678F);
+  return {x * cdf, cdf + x * 0.39894228F * expf(-0.5F * x * x)};
+}
+
+// One thread an access of n elements, rows over gridDim.y in strides. Gated rows are [gate | up]; of plain
+// ones there is one, of all elements.
+template <typename T, int n, bool gated>
+__global__ void __launch_bounds__(kThreads)
+    forward_kernel(Activation kind, const T* in, std::int64_t rows, std::int64_t width, T* out) {
+  const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * n;
+  if (i >= width) return;
+  for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
+    const T* gate = in + row * (gated ? 2 * width : width) + i;
+    float x[n], up[n];
+    unpack<T, n>(load_pack<n>(gate), x);
+    if constexpr (gated) unpack<T, n>(load_pack<n>(gate + width), up);
+#pragma unroll
+    for (int j = 0; j < n; ++j) x[j] = activate(kind, x[j]).value * (gated ? up[j] : 1.0F);
+    store_pack<n>(device::pack<T, n>(x), out + row * width + i);
+  }
+}
+
+// A thread writes over what it alone has read.
+template <typename T, int n, bool gated>
+__global__ void __launch_bounds__(kThreads)
+    backward_kernel(Activation kind, const T* dy, std::int64_t rows, std::int64_t width, T* in) {
+  const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * n;
+  if (i >= width) return;
+  for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
+    T* gate = in + row * (gated ? 2 * width : width) + i;
+    float d[n], x[n], up[n];
+    unpack<T, n>(load_pack<n>(dy + row * width + i), d);
+    unpack<T, n>(load_pack<n>(gate), x);
+    if constexpr (gated) unpack<T, n>(load_pack<n>(gate + width), up);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      const Activated activated = activate(kind, x[j]);
+      x[j] = d[j] * activated.slope * (gated ? up[j] : 1.0F);
+      d[j] *= activated.value;
+    }
+    store_pack<n>(device::pack<T, n>(x), gate);
+    if constexpr (gated) store_pack<n>(device::pack<T, n>(d), gate + width);
+  }
+}
+
+dim3 grid_of(std::int64_t rows, std::int64_t accesses) {
+  return {static_cast<unsigned>((accesses + kThreads - 1) / kThreads),
+          static_cast<unsigned>(rows < device::kMostBlocksY ? rows : device::kMostBlocksY)};
+}
+
+template <typename T, int n, bool gated>
+void launch(bool forward, Activation kind, const T* in, std::int64_t rows, std::int64_t width, T* out,
+            cudaStream_t stream) {
+  const dim3 grid = grid_of(rows, (width + n - 1) / n);
+  if (forward) {
+    forward_kernel<T, n, gated><<<grid, kThreads, 0, stream>>>(kind, in, rows, width, out);
+  } else {
+    backward_kernel<T, n, gated><<<grid, kThreads, 0, stream>>>(kind, in, rows, width, out);
+  }
+}
+
+// 16-byte accesses where rows allow them. Plain elements are one row; those behind its last whole access go
+// alone.
+template <bool gated>
+void launch(bool forward, CudaElement element, Activation kind, const void* in, std::int64_t rows,
+            std::int64_t width, void* out, void* stream) {
+  if (rows == 0 || width == 0) return;
+  const auto on = static_cast<cudaStream_t>(stream);
+  device::dispatch(element, [&](auto* typed) {
+    using T = std::remove_pointer_t<decltype(typed)>;
+    constexpr int kWide = device::kElements<T, true>;
+    const T* from = static_cast<const T*>(in);
+    T* to = static_cast<T*>(out);
+    std::int64_t done = 0;
+    if (device::is_aligned(in) && device::is_aligned(out) && (!gated || width % kWide == 0)) {
+      done = width / kWide * kWide;
+      if (done > 0) launch<T, kWide, gated>(forward, kind, from, rows, done, to, on);
+    }
+    if (done < width) launch<T, 1, gated>(forward, kind, from + done, rows, width - done, to + done, on);
+  });
+  device::check_launch("activation", cudaGetLastError());
+}
+
+}  // namespace
+
+void launch_gated_forward(CudaElement element, Activation activation, const void* gate_up, std::int64_t rows,
+                          std::int64_t width, void* out, void* stream) {
+  launch<true>(/*forward=*/true, element, activation, gate_up, rows, width, out, stream);
+}
+
+void launch_gated_backward(CudaElement element, Activation activation, const void* dy, std::int64_t rows,
+                           std::int64_t width, void* gate_up, void* stream) {
+  launch<true>(/*forward=*/false, element, activation, dy, rows, width, gate_up, stream);
+}
+
+void launch_activation_forward(CudaElement element, Activation activation, const void* x, std::int64_t count,
+                               void* out, void* stream) {
+  launch<false>(/*forward=*/true, element, activation, x, 1, count, out, stream);
+}
+
+void launch_activation_backward(CudaElement element, Activation activation, const void* dy,
+                                std::int64_t count, void* x, void* stream) {
+  launch<false>(/*forward=*/false, element, activation, dy, 1, count, x, stream);
+}
+
+}  // namespace lorikeet::ops

@@ -1,0 +1,28 @@
+// Linked instead of activation_cuda.cu where CUDA is absent.
+#include "base/error.h"
+#include "ops/activation/activation_cuda.h"
+
+namespace lorikeet::ops {
+namespace {
+
+[[noreturn]] void refuse() {
+  throw Error(
+      "[activation] expected a CPU tensor, got a CUDA tensor in a build without CUDA; configure with "
+      "-DLORIKEET_CUDA=ON",
+      ErrorKind::kEnvironment);
+}
+
+}  // namespace
+
+void launch_gated_forward(CudaElement, Activation, const void*, std::int64_t, std::int64_t, void*, void*) {
+  refuse();
+}
+void launch_gated_backward(CudaElement, Activation, const void*, std::int64_t, std::int64_t, void*, void*) {
+  refuse();
+}
+void launch_activation_forward(CudaElement, Activation, const void*, std::int64_t, void*, void*) { refuse(); }
+void launch_activation_backward(CudaElement, Activation, const void*, std::int64_t, void*, void*) {
+  refuse();
+}
+
+}  // namespace lorikeet::ops

@@ -1,0 +1,68 @@
+#include "ops/host_transfers.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <bit>
+#include <cstdint>
+
+#include "ops/dry_run.h"
+
+namespace lorikeet::ops {
+
+HostTransfers::HostTransfers(const at::Device& device) : device_(device) {
+  if (device.is_cuda()) stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+}
+
+HostTransfers::Copy HostTransfers::to_host(const at::Tensor& tensor) {
+  const at::Tensor host = host_memory(static_cast<std::int64_t>(tensor.nbytes()), device_);
+  Copy out{.to = host.view(tensor.scalar_type()).view(tensor.sizes())};
+  out.done = copy(out.to, tensor);
+  return out;
+}
+
+HostTransfers::Copy HostTransfers::to_device(const at::Tensor& host) {
+  const at::Tensor target = at::empty(host.sizes(), host.options().device(device_).pinned_memory(false));
+  return {target, to_device(host, target)};
+}
+
+std::shared_ptr<c10::Event> HostTransfers::to_device(const at::Tensor& host, const at::Tensor& target) {
+  return copy(target, host);
+}
+
+std::shared_ptr<c10::Event> HostTransfers::copy(const at::Tensor& to, const at::Tensor& from) {
+  if (!stream_) {
+    to.copy_(from);
+    return nullptr;
+  }
+  // What fills `from`, and what used the memory of `to` before, was put on the current stream.
+  c10::Event before(device_.type());
+  before.record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  before.block(*stream_);
+  const c10::StreamGuard on_stream(*stream_);
+  to.copy_(from, /*non_blocking=*/true);
+  auto done = std::make_shared<c10::Event>(device_.type());
+  done->record(*stream_);
+  return done;
+}
+
+void HostTransfers::wait(std::shared_ptr<c10::Event>& done) const {
+  if (done) done->block(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  done.reset();
+}
+
+at::Tensor host_memory(std::int64_t bytes, const at::Device& device) {
+  if (device.is_meta()) {
+    const DryHostMemory counted;
+    return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device));
+  }
+  return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).pinned_memory(device.is_cuda()));
+}
+
+std::int64_t host_memory_bytes(std::int64_t bytes, at::DeviceType device) {
+  if (device == at::kCPU || bytes == 0) return bytes;
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(bytes)));
+}
+
+}  // namespace lorikeet::ops

@@ -1,0 +1,39 @@
+#include "ops/quantized/decoded_output.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
+
+#include "ops/check.h"
+
+namespace lorikeet::ops {
+
+void check_decoded(const char* op, at::ScalarType rounded, const at::Tensor& out) {
+  check(rounded == at::kFloat || at::isReducedFloatingType(rounded), op, "fp32, bf16 or fp16",
+        [&] { return std::string(c10::toString(rounded)); });
+  check_tensor(out.is_contiguous() && (out.scalar_type() == rounded || out.scalar_type() == at::kFloat), op,
+               "a dense output of the dtype that numbers are rounded to, or fp32", out);
+}
+
+cpu::Rounding rounding_to(at::ScalarType rounded) {
+  if (rounded == at::kFloat) return cpu::Rounding::kNone;
+  return rounded == at::kBFloat16 ? cpu::Rounding::kBF16 : cpu::Rounding::kF16;
+}
+
+void launch_decoder(const at::Tensor& out, at::ScalarType rounded,
+                    const std::function<void(DecodedElement element, void* numbers, void* stream)>& launch) {
+  if (out.scalar_type() != rounded) {
+    // Rows of 16-bit numbers as fp32: the norms of DoRA and merging, not the products.
+    const at::Tensor narrow = at::empty(out.sizes(), out.options().dtype(rounded));
+    launch_decoder(narrow, rounded, launch);
+    out.copy_(narrow);
+    return;
+  }
+  const auto element = rounded == at::kFloat      ? DecodedElement::kF32
+                       : rounded == at::kBFloat16 ? DecodedElement::kBF16
+                                                  : DecodedElement::kF16;
+  const c10::OptionalDeviceGuard guard(out.device());
+  const auto stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStream(out.device());
+  launch(element, out.mutable_data_ptr(), stream.native_handle());
+}
+
+}  // namespace lorikeet::ops

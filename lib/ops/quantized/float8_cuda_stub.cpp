@@ -1,0 +1,14 @@
+// Linked instead of float8_cuda.cu where CUDA is absent.
+#include "base/error.h"
+#include "ops/quantized/float8_cuda.h"
+
+namespace lorikeet::ops {
+
+void launch_decode_float8(const Float8Matrix&, std::int64_t, std::int64_t, DecodedElement, void*, void*) {
+  throw Error(
+      "[fp8] expected a CPU tensor, got a CUDA tensor in a build without CUDA; configure with "
+      "-DLORIKEET_CUDA=ON",
+      ErrorKind::kEnvironment);
+}
+
+}  // namespace lorikeet::ops

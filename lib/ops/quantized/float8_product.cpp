@@ -1,0 +1,83 @@
+#include "ops/quantized/float8_product.h"
+
+#include <ATen/ATen.h>
+
+#include <atomic>
+
+#include "ops/dry_run.h"
+#include "ops/quantized/float8.h"
+#include "ops/quantized/float8_matrix.h"
+
+namespace lorikeet::ops {
+namespace {
+
+std::atomic<bool> in_float8{false};
+
+// Of at::_scaled_mm, in elements of a byte.
+constexpr std::int64_t kMultipleOf = 16;
+// Keeps the inverse of a row of zeros finite.
+constexpr double kLeastScale = 1e-12;
+
+bool has_scaled_product(const at::Tensor& x, const at::Tensor& codes, const at::Tensor& out) {
+  return kernels_of(x) == at::kCUDA && out.scalar_type() == at::kBFloat16 &&
+         codes.size(0) % kMultipleOf == 0 && codes.size(1) % kMultipleOf == 0;
+}
+
+// x W^T for rows of codes [n, K] with scales [n], as columns of the output.
+at::Tensor product(const Float8Rows& x, const at::Tensor& codes, const at::Tensor& scales,
+                   const at::Tensor& out) {
+  const std::int64_t tokens = x.codes.size(0), count = codes.size(0);
+  if (has_scaled_product(x.codes, codes, out)) {
+    if (x.codes.is_meta()) return at::empty({tokens, count}, out.options());
+    return at::_scaled_mm(x.codes, codes.t(), x.scales, scales.view({1, count}), /*bias=*/{},
+                          /*scale_result=*/{}, out.scalar_type(), /*use_fast_accum=*/false);
+  }
+  auto sums = at::empty({tokens, count}, out.options().dtype(at::kFloat));
+  const RowSource rows{.rows = count,
+                       .cols = codes.size(1),
+                       .fill = [&](std::int64_t begin, std::int64_t end, const at::Tensor& panel) {
+                         panel.copy_(codes.slice(0, begin, end));
+                       }};
+  matmul_nt_out(sums, x.codes.to(at::kFloat), rows);
+  return sums.mul_(x.scales).mul_(scales);
+}
+
+}  // namespace
+
+void set_float8_products(bool on) { in_float8.store(on); }
+
+bool float8_products() { return in_float8.load(std::memory_order_relaxed); }
+
+bool has_float8_products(const precision::Quantization& quantization) {
+  const auto* how = std::get_if<precision::Float8>(&quantization);
+  return how != nullptr && how->block_cols == 0 && how->block_rows <= 1;
+}
+
+Float8Rows to_float8_rows(const at::Tensor& x) {
+  const at::Tensor numbers = x.to(at::kFloat);
+  // Not by abs, which has no form without data.
+  const at::Tensor largest =
+      at::maximum(numbers.amax(1, /*keepdim=*/true), numbers.amin(1, /*keepdim=*/true).neg());
+  const at::Tensor scales = largest.div_(kFloat8Largest).clamp_min_(kLeastScale);
+  return {numbers.div(scales).clamp_(-kFloat8Largest, kFloat8Largest).to(at::kFloat8_e4m3fn), scales};
+}
+
+void float8_forward(at::Tensor& out, const at::Tensor& x, const FrozenMatrix& matrix,
+                    const precision::Float8& quantization, const std::vector<LowRankTerm>& terms,
+                    const at::Tensor& bias) {
+  const Float8Rows input = to_float8_rows(x);
+  for (const MatrixPart& part : *matrix.parts) {
+    const Float8Layout layout(part.rows, matrix.cols, quantization);
+    const at::Tensor bytes = matrix.bytes.narrow(0, part.offset_bytes, layout.bytes);
+    const at::Tensor codes = float8_codes(bytes, layout);
+    const at::Tensor scales = float8_scales(bytes, layout).flatten().expand({part.rows}).contiguous();
+    for (const StoredRun& run : part.runs) {
+      const std::int64_t from = run.stored_row, to = from + run.count;
+      out.slice(1, run.row, run.row + run.count)
+          .copy_(product(input, codes.slice(0, from, to), scales.slice(0, from, to), out));
+    }
+  }
+  matmul_add_terms(out, terms, bias);
+}
+
+}  // namespace lorikeet::ops

@@ -1,0 +1,15 @@
+// Linked instead of rotary_cuda.cu where CUDA is absent.
+#include "base/error.h"
+#include "ops/rotary/rotary_cuda.h"
+
+namespace lorikeet::ops {
+
+void launch_rotary(CudaElement, void*, const float*, const float*, std::int64_t, const HeadLayout&,
+                   std::int64_t, bool, void*) {
+  throw Error(
+      "[rotate] expected a CPU tensor, got a CUDA tensor in a build without CUDA; configure with "
+      "-DLORIKEET_CUDA=ON",
+      ErrorKind::kEnvironment);
+}
+
+}  // namespace lorikeet::ops

@@ -1,0 +1,110 @@
+#include <ATen/ATen.h>
+
+#include "ops/activation/activation.h"
+#include "ops/lora/dora.h"
+#include "ops/lora/dropout.h"
+#include "ops/rotary/rotary.h"
+#include "probe/operators/cases.h"
+
+namespace lorikeet::probe {
+namespace {
+
+using ops::Activation;
+
+Results rotary(const Place& place, const ops::HeadLayout& layout, std::int64_t half, std::int64_t tokens) {
+  const at::Tensor angles = place.wide_normal({tokens, half}, 1);
+  // Rounded to fp32 in every dtype, as a run's table is.
+  const auto table = [&](const at::Tensor& values) { return values.to(at::kFloat).to(place.wide()); };
+  const at::Tensor cosine = table(angles.cpu().cos()).to(place.device);
+  const at::Tensor sine = table(angles.cpu().sin()).to(place.device);
+  at::Tensor qkv = place.normal({tokens, layout.width()}, 2),
+             gradient = place.normal({tokens, layout.width()}, 3);
+  ops::rotate(qkv, cosine, sine, layout);
+  ops::rotate(gradient, cosine, sine, layout, /*inverse=*/true);
+  return {{"output", qkv}, {"gradient", gradient}};
+}
+
+void add_rotary(std::vector<OperatorCase>& cases) {
+  struct Form {
+    const char* name;
+    ops::HeadLayout layout;
+    std::int64_t half, tokens;
+  };
+  constexpr Form kForms[] = {{"grouped heads of 128", {8, 2, 128}, 64, 19},
+                             {"a part of each head", {4, 2, 16}, 3, 19},
+                             {"one token", {4, 4, 64}, 32, 1},
+                             {"odd head_dim", {3, 1, 21}, 10, 7},
+                             {"no tokens", {4, 2, 16}, 8, 0}};
+  for (const Form& form : kForms) {
+    cases.push_back({"rotary", form.name,
+                     [=](const Place& at) { return rotary(at, form.layout, form.half, form.tokens); }});
+  }
+}
+
+Results gated(const Place& place, Activation kind, std::int64_t tokens, std::int64_t width) {
+  at::Tensor gate_up = place.normal({tokens, 2 * width}, 1, /*scale=*/3);
+  const at::Tensor y = ops::gated_activation(gate_up, kind);
+  ops::gated_activation_backward_(place.normal({tokens, width}, 2), gate_up, kind);
+  return {{"output", y}, {"gradient of gate and up", gate_up}};
+}
+
+Results plain(const Place& place, Activation kind, std::int64_t tokens, std::int64_t width) {
+  at::Tensor x = place.normal({tokens, width}, 1, /*scale=*/3);
+  const at::Tensor y = ops::activation(x, kind);
+  ops::activation_backward_(place.normal({tokens, width}, 2), x, kind);
+  return {{"output", y}, {"gradient of x", x}};
+}
+
+void add_activations(std::vector<OperatorCase>& cases) {
+  constexpr std::pair<const char*, Activation> kKinds[] = {
+      {"silu", Activation::kSilu}, {"gelu by tanh", Activation::kGeluTanh}, {"gelu", Activation::kGelu}};
+  constexpr std::pair<std::int64_t, std::int64_t> kSizes[] = {{11, 67}, {5, 2048}, {1, 8}, {0, 16}};
+  for (const auto& named : kKinds) {
+    const Activation kind = named.second;
+    for (const auto& size : kSizes) {
+      const std::int64_t tokens = size.first, width = size.second;
+      const std::string form =
+          std::string(named.first) + ", " + std::to_string(tokens) + " x " + std::to_string(width);
+      cases.push_back(
+          {"activation", "gated " + form, [=](const Place& at) { return gated(at, kind, tokens, width); }});
+      cases.push_back({"activation", form, [=](const Place& at) { return plain(at, kind, tokens, width); }});
+    }
+  }
+}
+
+Results scaled_columns(const Place& place, std::int64_t tokens, std::int64_t columns, bool bias) {
+  const at::Tensor x = place.normal({tokens, columns}, 1), factors = place.wide_normal({columns}, 2);
+  const at::Tensor y = ops::scale_columns(x, factors, bias ? place.normal({columns}, 3) : at::Tensor());
+  const auto back = ops::scale_columns_backward(place.normal({tokens, columns}, 4), x, factors);
+  return {{"output", y}, {"gradient of x", back.dx}, {"gradient of the factors", back.factors}};
+}
+
+Results dropout(const Place& place, std::int64_t tokens, std::int64_t features) {
+  const at::Tensor rows = at::arange(tokens, at::kLong);
+  const ops::LoraDropout mask{.p = 0.3,
+                              .seed = 42,
+                              .step = 7,
+                              .group = 3,
+                              .sample_ids = rows.div(10, "floor").to(place.device),
+                              .position_ids = rows.remainder(10).to(place.device)};
+  return {{"output", ops::apply_dropout(place.normal({tokens, features}, 1), mask)}};
+}
+
+}  // namespace
+
+std::vector<OperatorCase> elementwise_cases() {
+  std::vector<OperatorCase> cases;
+  add_rotary(cases);
+  add_activations(cases);
+  for (const bool bias : {false, true}) {
+    cases.push_back({"DoRA's columns", bias ? "50 x 43 with a bias" : "50 x 43",
+                     [=](const Place& at) { return scaled_columns(at, 50, 43, bias); }});
+  }
+  for (const std::int64_t features : {37, 256}) {
+    cases.push_back({"dropout", "33 x " + std::to_string(features),
+                     [=](const Place& at) { return dropout(at, 33, features); }});
+  }
+  return cases;
+}
+
+}  // namespace lorikeet::probe

@@ -1,0 +1,129 @@
+#include <ATen/ATen.h>
+
+#include <optional>
+
+#include "ops/lora/dora.h"
+#include "ops/lora/lora_linear.h"
+#include "ops/matmul/matmul.h"
+#include "ops/quantized/quantized_format.h"
+#include "probe/operators/cases.h"
+
+namespace lorikeet::probe {
+namespace {
+
+// Weights as small as a model's, so that sums over a row are about as large as the inputs.
+at::Tensor weight_of(const Place& place, std::int64_t out, std::int64_t in, std::uint64_t seed) {
+  return place.normal({out, in}, seed, 1 / std::sqrt(static_cast<double>(in)));
+}
+
+Results products(const Place& place, std::int64_t tokens, std::int64_t out, std::int64_t in) {
+  const at::Tensor x = place.normal({tokens, in}, 1), dy = place.normal({tokens, out}, 2);
+  const at::Tensor w = weight_of(place, out, in, 3);
+  at::Tensor sums = place.sums({out, in});
+  ops::matmul_tn_add(sums, dy, x, 0.5);
+  return {{"x w^T", ops::matmul_nt(x, w)}, {"dy w", ops::matmul_nn(dy, w)}, {"dy^T x", sums}};
+}
+
+// Of operands whose rows lie in wider ones.
+Results strided_products(const Place& place) {
+  const at::Tensor x = place.normal({33, 200}, 1).slice(1, 8, 72),
+                   w = weight_of(place, 40, 96, 2).slice(1, 16, 80);
+  return {{"x w^T", ops::matmul_nt(x, w)},
+          {"y w", ops::matmul_nn(place.normal({33, 60}, 3).slice(1, 8, 48), w)}};
+}
+
+ops::LoraProjection projection(const Place& place, std::int64_t begin, std::int64_t end, std::int64_t in,
+                               std::int64_t rank, std::uint64_t seed) {
+  return {.out_begin = begin,
+          .out_end = end,
+          .a = weight_of(place, rank, in, seed),
+          .b = weight_of(place, end - begin, rank, seed + 1),
+          .grad_a = place.sums({rank, in}),
+          .grad_b = place.sums({end - begin, rank}),
+          .scale = 2};
+}
+
+Results lora(const Place& place, const ops::FrozenMatrix& weight, std::int64_t tokens, bool bias,
+             double dropout) {
+  const std::int64_t in = weight.cols, out = weight.rows, third = out / 3;
+  const at::Tensor x = place.normal({tokens, in}, 1);
+  const std::vector<ops::LoraProjection> adapters = {projection(place, 0, third, in, 8, 20),
+                                                     projection(place, 2 * third, out, in, 5, 30)};
+  std::optional<ops::LoraDropout> mask;
+  if (dropout > 0) {
+    mask = ops::LoraDropout{.p = dropout,
+                            .seed = 42,
+                            .step = 7,
+                            .group = 3,
+                            .sample_ids = place.ids(tokens, 3),
+                            .position_ids = at::arange(tokens, at::kLong).to(place.device)};
+  }
+  at::Tensor low_rank;
+  const at::Tensor y =
+      ops::lora_linear(x, weight, bias ? place.normal({out}, 4) : at::Tensor(), adapters, mask, &low_rank);
+  const at::Tensor dx = ops::lora_linear_backward(
+      place.normal({tokens, out}, 5), [&] { return x; }, low_rank, weight, adapters, mask,
+      /*input_gradient=*/true);
+  return {{"output", y},
+          {"gradient of x", dx},
+          {"gradient of the first A", adapters[0].grad_a},
+          {"gradient of the first B", adapters[0].grad_b},
+          {"gradient of the second A", adapters[1].grad_a},
+          {"gradient of the second B", adapters[1].grad_b}};
+}
+
+ops::FrozenMatrix dense(const Place& place, std::int64_t out, std::int64_t in) {
+  return ops::frozen_matrix(weight_of(place, out, in, 10));
+}
+
+ops::FrozenMatrix quantized(const Place& place, std::int64_t out, std::int64_t in,
+                            const precision::Quantization& how) {
+  const Place on_host{.device = at::kCPU, .rounded = at::kFloat, .dtype = at::kFloat};
+  ops::FrozenMatrix matrix = ops::quantized_matrix(weight_of(on_host, out, in, 10), how);
+  matrix.bytes = matrix.bytes.to(place.device);
+  return matrix;
+}
+
+Results decoded(const Place& place, const precision::Quantization& how) {
+  const ops::FrozenMatrix matrix = quantized(place, 37, 129, how);
+  return {{"numbers", matrix.format->rows(matrix, 0, 37, place.rounded)},
+          {"a part of them", matrix.format->rows(matrix, 3, 11, place.rounded)}};
+}
+
+}  // namespace
+
+std::vector<OperatorCase> product_cases() {
+  std::vector<OperatorCase> cases;
+  constexpr std::array<std::int64_t, 3> kSizes[] = {{33, 65, 129}, {1, 512, 64}, {256, 128, 256}};
+  for (const auto& size : kSizes) {
+    cases.push_back(
+        {"matrix product",
+         std::to_string(size[0]) + " x " + std::to_string(size[1]) + " x " + std::to_string(size[2]),
+         [size](const Place& at) { return products(at, size[0], size[1], size[2]); }});
+  }
+  cases.push_back({"matrix product", "rows in wider ones", strided_products});
+  for (const double dropout : {0.0, 0.3}) {
+    const std::string with = dropout > 0 ? " with dropout" : "";
+    cases.push_back({"linear with LoRA", "48 x 96 x 72 with a bias" + with, [dropout](const Place& at) {
+                       return lora(at, dense(at, 96, 72), 48, /*bias=*/true, dropout);
+                     }});
+    cases.push_back({"linear with LoRA", "17 x 69 x 65" + with, [dropout](const Place& at) {
+                       return lora(at, dense(at, 69, 65), 17, /*bias=*/false, dropout);
+                     }});
+  }
+  cases.push_back({"DoRA's norms", "69 x 65", [](const Place& at) {
+                     return Results{
+                         {"norms", ops::dora_norms(dense(at, 69, 65), {projection(at, 0, 69, 65, 8, 20)})}};
+                   }});
+  const std::pair<const char*, precision::Quantization> stored[] = {{"4-bit weights", precision::FourBits{}},
+                                                                    {"fp8 weights", precision::Float8{}}};
+  for (const auto& [name, how] : stored) {
+    cases.push_back({name, "decoded, 37 x 129", [how = how](const Place& at) { return decoded(at, how); }});
+    cases.push_back({name, "linear with LoRA, 33 x 96 x 128", [how = how](const Place& at) {
+                       return lora(at, quantized(at, 96, 128, how), 33, /*bias=*/false, 0);
+                     }});
+  }
+  return cases;
+}
+
+}  // namespace lorikeet::probe

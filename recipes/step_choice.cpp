@@ -1,0 +1,179 @@
+#include "recipes/step_choice.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/strings.h"
+#include "plan/micro_auto.h"
+#include "plan/options.h"
+#include "recipes/planned_device.h"
+#include "recipes/settings_map.h"
+#include "recipes/step_job.h"
+
+namespace lorikeet::recipes {
+namespace {
+
+std::string bytes(std::int64_t count) {
+  return format_bytes(static_cast<std::uint64_t>(std::max<std::int64_t>(count, 0)));
+}
+
+std::string words(const config::MemorySaving& saving) {
+  return "activation_checkpointing=" + std::string(name_of(saving.checkpointing)) +
+         " offload=" + std::string(name_of(saving.offload));
+}
+
+// Looks for the fastest step on one rank's device.
+class Search {
+ public:
+  Search(const StepChoiceInput& in, const comm::Placement& ranks)
+      : in_(in),
+        device_(planned_device({}, in.settings)),
+        target_(step_target(in.session.policy, in.session.device)),
+        job_(in.session, in.settings, target_, in.dataset, in.sampler),
+        world_size_(ranks.world_size) {
+    measure_rate(device_, in.session.model->shape());
+    // Of what ranks wait for, no choice here changes anything.
+    device_.machine.link = [](int) { return plan::Link{.bytes_per_second = 1e10}; };
+    device_.machine.shared = false;
+    // all_options takes all ranks for one machine's.
+    device_.machine.host_memory_bytes =
+        device_.machine.host_memory_bytes / ranks.local_size * ranks.world_size;
+    const auto& training = in.settings.training;
+    grades_ =
+        training.activation_checkpointing ? std::vector{*training.activation_checkpointing} : all_grades();
+    offloads_ = training.offload ? std::vector{*training.offload}
+                : in.degree == 1 ? offloads_on(target_.device)
+                                 : std::vector<config::Offload>{{}};
+  }
+
+  /// Among `micro_tokens` (ascending), within `limit` bytes; empty where none fits.
+  std::optional<plan::Option> fastest(std::vector<std::int64_t> micro_tokens,
+                                      std::optional<std::int64_t> limit) {
+    plan::Machine machine = device_.machine;
+    machine.memory_bytes = limit.value_or(INT64_MAX);
+    const std::int64_t usual = micro_tokens.back();
+    const auto options = plan::all_options(job_.job(), machine,
+                                           {.devices = {world_size_},
+                                            .micro_tokens = std::move(micro_tokens),
+                                            .checkpointing = grades_,
+                                            .offload = offloads_,
+                                            .degree = in_.degree});
+    const plan::Option* found = plan::fastest(options, usual, [](const plan::Option&) { return true; });
+    return found != nullptr ? std::optional(*found) : std::nullopt;
+  }
+
+  config::MemorySaving most_saving() const { return {grades_.back(), offloads_.back()}; }
+
+ private:
+  const StepChoiceInput& in_;
+  PlannedDevice device_;
+  ops::DryTarget target_;
+  StepJob job_;
+  int world_size_;
+  std::vector<config::ActivationCheckpointing> grades_;
+  std::vector<config::Offload> offloads_;
+};
+
+// Micro-batches that are the same on every device of the kind; smaller ones only where memory is short now,
+// and then first of all another saving.
+StepChoice searched(const StepChoiceInput& in, const comm::Placement& ranks) {
+  Search search(in, ranks);
+  std::vector<std::int64_t> sizes;
+  if (in.begun_with) {
+    sizes = {*in.begun_with};
+  } else if (in.settings.batch.micro_tokens) {
+    sizes = {*in.settings.batch.micro_tokens};
+  } else {
+    sizes = plan::automatic_sizes(usual_micro_tokens(in.settings, in.session.device), in.dataset.longest());
+  }
+  StepChoice choice{.micro_tokens = sizes.front(), .micro_tokens_of_kind = sizes.front()};
+  auto found = search.fastest(sizes, in.memory.of_kind);
+  if (found) choice.micro_tokens_of_kind = found->choice.micro_tokens;
+  if (found && in.memory.free && found->memory.total() > *in.memory.free) {
+    found = search.fastest({choice.micro_tokens_of_kind}, in.memory.free);
+    if (!found) found = search.fastest(sizes, in.memory.free);
+  }
+  choice.saving = found ? found->choice.saving : search.most_saving();
+  if (found) choice.micro_tokens = found->choice.micro_tokens;
+  log_info("memory saving: " + words(choice.saving) +
+           (found ? ", the fastest that fits by the plan: " +
+                        format_number("%.3g tokens/s", found->tokens_per_second) + ", " +
+                        bytes(found->memory.total()) + " a device"
+                  : ", all that there is: nothing fits by the plan"));
+  return choice;
+}
+
+Json as_json(const StepChoice& choice) {
+  Json json;
+  return json.set("micro_tokens", choice.micro_tokens)
+      .set("of_kind", choice.micro_tokens_of_kind)
+      .set("checkpointing", static_cast<std::int64_t>(choice.saving.checkpointing))
+      .set("activations", choice.saving.offload.activations)
+      .set("weights", choice.saving.offload.weights);
+}
+
+StepChoice from_json(const std::string& text) {
+  const Json json = Json::parse(text, "the first rank's choice");
+  const JsonView view(json, "the first rank's choice");
+  return {.micro_tokens = view.at("micro_tokens").as_int(),
+          .micro_tokens_of_kind = view.at("of_kind").as_int(),
+          .saving = {static_cast<config::ActivationCheckpointing>(view.at("checkpointing").as_int()),
+                     {view.at("activations").as_bool(), view.at("weights").as_bool()}}};
+}
+
+void report(const StepChoice& choice, const StepChoiceInput& in) {
+  log_info("memory of a step: " + bytes(choice.memory.total()) + " expected, with micro-batches of at most " +
+           std::to_string(choice.micro_tokens) + " tokens" +
+           (in.dataset.longest() > choice.micro_tokens
+                ? ", the longest row's " + std::to_string(in.dataset.longest()) + " excepted"
+                : ""));
+  if (const std::int64_t host = choice.memory.host_total(); host > 0)
+    log_info("memory of the host for what is offloaded: " + bytes(host) + " expected");
+  if (in.memory.available && choice.memory.total() > *in.memory.available) {
+    log_warning("that is more than a device has free (" + bytes(*in.memory.available) +
+                "); set training.activation_checkpointing=auto training.offload=auto, or lower "
+                "batch.micro_tokens, should it run out; `lorikeet plan` shows what fits");
+  }
+}
+
+}  // namespace
+
+config::MemorySaving least_memory_saving(const config::Settings& settings) {
+  return {settings.training.activation_checkpointing.value_or(config::ActivationCheckpointing::kFull),
+          settings.training.offload.value_or(config::Offload{})};
+}
+
+StepChoice choose_step(const StepChoiceInput& in, StepPlan& plan, RankGroup& group) {
+  const auto& training = in.settings.training;
+  const int world_size = group.placement().world_size;
+  if (training.offload && training.offload->weights && in.degree > 1) {
+    throw Error("[training.offload] weights can't be offloaded where ranks share them (" +
+                std::to_string(in.degree) +
+                " a copy); choose activations or none, or distributed.strategy=replicate");
+  }
+  StepChoice choice;
+  if (training.activation_checkpointing && training.offload) {
+    const plan::AutomaticMicro micro = plan.micro_tokens(in.memory, in.degree);
+    choice = {.micro_tokens = in.begun_with.value_or(micro.tokens),
+              .micro_tokens_of_kind = micro.of_kind,
+              .saving = plan.saving()};
+  } else {
+    // One rank: measured rates differ.
+    choice = from_json(
+        group.share("step", group.first() ? as_json(searched(in, group.placement())).dump() : std::string()));
+    plan.save_by(choice.saving);
+  }
+  if (!in.begun_with && choice.micro_tokens < choice.micro_tokens_of_kind)
+    warn_of_smaller_micro(choice.micro_tokens_of_kind, choice.micro_tokens, "is free");
+  choice.memory = plan.memory(choice.micro_tokens, in.degree);
+  if (in.memory.available)
+    plan.require_held_fits(*in.memory.available, choice.micro_tokens, in.degree, world_size);
+  report(choice, in);
+  return choice;
+}
+
+}  // namespace lorikeet::recipes

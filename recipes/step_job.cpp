@@ -1,0 +1,95 @@
+#include "recipes/step_job.h"
+
+#include "ops/quantized/quantized_format.h"
+#include "parallel/unit_prefetcher.h"
+#include "plan/step_time.h"
+#include "recipes/settings_map.h"
+#include "recipes/step_plan.h"
+#include "train/flops.h"
+
+namespace lorikeet::recipes {
+namespace {
+
+double as_double(std::int64_t value) { return static_cast<double>(value); }
+
+plan::StoredBytes stored_bytes(const precision::Policy& policy) {
+  const double plain = as_double(dtype_size(policy.base_storage));
+  if (!policy.quantization) return {plain, plain};
+  // Of a matrix of usual size: what is stored once a matrix, its code books, counts little then.
+  constexpr std::int64_t kSide = 1024;
+  const std::int64_t bytes = ops::quantized_format(*policy.quantization).bytes(kSide, kSide);
+  return {plain, as_double(bytes) / as_double(kSide * kSide)};
+}
+
+// The mean over an epoch's steps.
+plan::Work work_of(const ModelSession& session, const data::TokenDataset& dataset,
+                   const data::Sampler& sampler) {
+  train::StepSize all{dataset.total_tokens(), dataset.total_labels(), 0};
+  const nn::CausalLMSpec& spec = session.model->spec();
+  const train::AttentionSquares squares(spec.layers);
+  for (std::size_t i = 0; i < dataset.size(); ++i) all.attention_squares += squares.of(dataset.length(i));
+  const double steps = as_double(sampler.steps_in_epoch(0));
+  const nn::ModelShape& shape = session.model->shape();
+  const train::AdapterSize adapter = train::adapter_size(*session.adapters, spec);
+  const double flops = train::step_flops(shape, adapter, all);
+  const double head = flops - train::step_flops(shape, adapter, {all.tokens, 0, all.attention_squares});
+  const auto recomputed = [&](config::ActivationCheckpointing grade) {
+    return train::recomputed_flops(spec, adapter, all, grade) / steps;
+  };
+  const precision::Policy& policy = session.policy;
+  return {.tokens = as_double(all.tokens) / steps,
+          .layers = as_double(shape.layers),
+          .flops = flops / steps,
+          .recomputed_flops = recomputed(config::ActivationCheckpointing::kFull),
+          .recomputed_mlp_flops = recomputed(config::ActivationCheckpointing::kMlp),
+          .gradient_bytes = as_double(adapter.trained) * as_double(dtype_size(policy.reduce)),
+          .frozen_bytes = as_double(session.model->store().bytes()),
+          .streamed_bytes = as_double(parallel::fetch_cost(*session.model, /*parts=*/1).payload_bytes),
+          .uses = plan::unit_uses(shape, stored_bytes(policy), head / flops)};
+}
+
+}  // namespace
+
+StepJob::StepJob(const ModelSession& session, const config::Settings& settings, const ops::DryTarget& target,
+                 const data::TokenDataset& dataset, const data::Sampler& sampler)
+    : session_(session),
+      settings_(settings),
+      target_(target),
+      dataset_(dataset),
+      sampler_(sampler),
+      work_(work_of(session, dataset, sampler)) {}
+
+plan::Job StepJob::job() {
+  return {.work = work_,
+          .memory = [this](const plan::Choice& choice) { return memory(choice); },
+          .spread = [this](int devices, std::int64_t micro) { return spread(devices, micro); }};
+}
+
+plan::MemoryEstimate StepJob::memory(const plan::Choice& choice) {
+  const config::Offload& offload = choice.saving.offload;
+  const MemoryKey key{choice.micro_tokens, choice.saving.checkpointing, offload.activations, offload.weights,
+                      choice.degree};
+  const auto found = memories_.find(key);
+  if (found != memories_.end()) return found->second;
+  return memories_[key] = plan::step_memory(
+             memory_input(session_, choice.saving, largest(choice.micro_tokens), choice.degree, target_));
+}
+
+plan::Spread StepJob::spread(int devices, std::int64_t micro_tokens) {
+  const auto key = std::pair(devices, micro_tokens);
+  const auto found = spreads_.find(key);
+  if (found != spreads_.end()) return found->second;
+  return spreads_[key] = plan::spread_of_steps(dataset_, sampler_, options(micro_tokens), devices);
+}
+
+plan::MicroSize StepJob::largest(std::int64_t micro_tokens) {
+  const auto found = sizes_.find(micro_tokens);
+  if (found != sizes_.end()) return found->second;
+  return sizes_[micro_tokens] = plan::largest_micro_batch(dataset_, sampler_, options(micro_tokens));
+}
+
+data::MicroOptions StepJob::options(std::int64_t micro_tokens) const {
+  return micro_options(settings_, micro_tokens);
+}
+
+}  // namespace lorikeet::recipes

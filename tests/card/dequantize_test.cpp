@@ -1,0 +1,175 @@
+// The kernels that decode quantised weights against the CPU's decoders, to the bit.
+#include "ops/quantized/dequantize.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/StreamGuard.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "card/report.h"
+#include "ops/quantized/code_books.h"
+#include "ops/quantized/float8_matrix.h"
+#include "ops/quantized/quantized_format.h"
+#include "support/catch.h"
+#include "support/tolerance.h"
+
+using namespace lorikeet;
+using namespace lorikeet::ops;
+using precision::CodeBook;
+using precision::FourBits;
+
+namespace {
+
+const at::Device kCard("cuda:1");
+
+// Codes, scales and books drawn at random: decoding takes them as they are. Blocks whose numbers overflow
+// fp16 or are below bf16's and fp16's normal numbers are among them.
+at::Tensor random_bytes(const QuantizedLayout& layout, const FourBits& quantization) {
+  const auto generator = at::make_generator<at::CPUGeneratorImpl>(7);
+  at::Tensor bytes = at::randint(0, 256, {layout.bytes}, generator, at::kByte);
+  const auto put = [&](std::int64_t begin, const at::Tensor& values) {
+    bytes.narrow(0, begin, 4 * values.numel()).copy_(values.contiguous().view(at::kByte));
+  };
+  put(layout.book_begin, at::tensor(at::ArrayRef<float>(code_book(quantization.book).data(), 16)));
+  const bool nested = quantization.nested_block != 0;
+  const std::int64_t scales = nested ? layout.nested_blocks : layout.blocks;
+  at::Tensor drawn = at::rand({scales}, generator).add_(0.01);
+  for (std::int64_t i = 0; i < scales; ++i) {
+    if (i % 5 == 2) drawn[i] = 90000.0F;
+    if (i % 5 == 4) drawn[i] = 1e-39F;
+  }
+  put(nested ? layout.nested_scales_begin : layout.scales_begin, drawn);
+  if (nested) {
+    put(layout.nested_book_begin, at::tensor(at::ArrayRef<float>(dynamic_book().data(), 256)));
+    put(layout.offset_begin, at::tensor({0.123F}));
+  }
+  return bytes;
+}
+
+bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  return a.scalar_type() == b.scalar_type() &&
+         at::equal(a.contiguous().flatten().view(at::kByte), b.contiguous().flatten().view(at::kByte));
+}
+
+struct Decoded {
+  at::Tensor cpu, card;
+};
+
+Decoded decoded(const at::Tensor& bytes, const QuantizedLayout& layout, const FourBits& quantization,
+                std::int64_t first, std::int64_t count, at::ScalarType rounded, at::ScalarType dtype) {
+  at::Tensor cpu = at::empty({count}, dtype);
+  const at::Tensor card = at::empty({count}, at::TensorOptions(dtype).device(kCard));
+  dequantize(bytes, layout, quantization, first, rounded, cpu);
+  dequantize(bytes.to(kCard), layout, quantization, first, rounded, card);
+  return {cpu, card.cpu()};
+}
+
+}  // namespace
+
+TEST_CASE("4-bit weights decoded on a card have the CPU's bits, for every form, range and dtype") {
+  card::reset_report();
+  const std::vector<FourBits> forms{{},
+                                    {.nested_block = 0},
+                                    {.book = CodeBook::kFP4},
+                                    {.book = CodeBook::kFP4, .nested_block = 0},
+                                    {.block = 128},
+                                    {.block = 32, .nested_block = 4}};
+  std::int64_t launches = 0;
+  for (const FourBits& quantization : forms) {
+    // One number, an odd count within a block, whole blocks, a short last block, and several nested blocks.
+    for (const std::int64_t elements : {1, 65, 256, 1001, 64 * 256 * 2 + 77}) {
+      const QuantizedLayout layout(elements, quantization);
+      const at::Tensor bytes = random_bytes(layout, quantization);
+      for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+        INFO(describe(quantization) << ", " << elements << " numbers, " << dtype);
+        // All, all but the ends, those from within a byte to within another, one.
+        const std::int64_t last = elements - 1;
+        for (const auto& [first, end] :
+             std::vector<std::pair<std::int64_t, std::int64_t>>{{0, elements},
+                                                                {std::min<std::int64_t>(1, last), elements},
+                                                                {elements / 3, last},
+                                                                {last, elements}}) {
+          INFO("[" << first << ", " << end << ")");
+          const Decoded made = decoded(bytes, layout, quantization, first, end - first, dtype, dtype);
+          CHECK(same_bits(made.card, made.cpu));
+          launches += end > first ? 1 : 0;
+        }
+        const Decoded wide = decoded(bytes, layout, quantization, 0, elements, dtype, at::kFloat);
+        CHECK(same_bits(wide.card, wide.cpu));
+        ++launches;
+      }
+    }
+  }
+  CHECK(card::report().kernels.at("dequantize_cuda.cu") == launches);
+  CHECK(card::report().hazards.empty());
+}
+
+TEST_CASE("fp8 weights decoded on a card have the CPU's bits, for every block, width, range and dtype") {
+  card::reset_report();
+  std::int64_t launches = 0;
+  for (const precision::Float8& how : std::vector<precision::Float8>{{1, 0}, {0, 0}, {128, 128}, {3, 5}}) {
+    for (const auto& [rows, cols] : {std::pair{1, 1}, std::pair{37, 129}, std::pair{200, 260}}) {
+      const Float8Layout layout(rows, cols, how);
+      at::Tensor bytes = at::randint(0, 256, {layout.bytes}, at::kByte);
+      bytes.masked_fill_(bytes.bitwise_and(0x7F).eq(0x7F), 0x7E);  // without NaN
+      at::Tensor scales = float8_scales(bytes, layout);
+      scales.copy_(at::rand_like(scales) + 0.01);
+      scales[0][0] = 1000.0F;  // beyond fp16's largest
+      for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+        for (const std::int64_t first : {0, rows / 3}) {
+          INFO(describe(how) << ", " << rows << " x " << cols << " from " << first << ", " << dtype);
+          at::Tensor cpu = at::empty({rows - first, cols}, dtype);
+          const at::Tensor card = at::empty({rows - first, cols}, at::TensorOptions(dtype).device(kCard));
+          decode_float8(bytes, layout, first, dtype, cpu);
+          decode_float8(bytes.to(kCard), layout, first, dtype, card);
+          CHECK(same_bits(card.cpu(), cpu));
+          ++launches;
+        }
+      }
+    }
+  }
+  CHECK(card::report().kernels.at("float8_cuda.cu") == launches);
+  CHECK(card::report().hazards.empty());
+}
+
+TEST_CASE("a quantised matrix of odd width multiplies on a card as on the CPU, on the current stream") {
+  const auto generator = at::make_generator<at::CPUGeneratorImpl>(8);
+  const FrozenMatrix matrix = quantized_matrix(at::randn({35, 13}, generator));
+  FrozenMatrix on_card = matrix;
+  const at::Tensor x = at::randn({9, 13}, generator), dy = at::randn({9, 35}, generator);
+  const c10::Stream stream = c10::impl::VirtualGuardImpl(at::kCUDA).getNewStream(kCard, 0);
+  card::reset_report();
+  {
+    const c10::StreamGuard guard(stream);
+    on_card.bytes = matrix.bytes.to(kCard);
+    for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      INFO(dtype);
+      const auto in = [dtype](const at::Tensor& tensor) { return tensor.to(kCard, dtype); };
+      CHECK(same_bits(on_card.dense(dtype).cpu(), matrix.dense(dtype)));
+      CHECK(same_bits(on_card.format->rows(on_card, 3, 6, dtype).cpu(),
+                      matrix.format->rows(matrix, 3, 6, dtype)));
+      at::Tensor y = in(at::empty({9, 35})), dx = in(at::empty({9, 13}));
+      on_card.format->forward(y, in(x), on_card, {}, {});
+      on_card.format->backward(dx, in(dy), on_card, {});
+      const at::Tensor numbers = matrix.dense(dtype).to(at::kFloat);
+      // Operands and results are rounded to the dtype.
+      const double tolerance = dtype == at::kBFloat16 ? 1e-2 : dtype == at::kHalf ? 2e-3 : 1e-5;
+      CHECK(test::relative_distance(y.cpu(), x.matmul(numbers.t())) < tolerance);
+      CHECK(test::relative_distance(dx.cpu(), dy.matmul(numbers)) < tolerance);
+    }
+  }
+  CHECK(card::report().hazards.empty());
+}
+
+// More numbers than a launch has threads. Its ctest entry gives the card the memory.
+TEST_CASE("a weight of more bytes than a launch has threads is decoded in strides", "[.large]") {
+  const std::int64_t elements = 2 * 65535 * 256 + 130;
+  const FourBits quantization;
+  const QuantizedLayout layout(elements, quantization);
+  const at::Tensor bytes = random_bytes(layout, quantization);
+  const Decoded made = decoded(bytes, layout, quantization, 0, elements, at::kBFloat16, at::kBFloat16);
+  CHECK(same_bits(made.card, made.cpu));
+}

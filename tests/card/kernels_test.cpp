@@ -1,0 +1,259 @@
+// Our CUDA kernels on the fake card, against fp64 references: values, gradients, and that nothing else ran.
+#include <ATen/ATen.h>
+
+#include "card/report.h"
+#include "ops/activation/activation.h"
+#include "ops/distance.h"
+#include "ops/norm/norm.h"
+#include "ops/rotary/rotary.h"
+
+using namespace lorikeet;
+using namespace lorikeet::ops;
+using namespace lorikeet::test;
+
+namespace {
+
+const at::Device kCard("cuda:1");
+
+// A pair of functions of tensors on the card, for inputs on the host.
+at::Tensor on_card(const at::Tensor& x, const Forward& pair) {
+  return as_autograd(x, [=](const at::Tensor& in, Backward& backward) {
+    Backward inner;
+    const at::Tensor y = pair(in.to(kCard), inner).cpu();
+    backward = [=](const at::Tensor& dy) { return inner(dy.to(kCard)).cpu(); };
+    return y;
+  });
+}
+
+// fp64 has no kernel: there the reference runs, on the card.
+void check_kernel_dtypes(const std::string& file, const Forward& pair, const Function& reference,
+                         const at::Tensor& x) {
+  for (const auto& tolerance : kTolerances) {
+    if (tolerance.dtype == at::kDouble) continue;
+    INFO(c10::toString(tolerance.dtype) << ": " << tolerance.why);
+    card::reset_report();
+    const auto found =
+        distance([&](const at::Tensor& in) { return on_card(in, pair); }, reference, x, tolerance.dtype);
+    CHECK(found.forward < tolerance.forward);
+    CHECK(found.backward < tolerance.backward);
+    CHECK(card::report().kernels[file] >= 2);
+    CHECK(card::report().hazards.empty());
+  }
+}
+
+at::Tensor random(at::IntArrayRef sizes, std::uint64_t seed) { return leaf(sizes, seed).detach(); }
+
+NormParameters parameters(std::int64_t width, bool bias, at::ScalarType dtype) {
+  const auto values = [&](std::uint64_t seed) { return random({width}, seed).to(at::kBFloat16).to(dtype); };
+  return {values(1), bias ? values(2) : at::Tensor()};
+}
+
+NormParameters moved(const NormParameters& p, const at::TensorOptions& options) {
+  return {p.weight.to(options), p.bias.defined() ? p.bias.to(options) : p.bias};
+}
+
+const NormOptions kForms[] = {{NormKind::kRms, 1e-5, true}, {NormKind::kLayer, 1e-5, false}};
+
+void check_norm(std::int64_t rows, std::int64_t width, const NormOptions& options, at::ScalarType weights) {
+  const auto p = parameters(width, options.kind == NormKind::kLayer, weights);
+  const auto device_parameters = moved(p, kCard);
+  CAPTURE(rows, width, c10::toString(weights));
+  check_kernel_dtypes(
+      "norm_cuda.cu",
+      [=](const at::Tensor& x, Backward& backward) {
+        NormStatistics statistics;
+        auto y = norm(x, device_parameters, options, &statistics);
+        CHECK(statistics.rstd.defined());
+        backward = [=](const at::Tensor& dy) {
+          return norm_backward(dy, {}, x, device_parameters, options, statistics);
+        };
+        return y;
+      },
+      [=](const at::Tensor& x) { return reference::norm(x, moved(p, at::kDouble), options); },
+      random({rows, width}, 3));
+}
+
+// Rows whose starts aren't multiples of 16 bytes: one element behind the beginning of their memory.
+at::Tensor shifted(const at::Tensor& dense) {
+  const at::Tensor memory = at::empty({dense.numel() + 1}, dense.options());
+  return memory.narrow(0, 1, dense.numel()).view(dense.sizes()).copy_(dense);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "norms on a card: narrow rows, odd widths, one row, several warps, and rows beyond a block's reach") {
+  for (const auto& options : kForms) {
+    for (const std::int64_t width : {5, 64, 515, 2048}) check_norm(33, width, options, at::kBFloat16);
+    check_norm(1, 96, options, at::kFloat);
+    check_norm(9, 128, options, at::kHalf);
+    // 512 threads of one access of 16 bytes, of four, and beyond; of single elements beyond.
+    for (const std::int64_t width : {4096, 16384, 24576, 5003}) check_norm(2, width, options, at::kBFloat16);
+  }
+}
+
+TEST_CASE("norms on a card take no rows, and rows that begin anywhere") {
+  const NormParameters p = moved(parameters(64, false, at::kBFloat16), kCard);
+  NormStatistics statistics;
+  CHECK(norm(at::empty({0, 64}, at::TensorOptions(kCard)), p, {}, &statistics).sizes() ==
+        at::IntArrayRef({0, 64}));
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor x = random({7, 64}, 4).to(dtype).to(kCard), dy = random({7, 64}, 5).to(dtype).to(kCard);
+    const at::Tensor y = norm(x, p, {}, &statistics), from = shifted(x);
+    const at::Tensor dx = norm_backward(dy, {}, x, p, {}, statistics);
+    NormStatistics other;
+    // The same sums of one element a thread instead of several: another order.
+    CHECK(relative_distance(norm(from, p, {}, &other).cpu(), y.cpu()) < 3e-3);
+    CHECK(relative_distance(norm_backward(shifted(dy), {}, from, p, {}, other).cpu(), dx.cpu()) < 3e-3);
+    CHECK(relative_distance(other.rstd.cpu(), statistics.rstd.cpu()) < 1e-6);
+  }
+}
+
+TEST_CASE("add_norm on a card norms the rounded sum, and backward adds what comes past the norm") {
+  for (const auto& tolerance : kTolerances) {
+    if (tolerance.dtype == at::kDouble) continue;
+    for (const auto& options : kForms) {
+      for (const std::int64_t width : {40, 4100, 20480}) {
+        CAPTURE(c10::toString(tolerance.dtype), width);
+        const auto p = parameters(width, true, at::kBFloat16), q = moved(p, kCard);
+        const auto made = [&](std::uint64_t seed) { return random({3, width}, seed).to(tolerance.dtype); };
+        const at::Tensor residual = made(6), delta = made(7), dy = made(8), past = made(9);
+        at::Tensor sum;
+        NormStatistics statistics;
+        const auto y = add_norm(residual.to(kCard), delta.to(kCard), q, options, sum, &statistics);
+        CHECK(at::equal(sum.cpu(), residual + delta));
+        auto exact = (residual + delta).to(at::kDouble).requires_grad_(true);
+        const auto expected = reference::norm(exact, moved(p, at::kDouble), options);
+        CHECK(relative_distance(y.cpu(), expected) < tolerance.forward);
+        const auto dx = norm_backward(dy.to(kCard), past.to(kCard), sum, q, options, statistics);
+        const auto expected_dx =
+            torch::autograd::grad({expected}, {exact}, {dy.to(at::kDouble)})[0] + past.to(at::kDouble);
+        CHECK(relative_distance(dx.cpu(), expected_dx) < tolerance.backward);
+      }
+    }
+  }
+}
+
+TEST_CASE("heads of packed rows are normed on a card as on the CPU, and their gradient in place") {
+  // 3 heads at a column of wider rows: aligned to 16 bytes and not.
+  for (const auto [head, column, width] : {std::array<std::int64_t, 3>{8, 8, 48}, {5, 4, 40}}) {
+    const auto heads_of = [=, h = head, c = column](const at::Tensor& rows) {
+      return rows.narrow(1, c, 3 * h).unflatten(1, {-1, h});
+    };
+    for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+      const auto p = parameters(head, false, at::kBFloat16), q = moved(p, kCard);
+      const at::Tensor packed = random({9, width}, 10).to(dtype), gradient = random({9, width}, 11).to(dtype);
+      const auto run = [&](const at::Device& device, const NormParameters& scale) {
+        at::Tensor out = at::zeros_like(packed).to(device), d = gradient.clone().to(device);
+        at::Tensor y = heads_of(out), dy = heads_of(d);
+        const at::Tensor x = heads_of(packed.to(device));
+        NormStatistics statistics;
+        norm_out(y, x, scale, {}, &statistics);
+        norm_backward_(dy, x, scale, {}, statistics);
+        return std::pair{out.cpu(), d.cpu()};
+      };
+      const auto expected = run(at::kCPU, p), got = run(kCard, q);
+      const double tolerance = dtype == at::kFloat ? 1e-6 : 6e-3;
+      CHECK(relative_distance(got.first, expected.first) < tolerance);
+      CHECK(relative_distance(got.second, expected.second) < tolerance);
+      // What lies beside the heads stays.
+      CHECK(at::equal(got.second.narrow(1, 0, column), gradient.narrow(1, 0, column)));
+      CHECK(at::equal(got.first.slice(1, column + 3 * head), expected.first.slice(1, column + 3 * head)));
+    }
+  }
+}
+
+TEST_CASE("activations on a card agree with their references, in widths of whole accesses and others") {
+  for (const auto kind : {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu}) {
+    for (const std::int64_t width : {7, 64, 67, 2056}) {
+      CAPTURE(static_cast<int>(kind), width);
+      for (const double size : {1.0, 30.0}) {
+        check_kernel_dtypes(
+            "activation_cuda.cu",
+            [=](const at::Tensor& x, Backward& backward) {
+              backward = [=](const at::Tensor& dy) {
+                auto dx = x.clone();
+                gated_activation_backward_(dy, dx, kind);
+                return dx;
+              };
+              return gated_activation(x, kind);
+            },
+            [=](const at::Tensor& x) { return reference::gated_activation(x, kind); },
+            random({11, 2 * width}, 12) * size);
+        check_kernel_dtypes(
+            "activation_cuda.cu",
+            [=](const at::Tensor& x, Backward& backward) {
+              backward = [=](const at::Tensor& dy) {
+                auto dx = x.clone();
+                activation_backward_(dy, dx, kind);
+                return dx;
+              };
+              return activation(x, kind);
+            },
+            [=](const at::Tensor& x) { return reference::activation(x, kind); },
+            random({11, width}, 13) * size);
+      }
+    }
+  }
+}
+
+TEST_CASE("activations on a card take no rows, and rows that begin anywhere") {
+  const at::Tensor none = at::empty({0, 16}, at::TensorOptions(kCard));
+  CHECK(gated_activation(none, Activation::kSilu).sizes() == at::IntArrayRef({0, 8}));
+  CHECK(activation(none, Activation::kSilu).sizes() == none.sizes());
+  for (const auto dtype : {at::kFloat, at::kHalf}) {
+    const at::Tensor x = random({5, 32}, 14).to(dtype).to(kCard),
+                     dy = random({5, 16}, 15).to(dtype).to(kCard);
+    CHECK(at::equal(gated_activation(shifted(x), Activation::kSilu).cpu(),
+                    gated_activation(x, Activation::kSilu).cpu()));
+    CHECK(at::equal(activation(shifted(x), Activation::kGelu).cpu(), activation(x, Activation::kGelu).cpu()));
+    at::Tensor dx = x.clone(), other = shifted(x);
+    gated_activation_backward_(dy, dx, Activation::kSilu);
+    gated_activation_backward_(shifted(dy), other, Activation::kSilu);
+    CHECK(at::equal(other.cpu(), dx.cpu()));
+  }
+}
+
+TEST_CASE(
+    "rotary on a card agrees with its reference: whole and partial heads, and rows that begin anywhere") {
+  for (const auto& layout : {HeadLayout{4, 2, 16}, HeadLayout{3, 1, 10}}) {
+    for (const std::int64_t half : {layout.head_dim / 2, std::int64_t{3}}) {
+      CAPTURE(layout.head_dim, half);
+      const at::Tensor cos = random({19, half}, 16).to(at::kFloat),
+                       sin = random({19, half}, 17).to(at::kFloat);
+      const at::Tensor c = cos.to(kCard), s = sin.to(kCard);
+      const auto rotated = [=](bool move) {
+        return [=](const at::Tensor& x, Backward& backward) {
+          backward = [=](const at::Tensor& dy) {
+            auto dx = move ? shifted(dy) : dy.clone();
+            rotate(dx, c, s, layout, /*inverse=*/true);
+            return dx;
+          };
+          auto y = move ? shifted(x) : x.clone();
+          rotate(y, c, s, layout);
+          return y;
+        };
+      };
+      for (const bool move : {false, true}) {
+        check_kernel_dtypes(
+            "rotary_cuda.cu", rotated(move),
+            [=](const at::Tensor& x) { return reference::rotary(x, cos, sin, layout); },
+            random({19, layout.width()}, 18));
+      }
+    }
+  }
+  at::Tensor none = at::empty({0, 128}, at::TensorOptions(kCard));
+  const at::Tensor no_angles = at::empty({0, 8}, at::TensorOptions(kCard));
+  CHECK_NOTHROW(rotate(none, no_angles, no_angles, HeadLayout{4, 2, 16}));
+}
+
+TEST_CASE("fp64 on a card goes through the references") {
+  card::reset_report();
+  const at::Tensor x = random({4, 16}, 19).to(kCard);
+  const NormParameters p = moved(parameters(16, false, at::kDouble), kCard);
+  NormStatistics statistics;
+  (void)norm(x, p, {}, &statistics);
+  (void)gated_activation(x, Activation::kSilu);
+  CHECK_FALSE(statistics.rstd.defined());
+  CHECK(card::report().kernels.empty());
+}
