@@ -1,11 +1,12 @@
 """Peak memory of loading a checkpoint and of a training step, against the weights' size and the plan of docs/memory.md.
 
-    .venv/bin/python benchmarks/memory/run.py build/release/apps/lora_finetune_single_device [--model 1b] [--lengths]
+    .venv/bin/python benchmarks/memory/run.py build/release/apps/lora_finetune_single_device [--model 1b] [--lengths | --savings]
 
 Makes a random Llama checkpoint (bf16; "1b" takes 2 GB), trains two steps on each of several batch shapes in a process of
 its own, and prints for each: peak resident memory after loading, less that at start-up, over the weights' bytes; and the
 step's peak, less that at start-up, beside the plan. With --lengths it trains 200 steps of rows of ever new lengths
-instead, and prints how the peak grows; ONEDNN_MAX_CPU_ISA (AVX512_CORE_BF16, AVX512_CORE) chooses lesser instructions.
+instead, and prints how the peak grows; with --savings every way to save memory, with bf16, fp8 and 4-bit weights, for --steps
+steps of such rows; ONEDNN_MAX_CPU_ISA (AVX512_CORE_BF16, AVX512_CORE) chooses lesser instructions.
 """
 
 import argparse
@@ -34,6 +35,10 @@ FAMILIES = {
                         num_key_value_heads=4, head_dim=64, vocab_size=32000, sliding_window=128),
 }
 # (tokens of a micro-batch, overrides)
+# What --savings tries on the 57m model: every way to save memory, with a base in bf16, nf4 and fp8.
+SAVINGS = [[f"training.activation_checkpointing={grade}", f"training.offload={offload}", f"precision.base_storage={storage}"]
+           for storage in ("bf16", "nf4", "fp8") for grade in ("none", "mlp", "full")
+           for offload in ("none", "activations", "weights", "both")]
 CASES = {
     "1b": [(512, []), (2048, ["training.activation_checkpointing=full"])],
     "57m": [(2048, []), (4096, []), (4096, ["training.activation_checkpointing=full"]), (4096, ["precision.preset=fp32"]),
@@ -136,6 +141,9 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--model", choices=[*MODELS, *FAMILIES], action="append", help="default: all; of --lengths those with such cases")
     parser.add_argument("--lengths", action="store_true", help="200 steps of rows of many lengths")
+    parser.add_argument("--savings", action="store_true", help="every way to save memory, on the 57m model, with rows of many lengths")
+    parser.add_argument("--steps", type=int, default=50, help="of --savings")
+    parser.add_argument("--storage", choices=["bf16", "nf4", "fp8"], help="of --savings: this one alone")
     args = parser.parse_args()
     if args.lengths:
         print("| model | rows' lengths | overrides | step 1 MB | 10 | 50 | 200 | planned MB | step 200 / planned | tokens/s |")
@@ -146,12 +154,15 @@ def main():
     mb = 1e6
     print("| model | tokens | overrides | weights MB | loaded / weights | step MB | planned MB | step / planned |")
     print("|---|---|---|---|---|---|---|---|")
-    for name in [name for name in args.model or MODELS if name in MODELS]:
+    chosen = [overrides for overrides in SAVINGS if args.storage is None or overrides[-1].endswith(args.storage)]
+    cases = {"57m": [(1024, overrides) for overrides in chosen]} if args.savings else CASES
+    rows = {"lengths": (16, 512), "steps": args.steps} if args.savings else {}
+    for name in ["57m"] if args.savings else [name for name in args.model or MODELS if name in MODELS]:
         with tempfile.TemporaryDirectory() as temporary:
             work = pathlib.Path(temporary)
             make_model(work / "model", MODELS[name])
-            for tokens, overrides in CASES[name]:
-                r = run(args.program, work / "model", work, tokens, overrides)
+            for tokens, overrides in cases[name]:
+                r = run(args.program, work / "model", work, tokens, overrides, **rows)
                 print(f"| {name} | {tokens} | {' '.join(overrides)} | {r['weights'] / mb:.0f} | {r['loaded'] / r['weights']:.3f} | "
                       f"{r['step'] / mb:.0f} | {r['expected'] / mb:.0f} | {r['step'] / r['expected']:.3f} |", flush=True)
                 print({k: round(v / mb) for k, v in r["parts"].items()}, file=sys.stderr)

@@ -1,0 +1,37 @@
+"""The best rate of a large matrix product on this machine, in bf16 and fp32. Prints {"bf16": FLOP/s, "fp32": FLOP/s}.
+
+    ceiling.py [cpu|cuda]
+"""
+
+import json
+import sys
+import time
+
+import torch
+
+
+def best_rate(dtype, device, size, repeats):
+    a, b = (torch.randn(size, size, dtype=dtype, device=device) for _ in range(2))
+    out = torch.empty_like(a)
+    best = float("inf")
+    for _ in range(repeats):
+        if device == "cuda":
+            torch.cuda.synchronize()
+        begin = time.perf_counter()
+        torch.mm(a, b, out=out)
+        if device == "cuda":
+            torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - begin)
+    return 2 * size**3 / best
+
+
+def main():
+    device = sys.argv[1] if len(sys.argv) > 1 else "cpu"
+    torch.manual_seed(0)
+    size, repeats = (8192, 20) if device == "cuda" else (3072, 6)
+    print(json.dumps({"bf16": best_rate(torch.bfloat16, device, size, repeats),
+                      "fp32": best_rate(torch.float32, device, size, repeats)}))
+
+
+if __name__ == "__main__":
+    main()

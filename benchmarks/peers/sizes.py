@@ -1,0 +1,98 @@
+"""Shapes of the models, layouts of the data, and the floating-point work of a step."""
+
+import dataclasses
+
+LLAMA = dict(model_type="llama", architectures=["LlamaForCausalLM"], rms_norm_eps=1e-5, rope_theta=10000.0,
+             max_position_embeddings=4096, tie_word_embeddings=False)
+QWEN3 = dict(model_type="qwen3", architectures=["Qwen3ForCausalLM"], rms_norm_eps=1e-6, rope_theta=1e6, vocab_size=151936,
+             head_dim=128, num_key_value_heads=8, max_position_embeddings=40960, tie_word_embeddings=True)
+
+
+def llama(hidden, intermediate, layers, heads, kv_heads, vocabulary, **more):
+    return {**LLAMA, "hidden_size": hidden, "intermediate_size": intermediate, "num_hidden_layers": layers,
+            "num_attention_heads": heads, "num_key_value_heads": kv_heads, "vocab_size": vocabulary,
+            "head_dim": hidden // heads, **more}
+
+
+def qwen3(hidden, intermediate, layers, heads, **more):
+    return {**QWEN3, "hidden_size": hidden, "intermediate_size": intermediate, "num_hidden_layers": layers,
+            "num_attention_heads": heads, **more}
+
+
+# What config.json says of each size; head_dim is always given.
+MODELS = {
+    "tiny": llama(128, 352, 2, 4, 2, 2000),
+    "tiny-tied": llama(128, 352, 2, 4, 2, 2000, tie_word_embeddings=True),
+    "tiny-qwen3": qwen3(128, 352, 2, 4, num_key_value_heads=2, head_dim=64, vocab_size=2000),
+    "57m": llama(512, 1408, 8, 8, 4, 32000),
+    "135m": llama(576, 1536, 30, 9, 3, 49152, rope_theta=1e5, tie_word_embeddings=True),  # SmolLM2-135M
+    "qwen3-0.6b": qwen3(1024, 3072, 28, 16),
+    "qwen3-1.7b": qwen3(2048, 6144, 28, 16),
+    "qwen3-4b": qwen3(2560, 9728, 36, 32),
+    "qwen3-8b": qwen3(4096, 12288, 36, 32, tie_word_embeddings=False),
+    "qwen3-14b": qwen3(5120, 17408, 40, 40, tie_word_embeddings=False),
+    # Llama-3.1's rope_scaling is left out: it changes no amount of work.
+    "llama-3.1-8b": llama(4096, 14336, 32, 32, 8, 128256, rope_theta=5e5, max_position_embeddings=131072),
+}
+RANK, ALPHA, LEARNING_RATE = 16, 32, 1e-4
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How a step's rows reach the programs. `length` tokens are a pack of `rows` rows, packs are never larger or smaller."""
+
+    name: str
+    length: int
+    rows: int
+    packs: int  # in a micro-batch
+    accumulate: int = 1  # micro-batches in a step
+
+    @property
+    def packed(self):
+        return self.name == "packed"
+
+    @property
+    def same_shape(self):
+        """Has each micro-batch of every program the same shape?"""
+        return self.name != "padded"
+
+    @property
+    def micro_rows(self):
+        return self.packs * self.rows
+
+    @property
+    def step_rows(self):
+        return self.micro_rows * self.accumulate
+
+    @property
+    def step_tokens(self):
+        return self.length * self.packs * self.accumulate
+
+
+def layouts(model, device):
+    """The layouts of a size by name: instruction rows that peers pad, the same packed, and rows of one length of which
+    every token is a label."""
+    if device == "cuda":
+        length, packs = (4096, 1) if model == "llama-3.1-8b" else (2048, 2)
+        found = [Layout("padded", length, length // 128, 1, 4), Layout("packed", length, length // 128, packs, 4),
+                 Layout("fixed", length, 1, packs, 4)]
+    elif model.startswith("tiny"):
+        found = [Layout("padded", 256, 4, 1), Layout("packed", 256, 4, 2), Layout("fixed", 128, 1, 2)]
+    elif model in ("57m", "135m"):
+        found = [Layout("padded", 1024, 8, 1), Layout("packed", 1024, 8, 2), Layout("fixed", 512, 1, 4)]
+    else:
+        found = [Layout("fixed", 512, 1, 2)]
+    return {layout.name: layout for layout in found}
+
+
+def flops(config, lengths, labels):
+    """Floating-point operations of a LoRA step over rows of `lengths` tokens with `labels` label tokens in all: products
+    forward and back to the inputs, no product for a frozen weight's gradient, padding or a token without a label."""
+    hidden, heads, width = config["hidden_size"], config["num_attention_heads"], config["head_dim"]
+    kv, layers = config["num_key_value_heads"], config["num_hidden_layers"]
+    shapes = [(hidden, heads * width), (hidden, kv * width), (hidden, kv * width), (heads * width, hidden)]
+    shapes += [(hidden, config["intermediate_size"])] * 3
+    frozen = layers * sum(a * b for a, b in shapes)
+    adapters = layers * RANK * sum(a + b for a, b in shapes)
+    attention = 6 * layers * heads * width * sum(s * s for s in lengths)
+    return (4 * frozen + 6 * adapters) * sum(lengths) + 4 * hidden * config["vocab_size"] * labels + attention
