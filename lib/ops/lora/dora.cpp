@@ -68,7 +68,10 @@ at::Tensor dora_column_norms(const FrozenMatrix& table, const LoraProjection& up
     crossed.add_(at::mm(b.slice(0, begin, end).t(), rows));
   }
   squares.add_((crossed * a).sum(0), 2 * update.scale);
-  squares.add_((at::mm(at::mm(b.t(), b), a) * a).sum(0), update.scale * update.scale);
+  // In fp64: a product over all rows of a table may be one long sum, of which fp32 would keep five digits.
+  const auto exact = b.to(at::kDouble);
+  const auto squared = at::mm(exact.t(), exact).to(wide);
+  squares.add_((at::mm(squared, a) * a).sum(0), update.scale * update.scale);
   return squares.clamp_min_(0).sqrt_().clamp_min_(std::numeric_limits<float>::min());
 }
 
