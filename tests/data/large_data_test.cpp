@@ -19,7 +19,7 @@ namespace {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::size_t kMostMemory = std::size_t{4} << 30;
 #else
-constexpr std::size_t kMostMemory = std::size_t{200} << 20;
+constexpr std::size_t kMostMemory = std::size_t{240} << 20;
 #endif
 
 std::string answers(int count, std::size_t length = 40) {
@@ -233,7 +233,7 @@ TEST_CASE("memory doesn't grow with the data") {
   data.options.most_memory_bytes = std::size_t{1} << 20;
   data.options.max_seq_len = 4096;
   data.options.threads = 2;
-  const std::size_t rows = 60'000, length = 1000;
+  const std::size_t rows = 80'000, length = 1000;
   const fs::path path = data.write("");
   {
     std::ofstream out(path);
@@ -246,8 +246,8 @@ TEST_CASE("memory doesn't grow with the data") {
   const auto loaded = data::load_file(path, data.options, *test::fake_tokenizer());
   CHECK(loaded.dataset.total_tokens() > static_cast<std::int64_t>(rows * length));
   for (std::size_t i = 0; i < rows; ++i) CHECK(loaded.dataset.ids(i).size() > length);
-  // The file has 61 MB, its tokens take 250 MB. What may stay: pieces of 16 and 64 MB of the two files, 128
-  // MB of examples that were read at random, and buffers.
+  // The file has 81 MB, its tokens take 330 MB. What may stay: pieces of 16 and 64 MB of the two files, 128
+  // MB of examples that were read at random, and 32 MB of buffers.
   CHECK(peak_memory() - before < kMostMemory);
 }
 

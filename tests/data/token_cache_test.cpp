@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "data_fixture.h"
+#include "support/captured_stderr.h"
 #include "support/catch.h"
 
 using namespace lorikeet;
@@ -149,7 +150,9 @@ TEST_CASE("a damaged cache file is found out and made again") {
   }
   for (const std::string& damage : damages) {
     write_file_atomic(data.only_file(), damage);
+    const test::CapturedStderr warnings;  // hundreds of them would hide a failure
     const data::LoadedFile again = data.load(kRows);
+    CHECK_THAT(warnings.text(), Catch::Contains("is damaged") && Catch::Contains("tokenising again"));
     CHECK_FALSE(again.report.cache_hit);
     CHECK(again.dataset.fingerprint() == fingerprint);
     CHECK(read_file(data.only_file()) == whole);
