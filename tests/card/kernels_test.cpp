@@ -4,6 +4,7 @@
 #include "card/report.h"
 #include "ops/activation/activation.h"
 #include "ops/distance.h"
+#include "ops/linear_cross_entropy/softmax.h"
 #include "ops/norm/norm.h"
 #include "ops/rotary/rotary.h"
 
@@ -245,6 +246,77 @@ TEST_CASE(
   at::Tensor none = at::empty({0, 128}, at::TensorOptions(kCard));
   const at::Tensor no_angles = at::empty({0, 8}, at::TensorOptions(kCard));
   CHECK_NOTHROW(rotate(none, no_angles, no_angles, HeadLayout{4, 2, 16}));
+}
+
+namespace {
+
+struct Softmax {
+  at::Tensor nll, gradient;
+};
+
+Softmax softmax_of(const at::Tensor& logits, const at::Tensor& labels, const CrossEntropyOptions& options,
+                   bool gradient = true) {
+  at::Tensor overwritten = logits.clone();
+  const at::Tensor nll =
+      at::empty({labels.size(0)},
+                logits.options().dtype(logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat));
+  softmax_nll(overwritten, labels, options, gradient, 0.5, nll);
+  return {nll.cpu(), overwritten.cpu()};
+}
+
+// fp64 on the CPU goes through the reference, whose numbers tests/ops/cross_entropy_test.cpp holds.
+void check_softmax(std::int64_t width, double size, const CrossEntropyOptions& options) {
+  const std::int64_t rows = 5;
+  for (const auto& tolerance : kTolerances) {
+    if (tolerance.dtype == at::kDouble) continue;
+    CAPTURE(width, size, options.soft_cap, c10::toString(tolerance.dtype));
+    const at::Tensor logits = (random({rows, width}, 20) * size).to(tolerance.dtype);
+    // The first and the last columns among them.
+    const at::Tensor labels = at::tensor({std::int64_t{0}, width - 1, width / 2, width / 3, width - 1});
+    const Softmax exact = softmax_of(logits.to(at::kDouble), labels, options);
+    card::reset_report();
+    const Softmax got = softmax_of(logits.to(kCard), labels.to(kCard), options);
+    CHECK(card::report().kernels["softmax_cuda.cu"] == 1);
+    CHECK(relative_distance(got.nll, exact.nll) < 2e-6);  // fp32 sums, whatever the logits' dtype
+    CHECK(relative_distance(got.gradient, exact.gradient) < tolerance.backward);
+    const Softmax alone = softmax_of(logits.to(kCard), labels.to(kCard), options, /*gradient=*/false);
+    CHECK(at::equal(alone.nll, got.nll));
+    CHECK(card::report().hazards.empty());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("softmax on a card agrees with its reference: rows that begin anywhere, scale and soft cap") {
+  // Narrower than an access, odd (each row begins elsewhere), a block's reach, several of them.
+  for (const std::int64_t width : {3, 64, 203, 4096, 10007}) {
+    for (const double size : {1.0, 40.0}) {
+      check_softmax(width, size, {});
+      check_softmax(width, size, {.soft_cap = 30, .scale = 0.7});
+    }
+  }
+  at::Tensor none = at::empty({0, 16}, at::TensorOptions(kCard));
+  const at::Tensor no_labels = at::empty({0}, at::TensorOptions(kCard).dtype(at::kLong));
+  CHECK_NOTHROW(softmax_nll(none, no_labels, {}, true, 1, at::empty({0}, at::TensorOptions(kCard))));
+}
+
+TEST_CASE("a label out of range makes its row's loss and gradient NaN on a card, and no other row's") {
+  const at::Tensor logits = random({3, 50}, 21).to(at::kFloat);
+  for (const std::int64_t wrong : {std::int64_t{-1}, std::int64_t{50}}) {
+    const Softmax got =
+        softmax_of(logits.to(kCard), at::tensor({std::int64_t{4}, wrong, std::int64_t{49}}).to(kCard), {});
+    const at::Tensor second = at::tensor({0, 1, 0}).to(at::kBool);
+    CHECK(at::equal(got.nll.isnan(), second));
+    CHECK(at::equal(got.gradient.isnan().all(1), second));
+    CHECK(at::equal(got.gradient.isnan().any(1), second));
+  }
+  at::Tensor infinite = logits.clone();
+  infinite.select(0, 0).fill_(-INFINITY);
+  infinite[0][7] = 3;
+  const Softmax got = softmax_of(
+      infinite.to(kCard), at::tensor({std::int64_t{7}, std::int64_t{1}, std::int64_t{2}}).to(kCard), {});
+  CHECK(got.nll[0].item<float>() == 0);
+  CHECK(got.gradient.isfinite().all().item<bool>());
 }
 
 TEST_CASE("fp64 on a card goes through the references") {

@@ -108,25 +108,45 @@ at::Scalar item(const at::Tensor& self) {
   return at::_local_scalar_dense(as_cpu(self));
 }
 
-// Half-precision matrices with their product in fp32: an operator that only CUDA has.
-at::Tensor mm_dtype(const at::Tensor& a, const at::Tensor& b, at::ScalarType out) {
-  const Lock lock(mutex());
-  ++report().operators["aten::mm.dtype"];
+// Half-precision matrices with their product in fp32: operators that only CUDA has. `name` is called.
+at::Tensor wide_product(const char* name, const at::Tensor& a, const at::Tensor& b, at::ScalarType out) {
+  ++report().operators[name];
   for (const auto* matrix : {&a, &b}) {
     TORCH_CHECK(matrix->is_cuda() && matrix->dim() == 2 && matrix->device() == a.device(),
-                "fake card: mm.dtype: expected two matrices on one card");
-    note_access(matrix->storage().data(), /*writes=*/false, "aten::mm.dtype");
+                "fake card: ", name, ": expected two matrices on one card");
+    note_access(matrix->storage().data(), /*writes=*/false, name);
   }
   const bool widens = out == at::kFloat && at::isReducedFloatingType(a.scalar_type());
-  TORCH_CHECK(a.scalar_type() == b.scalar_type() && (out == a.scalar_type() || widens),
-              "fake card: mm.dtype: expected one dtype, and it or fp32 as the result's");
+  TORCH_CHECK(a.scalar_type() == b.scalar_type() && (out == a.scalar_type() || widens), "fake card: ", name,
+              ": expected one dtype, and it or fp32 as the result's");
+  return at::mm(as_cpu(a).to(at::kFloat), as_cpu(b).to(at::kFloat)).to(out);
+}
+
+at::Tensor mm_dtype(const at::Tensor& a, const at::Tensor& b, at::ScalarType out) {
+  const Lock lock(mutex());
   const OnCard on(a.get_device());
-  return from_cpu(at::mm(as_cpu(a).to(at::kFloat), as_cpu(b).to(at::kFloat)).to(out));
+  return from_cpu(wide_product("aten::mm.dtype", a, b, out));
 }
 
 at::Tensor& mm_dtype_out(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype, at::Tensor& out) {
   TORCH_CHECK(out.scalar_type() == dtype, "fake card: mm.dtype_out: expected out_dtype to be out's");
   return out.copy_(mm_dtype(a, b, dtype));
+}
+
+// `self` may be `out`.
+at::Tensor& addmm_dtype_out(const at::Tensor& self, const at::Tensor& a, const at::Tensor& b,
+                            at::ScalarType dtype, const at::Scalar& beta, const at::Scalar& alpha,
+                            at::Tensor& out) {
+  constexpr const char* kName = "aten::addmm.dtype_out";
+  TORCH_CHECK(out.scalar_type() == dtype && out.device() == a.device() &&
+                  (self.scalar_type() == dtype || self.scalar_type() == a.scalar_type()),
+              "fake card: ", kName, ": expected out_dtype to be out's, on the matrices' card");
+  const Lock lock(mutex());
+  const OnCard on(a.get_device());
+  note_access(self.storage().data(), /*writes=*/false, kName);
+  note_access(out.storage().data(), /*writes=*/true, kName);
+  as_cpu(out).copy_(as_cpu(self) * beta + wide_product(kName, a, b, dtype) * alpha);
+  return out;
 }
 
 // fp8 matrices with a scale for each row of the one and each column of the other: only CUDA has it so.
@@ -164,6 +184,7 @@ TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   library.impl("_local_scalar_dense", &item);
   library.impl("mm.dtype", &mm_dtype);
   library.impl("mm.dtype_out", &mm_dtype_out);
+  library.impl("addmm.dtype_out", &addmm_dtype_out);
   library.impl("_scaled_mm", &scaled_mm);
 }
 

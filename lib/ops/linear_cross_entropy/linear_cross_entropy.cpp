@@ -59,8 +59,8 @@ void check_inputs(const Inputs& in) {
   check(
       in.options.soft_cap >= 0 && in.options.chunk_rows >= 0, kOp, "soft_cap and chunk_rows not below 0",
       [&] { return std::to_string(in.options.soft_cap) + " and " + std::to_string(in.options.chunk_rows); });
-  if (in.labels.is_cpu() &&
-      in.labels.numel() > 0) {  // on a GPU the kernel asserts: nothing is asked of the device
+  // Nothing is asked of a GPU: there the kernel makes NaN of them.
+  if (in.labels.is_cpu() && in.labels.numel() > 0) {
     const auto least = in.labels.min().item<std::int64_t>(), most = in.labels.max().item<std::int64_t>();
     check(least >= 0 && most < in.head.size(0), kOp, "labels in [0, rows of the head)",
           [&] { return std::to_string(least) + " to " + std::to_string(most); });
@@ -95,7 +95,7 @@ void run_chunks(const Inputs& in, double grad_scale, at::Tensor& nll, bool gradi
     at::Tensor xa;
     if (!in.lora.empty()) {
       xa = matmul_nt(adapted, in.lora[0].a);
-      terms.push_back({xa * in.lora[0].scale, in.lora[0].b, 0});
+      terms.push_back({xa, in.lora[0].b, 0, in.lora[0].scale});
     }
     auto logits = at::empty({end - begin, in.head.size(0)}, x.options());
     matmul_nt_out(logits, x, in.head, terms);

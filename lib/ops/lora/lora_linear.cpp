@@ -14,17 +14,47 @@ namespace {
 
 constexpr const char* kOp = "lora_linear";
 
-at::Tensor stacked_a(const std::vector<LoraProjection>& projections) {
-  if (projections.size() == 1) return projections[0].a;
-  std::vector<at::Tensor> parts;
-  parts.reserve(projections.size());
-  for (const auto& p : projections) parts.push_back(p.a);
-  return at::cat(parts);
+// The rows of all parts as one matrix, where they follow each other in memory, as a group's do in an adapter
+// store; else undefined.
+at::Tensor rows_in_place(const std::vector<at::Tensor>& parts) {
+  const at::Tensor& first = parts.front();
+  std::int64_t rows = 0;
+  for (const at::Tensor& part : parts) {
+    if (!part.defined() || !part.is_contiguous() || !part.is_alias_of(first) ||
+        part.scalar_type() != first.scalar_type() || part.size(1) != first.size(1) ||
+        part.storage_offset() != first.storage_offset() + rows * first.size(1))
+      return {};
+    rows += part.size(0);
+  }
+  return first.as_strided({rows, first.size(1)}, {first.size(1), 1});
 }
 
-// The gradient of x a^T, [T, sum of r]; adds those of every b on the way.
+template <typename Part>
+std::vector<at::Tensor> each(const std::vector<LoraProjection>& projections, Part LoraProjection::*part) {
+  std::vector<at::Tensor> parts;
+  parts.reserve(projections.size());
+  for (const auto& p : projections) parts.push_back(p.*part);
+  return parts;
+}
+
+at::Tensor stacked_a(const std::vector<LoraProjection>& projections) {
+  const auto parts = each(projections, &LoraProjection::a);
+  const auto in_place = rows_in_place(parts);
+  return in_place.defined() ? in_place : at::cat(parts);
+}
+
+// The scale of all projections; 1 where they differ.
+double common_scale(const std::vector<LoraProjection>& projections) {
+  const double scale = projections.front().scale;
+  for (const auto& p : projections) {
+    if (p.scale != scale) return 1;
+  }
+  return scale;
+}
+
+// The gradient of x a^T over `scale`, [T, sum of r]; adds those of every b on the way.
 at::Tensor low_rank_gradients(const at::Tensor& dy, const at::Tensor& low_rank,
-                              const std::vector<LoraProjection>& projections) {
+                              const std::vector<LoraProjection>& projections, double scale) {
   auto gradient = at::empty({dy.size(0), low_rank.size(1)}, dy.options());
   std::int64_t at = 0;
   for (const auto& p : projections) {
@@ -32,7 +62,7 @@ at::Tensor low_rank_gradients(const at::Tensor& dy, const at::Tensor& low_rank,
     const auto r = p.a.size(0);
     auto part = gradient.slice(1, at, at + r);
     matmul_nn_out(part, columns, p.b);
-    if (p.scale != 1) part.mul_(p.scale);
+    if (p.scale != scale) part.mul_(p.scale);
     if (p.grad_b.defined()) {
       auto grad_b = p.grad_b;
       matmul_tn_add(grad_b, columns, low_rank.slice(1, at, at + grad_b.size(1)), p.scale);
@@ -42,15 +72,21 @@ at::Tensor low_rank_gradients(const at::Tensor& dy, const at::Tensor& low_rank,
   return gradient;
 }
 
-void add_a_gradients(const at::Tensor& gradient, at::Tensor input,
+// `gradient` is over `scale`.
+void add_a_gradients(const at::Tensor& gradient, double scale, at::Tensor input,
                      const std::vector<LoraProjection>& projections,
                      const std::optional<LoraDropout>& dropout) {
   if (dropout.has_value()) input = apply_dropout(input, *dropout);
+  auto in_place = rows_in_place(each(projections, &LoraProjection::grad_a));
+  if (in_place.defined() && in_place.size(0) == gradient.size(1)) {
+    matmul_tn_add(in_place, gradient, input, scale);
+    return;
+  }
   const auto all = matmul_tn(gradient, input);
   std::int64_t at = 0;
   for (const auto& p : projections) {
     const auto r = p.a.size(0);
-    if (p.grad_a.defined()) p.grad_a.add_(all.slice(0, at, at + p.grad_a.size(0)));
+    if (p.grad_a.defined()) p.grad_a.add_(all.slice(0, at, at + p.grad_a.size(0)), scale);
     at += r;
   }
 }
@@ -109,8 +145,7 @@ at::Tensor lora_linear(const at::Tensor& x, const FrozenMatrix& weight, const at
   std::vector<LowRankTerm> terms;
   std::int64_t at = 0;
   for (const auto& p : projections) {
-    const auto part = xa.slice(1, at, at + p.a.size(0));
-    terms.push_back({p.scale == 1 ? part : part * p.scale, p.b, p.out_begin});
+    terms.push_back({xa.slice(1, at, at + p.a.size(0)), p.b, p.out_begin, p.scale});
     at += p.a.size(0);
   }
   weight.format->forward(out, input, weight, terms, bias);
@@ -129,9 +164,10 @@ at::Tensor lora_linear_backward(const at::Tensor& dy, const std::function<at::Te
     return dx;
   }
   const auto operand = matmul_operand(dy.contiguous());
-  const auto gradient = low_rank_gradients(operand, low_rank, projections);
+  const double scale = common_scale(projections);
+  const auto gradient = low_rank_gradients(operand, low_rank, projections, scale);
   if (std::any_of(projections.begin(), projections.end(), [](const auto& p) { return p.grad_a.defined(); }))
-    add_a_gradients(gradient, input(), projections, dropout);
+    add_a_gradients(gradient, scale, input(), projections, dropout);
   for (const auto& p : projections) {
     if (p.reached != nullptr) *p.reached = true;
   }
@@ -141,12 +177,12 @@ at::Tensor lora_linear_backward(const at::Tensor& dy, const std::function<at::Te
     weight.format->backward(dx, operand, weight, {});
     const auto update = apply_dropout(matmul_nn(gradient, a), *dropout);
     if (update.scalar_type() == dx.scalar_type()) {
-      dx.add_(update);
+      dx.add_(update, scale);
     } else {
-      dx.copy_(dx.to(update.scalar_type()).add_(update));
+      dx.copy_(dx.to(update.scalar_type()).add_(update, scale));
     }
   } else {
-    weight.format->backward(dx, operand, weight, {{gradient, a, 0}});
+    weight.format->backward(dx, operand, weight, {{gradient, a, 0, scale}});
   }
   return dx;
 }

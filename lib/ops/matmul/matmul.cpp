@@ -83,6 +83,15 @@ class WideRows {
   const RowSource* source_ = nullptr;
 };
 
+// out += scale left right. A CPU's 16-bit products are fastest without a factor of their own: `left` gets it.
+void add_product(at::Tensor& out, const at::Tensor& left, const at::Tensor& right, double scale) {
+  if (scale == 1 || kernels_of(out) != at::kCPU || !at::isReducedFloatingType(out.scalar_type())) {
+    out.addmm_(left, right, /*beta=*/1, /*alpha=*/scale);
+  } else {
+    out.addmm_(left * scale, right);
+  }
+}
+
 // Adds to `panel`, which is columns [begin, end) of an output, what the terms and the bias give there.
 void add_terms(at::Tensor& panel, std::int64_t begin, std::int64_t end, const std::vector<LowRankTerm>& terms,
                const at::Tensor& bias) {
@@ -91,7 +100,7 @@ void add_terms(at::Tensor& panel, std::int64_t begin, std::int64_t end, const st
     const auto to = std::min(end, term.begin + term.right.size(0));
     if (from >= to) continue;
     auto columns = panel.slice(1, from - begin, to - begin);
-    columns.addmm_(term.left, term.right.slice(0, from - term.begin, to - term.begin).t());
+    add_product(columns, term.left, term.right.slice(0, from - term.begin, to - term.begin).t(), term.scale);
   }
   if (bias.defined()) panel.add_(bias.slice(0, begin, end));
 }
@@ -99,7 +108,8 @@ void add_terms(at::Tensor& panel, std::int64_t begin, std::int64_t end, const st
 std::vector<LowRankTerm> widen_terms(const std::vector<LowRankTerm>& terms) {
   std::vector<LowRankTerm> wide;
   wide.reserve(terms.size());
-  for (const auto& term : terms) wide.push_back({widen(term.left), widen(term.right), term.begin});
+  for (const auto& term : terms)
+    wide.push_back({widen(term.left), widen(term.right), term.begin, term.scale});
   return wide;
 }
 
@@ -143,7 +153,7 @@ void nn_panels(at::Tensor& out, const at::Tensor& y, const WideRows& w,
       sums.addmm_(left, rows);
     }
   }
-  for (const auto& term : terms) sums.addmm_(widen(term.left), widen(term.right));
+  for (const auto& term : terms) add_product(sums, widen(term.left), widen(term.right), term.scale);
   if (!direct) out.copy_(sums);
 }
 
@@ -219,7 +229,8 @@ void matmul_add_terms(at::Tensor& out, const std::vector<LowRankTerm>& terms, co
   std::vector<LowRankTerm> converted;
   converted.reserve(terms.size());
   const at::ScalarType dtype = out.scalar_type();
-  for (const auto& term : terms) converted.push_back({term.left.to(dtype), term.right.to(dtype), term.begin});
+  for (const auto& term : terms)
+    converted.push_back({term.left.to(dtype), term.right.to(dtype), term.begin, term.scale});
   add_terms(out, 0, out.size(1), converted, bias);
 }
 
@@ -227,7 +238,7 @@ void matmul_nn_out(at::Tensor& out, const at::Tensor& y, const at::Tensor& w,
                    const std::vector<LowRankTerm>& terms) {
   if (native_product(y, w)) {
     product_into(out, y, w);
-    for (const auto& term : terms) out.addmm_(term.left, term.right);
+    for (const auto& term : terms) add_product(out, term.left, term.right, term.scale);
     return;
   }
   nn_panels(out, y, WideRows(w), terms);
@@ -240,6 +251,10 @@ void matmul_nn_out(at::Tensor& out, const at::Tensor& y, const RowSource& w,
 
 void matmul_tn_add(at::Tensor& out, const at::Tensor& y, const at::Tensor& x, double scale) {
   if (kernels_of(x) == at::kCUDA && at::isReducedFloatingType(x.scalar_type())) {
+    if (out.scalar_type() == at::kFloat) {
+      if (!x.is_meta()) at::addmm_out(out, out, y.t(), x, at::kFloat, /*beta=*/1, /*alpha=*/scale);
+      return;
+    }
     const auto product =
         x.is_meta() ? at::empty(out.sizes(), out.options().dtype(at::kFloat)) : at::mm(y.t(), x, at::kFloat);
     out.add_(product, scale);

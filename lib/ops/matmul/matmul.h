@@ -19,6 +19,7 @@ struct LowRankTerm {
   at::Tensor
       right;  ///< [n, r] in matmul_nt_out, which adds left right^T; [r, n] in matmul_nn_out: left right
   std::int64_t begin = 0;
+  double scale = 1;  ///< multiplies the addend
 };
 
 /// `x` in the form that products of its dtype are done in: fp32 where they are widened, else x itself. For
