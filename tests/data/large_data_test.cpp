@@ -15,8 +15,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A sanitizer keeps freed memory for a while.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// A sanitizer keeps freed memory for a while. GCC and clang say in different words that there is one.
+#if defined(__has_feature)
+#define LORIKEET_HAS(feature) __has_feature(feature)
+#else
+#define LORIKEET_HAS(feature) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || LORIKEET_HAS(address_sanitizer) || \
+    LORIKEET_HAS(thread_sanitizer)
 constexpr std::size_t kMostMemory = std::size_t{4} << 30;
 #else
 constexpr std::size_t kMostMemory = std::size_t{240} << 20;
