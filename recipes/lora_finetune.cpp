@@ -19,6 +19,7 @@
 #include "data/load.h"
 #include "hub/resolve.h"
 #include "io/disk.h"
+#include "ops/cpu_allocator.h"
 #include "parallel/host_weights.h"
 #include "parallel/weight_gatherer.h"
 #include "peft/adapter_file.h"
@@ -112,6 +113,7 @@ class Finetune {
       if (chat_template_) set_chat_template(output_dir(), *chat_template_);
     }
     end_ = loop();
+    ops::release_free_blocks();  // a finished run's peak is that of its steps
     if (prefetcher_) prefetcher_->drain();
     if (end_ == train::LoopEnd::kInterrupted) fail_interrupted();
     if (!folder_) return;

@@ -14,11 +14,11 @@ struct BlockRules {
   std::size_t least_bytes = std::size_t{256} << 10;  ///< smaller tensors are left to the heap
   std::size_t huge_page_bytes = std::size_t{2} << 20;
   std::size_t granule_bytes = std::size_t{64} << 10;      ///< of blocks that are smaller than a huge page
-  std::size_t always_kept_bytes = std::size_t{64} << 20;  ///< free blocks that wait, at most,
-  std::size_t kept_part = 8;                              ///< or this part of what is in use
+  std::size_t always_kept_bytes = std::size_t{32} << 20;  ///< free blocks beside the most that was in use,
+  std::size_t kept_part = 16;                             ///< or this part of it
   std::size_t slack_part = 8;  ///< a block serves a tensor that it exceeds by this part at most
 
-  /// Bytes of free blocks that wait, at most, while so many are in use.
+  /// The most bytes of free blocks beside `used`, the most that was in use at one time.
   constexpr std::size_t most_kept(std::size_t used) const {
     return std::max(always_kept_bytes, used / kept_part);
   }
@@ -40,7 +40,9 @@ struct PoolMemory {
 };
 
 /// Which free block serves a tensor, and how many wait: a freed block serves the next tensor of about its
-/// size, up to BlockRules::most_kept of them wait, the oldest go first. Not thread-safe.
+/// size. All blocks together stay below the most that was in use at one time and BlockRules::most_kept of it:
+/// what a step's peak took is there for the next step's, and no page is cleared twice. The oldest go first.
+/// Not thread-safe.
 class BlockPool {
  public:
   /// Where new blocks come from and dropped ones go; addresses are only compared.
@@ -56,6 +58,8 @@ class BlockPool {
   void* take(std::size_t asked);
   /// False when `data` is no block in use.
   bool give_back(void* data);
+  /// Gives all waiting blocks back to their source, and forgets what was in use before.
+  void drop_kept();
 
   const PoolMemory& memory() const { return memory_; }
 
@@ -63,16 +67,20 @@ class BlockPool {
   struct Block {
     void* data;
     std::size_t bytes, resident;
+    std::size_t asked = 0;  // by the tensor that it serves
   };
   using Kept = std::list<Block>;  // oldest first
 
   void drop_oldest();
+  // Until so many bytes more may be resident.
+  void make_room(std::size_t bytes);
 
   Source& source_;
   std::unordered_map<void*, Block> used_;
   Kept kept_;
   std::multimap<std::size_t, Kept::iterator> by_size_;
   PoolMemory memory_;
+  std::size_t asked_ = 0, most_asked_ = 0;  // of all blocks in use
 };
 
 }  // namespace lorikeet::ops

@@ -57,6 +57,11 @@ class Allocator final : public c10::Allocator {
     return pool_.memory();
   }
 
+  void drop_kept() {
+    const std::lock_guard lock(mutex_);
+    pool_.drop_kept();
+  }
+
  private:
   static void* small(std::size_t bytes) {
     void* data = nullptr;
@@ -91,5 +96,7 @@ class Allocator final : public c10::Allocator {
 void install_cpu_allocator() { c10::SetCPUAllocator(&Allocator::instance(), /*priority=*/100); }
 
 PoolMemory cpu_memory() { return Allocator::instance().memory(); }
+
+void release_free_blocks() { Allocator::instance().drop_kept(); }
 
 }  // namespace lorikeet::ops

@@ -49,6 +49,7 @@ struct DryRun::State {
   BlockPool pool{no_memory};
   std::int64_t outside_pool = 0;
   DryMoment now, peak;
+  std::int64_t most_used = 0, most_held = 0;
   std::int64_t host = 0, host_peak = 0, host_bytes = 0;
 };
 
@@ -132,8 +133,13 @@ void DryRun::State::give_back(Allocation* allocation) {
 void DryRun::State::update() {
   const std::int64_t held = outside_pool + static_cast<std::int64_t>(pool.memory().resident);
   now.unused = 0;
-  now.unused = held - now.total();
-  if (held > peak.total()) peak = now;
+  const std::int64_t used = now.total();
+  now.unused = held - used;
+  most_held = std::max(most_held, held);
+  if (used > most_used) {
+    most_used = used;
+    peak = now;
+  }
 }
 
 DryRun::DryRun(const DryTarget& target) : state_(std::make_shared<State>(target)) {
@@ -163,6 +169,7 @@ void DryRun::count_others_as(std::size_t part) {
 
 const DryMoment& DryRun::now() const { return state_->now; }
 const DryMoment& DryRun::peak() const { return state_->peak; }
+std::int64_t DryRun::most_held() const { return state_->most_held; }
 std::int64_t DryRun::host_peak() const { return state_->host_peak; }
 std::int64_t DryRun::host_bytes() const { return state_->host_bytes; }
 

@@ -44,8 +44,10 @@ class DryRun {
   void count_others_as(std::size_t part);
 
   const DryMoment& now() const;
-  /// The moment when most was held.
+  /// The moment when tensors took most.
   const DryMoment& peak() const;
+  /// The most that tensors and free blocks took together, at that moment or another.
+  std::int64_t most_held() const;
   /// Of DryHostMemory, on a GPU: the most that was held.
   std::int64_t host_peak() const;
   /// And the bytes of all that was made, as they are copied.

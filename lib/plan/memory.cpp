@@ -144,7 +144,7 @@ MemoryEstimate step_memory(const MemoryInput& in) {
                      .activations = peak.parts[kActivations],
                      .logits = peak.parts[kLogits],
                      .workspace = peak.parts[kWorkspace],
-                     .fragmentation = peak.unused,
+                     .fragmentation = run.most_held() - (peak.total() - peak.unused),
                      .product_caches = caches ? kProductCaches : 0,
                      .runtime = cpu ? kRuntimeCpu : kRuntimeCuda,
                      .activations_per_layer = observer.per_layer(),
@@ -158,11 +158,11 @@ MemoryEstimate step_memory(const MemoryInput& in) {
   if (!cpu) {
     const auto moving = static_cast<double>(out.activations + out.logits + out.workspace);
     out.fragmentation = static_cast<Bytes>(kFragmentationCuda * moving);
-  } else if (peak.unused > 0) {
+  } else if (out.fragmentation > 0) {
     // Steps whose rows have other lengths leave free blocks of other sizes: in time as many as are kept at
     // all.
     const auto used = static_cast<std::size_t>(peak.total() - peak.unused);
-    out.fragmentation = std::max(peak.unused, static_cast<Bytes>(ops::kBlockRules.most_kept(used)));
+    out.fragmentation = std::max(out.fragmentation, static_cast<Bytes>(ops::kBlockRules.most_kept(used)));
   }
   return out;
 }

@@ -22,7 +22,7 @@ at::Tensor dry(std::int64_t bytes) {
 
 }  // namespace
 
-TEST_CASE("the peak is the moment when most was held, by part") {
+TEST_CASE("the peak is the moment when tensors took most, by part") {
   DryRun run({});
   const at::Tensor weights = dry(100);
   run.assign(1);
@@ -69,7 +69,9 @@ TEST_CASE("on a CPU large blocks wait as the allocator lets them, on a GPU sizes
     { const at::Tensor gone = dry(40 * kMiB); }
     CHECK(cpu.now().unused == 40 * kMiB);
     const at::Tensor other = dry(20 * kMiB);
-    CHECK(cpu.peak().total() == 60 * kMiB);
+    CHECK(cpu.peak().total() == 40 * kMiB);
+    CHECK(cpu.peak().unused == 0);
+    CHECK(cpu.most_held() == 60 * kMiB);
   }
   const DryRun gpu({.device = at::kCUDA});
   { const at::Tensor gone = dry(40 * kMiB); }
