@@ -60,7 +60,6 @@ class BadInput(unittest.TestCase):
         self.refused("lora.rnak=8", "training.epochs=1.5", says=["did you mean 'lora.rank'", "training.epochs"])
         self.refused("device=cuda:99", says=["cuda:99"])
         self.refused("lora.target_modules=[q_porj]", says=["q_porj", "did you mean 'q_proj'"])
-        self.refused("precision.base_storage=fp8", says=["not built"])
         self.refused("precision.preset=tf32", says=["a CPU has no TF32", "precision.preset=fp32"])
         self.refused("precision.matmul=tf32", says=["precision.compute is bf16"])
 

@@ -168,12 +168,12 @@ class Llama8B(unittest.TestCase):
 
     def test_8b_in_bf16_fits_on_24_gb_and_in_larger_micro_batches_with_checkpointing_alone(self):
         small, plain, full = (
-            self.options(self.cards, devices=1, activation_checkpointing=checkpointing, micro_tokens=tokens)[0]
-            for checkpointing, tokens in (("none", 1024), ("none", 2048), ("full", 2048)))
+            self.options(self.cards, devices=1, activation_checkpointing=checkpointing, micro_tokens=tokens, offload="none")[0]
+            for checkpointing, tokens in (("none", 2048), ("none", 4096), ("full", 4096)))
         self.assertEqual([o["fits"] for o in (small, plain, full)], [True, False, True])
         self.assertEqual(full["memory_bytes_by_part"]["weights"], 2 * 8_030_261_248)
         self.assertTrue(self.cards["questions"][0]["answer"])
-        self.assertIn("with micro-batches of 1024 tokens", self.cards["questions"][0]["because"])
+        self.assertIn("with micro-batches of 2048 tokens", self.cards["questions"][0]["because"])
 
     def test_over_pcie_replicating_wins_and_small_micro_batches_of_a_shared_base_wait_for_the_link(self):
         self.assertEqual((self.cards["best"]["devices"], self.cards["best"]["strategy"]), (4, "replicate"))

@@ -70,7 +70,7 @@ __device__ __forceinline__ void visit_row(const T* row, int width, const F& f) {
   const int lead = until_aligned < width ? until_aligned : width;
   const int packed = (width - lead) / n * n;
   for (int i = static_cast<int>(threadIdx.x) * n; i < packed; i += kThreads * n) f(lead + i, Count<n>());
-  // What lies before and behind.
+#pragma unroll 1  // what lies before and behind: unrolled, these few take registers that blocks could use
   for (int i = static_cast<int>(threadIdx.x); i < width - packed; i += kThreads)
     f(i < lead ? i : packed + i, Count<1>());
 }
