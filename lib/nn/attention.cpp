@@ -13,12 +13,11 @@ namespace lorikeet::nn {
 namespace {
 
 // Of a norm over each head or over all of them.
-std::int64_t checked_size(const NormSpec& norm, std::int64_t heads, std::int64_t head_dim) {
+void check_size(const NormSpec& norm, std::int64_t heads, std::int64_t head_dim) {
   if (norm.size != head_dim && norm.size != heads * head_dim) {
     throw Error("[" + norm.name + "] expected a norm over " + std::to_string(head_dim) + " or " +
                 std::to_string(heads * head_dim) + " values, got " + std::to_string(norm.size));
   }
-  return norm.size;
 }
 
 }  // namespace
@@ -41,47 +40,40 @@ Attention::Attention(const AttentionSpec& spec, std::int64_t layer, LayerRotary 
     : layer_(layer), rotary_(rotary), layout_(spec.layout), options_(spec.options) {
   qkv_ = factory.linear({spec.qkv_modules(), spec.hidden_size, spec.qkv_bias}, unit);
   if (spec.qk_norm) {
-    q_norm_size_ = checked_size(spec.qk_norm->q, layout_.heads, layout_.head_dim);
-    k_norm_size_ = checked_size(spec.qk_norm->k, layout_.kv_heads, layout_.head_dim);
+    check_size(spec.qk_norm->q, layout_.heads, layout_.head_dim);
+    check_size(spec.qk_norm->k, layout_.kv_heads, layout_.head_dim);
     q_norm_.emplace(spec.qk_norm->q, unit, factory.policy().base_storage);
     k_norm_.emplace(spec.qk_norm->k, unit, factory.policy().base_storage);
   }
   out_ = factory.linear({{spec.output_module()}, layout_.heads * layout_.head_dim, spec.output_bias}, unit);
 }
 
-const RotaryRows& Attention::rotary(const ForwardContext& context) const {
-  static const RotaryRows kNone;
+ops::RotaryAngles Attention::rotary(const ForwardContext& context) const {
+  const auto angles = [](const RotaryRows& rows) {
+    return rows ? ops::RotaryAngles{rows->cos, rows->sin} : ops::RotaryAngles{};
+  };
   switch (rotary_) {
-    case LayerRotary::kNone: return kNone;
-    case LayerRotary::kGlobal: return context.rotary;
-    case LayerRotary::kLocal: return context.local_rotary;
+    case LayerRotary::kNone: return {};
+    case LayerRotary::kGlobal: return angles(context.rotary);
+    case LayerRotary::kLocal: return angles(context.local_rotary);
   }
-  return kNone;
+  return {};
 }
 
-at::Tensor Attention::queries(const at::Tensor& qkv) const {
-  return qkv.narrow(1, 0, layout_.k_begin()).unflatten(1, {-1, q_norm_size_});
-}
-
-at::Tensor Attention::keys(const at::Tensor& qkv) const {
-  return qkv.narrow(1, layout_.k_begin(), layout_.v_begin() - layout_.k_begin())
-      .unflatten(1, {-1, k_norm_size_});
+ops::QkNorms Attention::norms() const {
+  return {.q = q_norm_->parameters(),
+          .k = k_norm_->parameters(),
+          .q_options = q_norm_->options(),
+          .k_options = k_norm_->options()};
 }
 
 // What attention reads, of what was projected: in place without norms, else beside it, since their backward
 // reads queries and keys as they were.
 at::Tensor Attention::prepare(at::Tensor qkv, const ForwardContext& context, AttentionKept* kept) const {
-  if (q_norm_) {
-    at::Tensor normed = at::empty_like(qkv);
-    at::Tensor q = queries(normed), k = keys(normed);
-    ops::norm_out(q, queries(qkv), q_norm_->parameters(), q_norm_->options(),
-                  kept != nullptr ? &kept->q_norm : nullptr);
-    ops::norm_out(k, keys(qkv), k_norm_->parameters(), k_norm_->options(),
-                  kept != nullptr ? &kept->k_norm : nullptr);
-    normed.slice(1, layout_.v_begin()).copy_(qkv.slice(1, layout_.v_begin()));
-    qkv = std::move(normed);
-  }
-  if (const auto& rows = rotary(context)) ops::rotate(qkv, rows->cos, rows->sin, layout_);
+  const ops::RotaryAngles angles = rotary(context);
+  if (q_norm_)
+    return ops::norm_and_rotate(qkv, norms(), angles, layout_, kept != nullptr ? &kept->qk_norm : nullptr);
+  if (angles.cos.defined()) ops::rotate(qkv, angles.cos, angles.sin, layout_);
   return qkv;
 }
 
@@ -129,11 +121,11 @@ at::Tensor Attention::backward(const at::Tensor& dy, const InputAgain& input, co
   dout.reset();
   kept.out.reset();
   kept.softmax = {};
-  if (const auto& rows = rotary(context)) ops::rotate(dqkv, rows->cos, rows->sin, layout_, /*inverse=*/true);
+  const ops::RotaryAngles angles = rotary(context);
   if (q_norm_) {
-    at::Tensor dq = queries(dqkv), dk = keys(dqkv);
-    ops::norm_backward_(dq, queries(kept.qkv), q_norm_->parameters(), q_norm_->options(), kept.q_norm);
-    ops::norm_backward_(dk, keys(kept.qkv), k_norm_->parameters(), k_norm_->options(), kept.k_norm);
+    ops::norm_and_rotate_backward_(dqkv, kept.qkv, norms(), angles, layout_, kept.qk_norm);
+  } else if (angles.cos.defined()) {
+    ops::rotate(dqkv, angles.cos, angles.sin, layout_, /*inverse=*/true);
   }
   kept.qkv.reset();
   return qkv_->backward(dqkv, input, weights, context, kept.qkv_linear, input_gradient);

@@ -8,6 +8,7 @@
 #include "nn/linear.h"
 #include "nn/norm.h"
 #include "ops/attention/attention.h"
+#include "ops/qk_norm/qk_norm.h"
 
 namespace lorikeet::nn {
 
@@ -43,7 +44,7 @@ struct AttentionKept {
   at::Tensor qkv;  ///< rotated; with norms of q and k as it was projected
   at::Tensor out;  ///< [T, heads * head_dim]
   ops::AttentionStatistics softmax;
-  ops::NormStatistics q_norm, k_norm;
+  ops::QkNormStatistics qk_norm;
   LinearKept qkv_linear, out_linear;
 };
 
@@ -65,11 +66,9 @@ class Attention {
   bool learns() const { return qkv_->learns() || out_->learns(); }
 
  private:
-  // The angles of this layer, or nothing where it has no rotation.
-  const RotaryRows& rotary(const ForwardContext& context) const;
-  // The parts of packed rows as [T, heads, width of a norm], views.
-  at::Tensor queries(const at::Tensor& qkv) const;
-  at::Tensor keys(const at::Tensor& qkv) const;
+  // The angles of this layer, undefined where it has no rotation.
+  ops::RotaryAngles rotary(const ForwardContext& context) const;
+  ops::QkNorms norms() const;
   at::Tensor prepare(at::Tensor qkv, const ForwardContext& context, AttentionKept* kept) const;
   at::Tensor cached(const at::Tensor& qkv, const ForwardContext& context) const;
 
@@ -79,7 +78,6 @@ class Attention {
   ops::AttentionOptions options_;
   std::unique_ptr<LinearGroup> qkv_;
   std::optional<Norm> q_norm_, k_norm_;
-  std::int64_t q_norm_size_ = 0, k_norm_size_ = 0;
   std::unique_ptr<LinearGroup> out_;
 };
 

@@ -71,7 +71,7 @@ std::vector<at::Tensor*> tensors_of(LayerKept& kept) {
   for (NormKept* norm :
        {&kept.attention_norm, &kept.mlp_norm, &kept.post_attention_norm, &kept.post_mlp_norm})
     all.insert(all.end(), {&norm->input, &norm->statistics.mean, &norm->statistics.rstd});
-  for (ops::NormStatistics* statistics : {&kept.attention.q_norm, &kept.attention.k_norm})
+  for (ops::NormStatistics* statistics : {&kept.attention.qk_norm.q, &kept.attention.qk_norm.k})
     all.insert(all.end(), {&statistics->mean, &statistics->rstd});
   for (LinearKept* linear :
        {&kept.attention.qkv_linear, &kept.attention.out_linear, &kept.mlp.up_linear, &kept.mlp.down_linear})

@@ -6,6 +6,7 @@
 #include "ops/distance.h"
 #include "ops/linear_cross_entropy/softmax.h"
 #include "ops/norm/norm.h"
+#include "ops/qk_norm_cases.h"
 #include "ops/rotary/rotary.h"
 
 using namespace lorikeet;
@@ -246,6 +247,67 @@ TEST_CASE(
   at::Tensor none = at::empty({0, 128}, at::TensorOptions(kCard));
   const at::Tensor no_angles = at::empty({0, 8}, at::TensorOptions(kCard));
   CHECK_NOTHROW(rotate(none, no_angles, no_angles, HeadLayout{4, 2, 16}));
+}
+
+namespace {
+
+QkNorms moved(const QkNorms& norms) {
+  return {moved(norms.q, kCard), moved(norms.k, kCard), norms.q_options, norms.k_options};
+}
+
+RotaryAngles moved(const RotaryAngles& angles) {
+  return angles.cos.defined() ? RotaryAngles{angles.cos.to(kCard), angles.sin.to(kCard)} : angles;
+}
+
+}  // namespace
+
+TEST_CASE("norms of queries and keys with rotary are one kernel on a card where their forms allow it") {
+  for (const QkNormCase& form : kQkNormCases) {
+    for (const auto& tolerance : kTolerances) {
+      if (tolerance.dtype == at::kDouble) continue;
+      // Weights of the rows' dtype, and fp32 ones beside rows of 16 bits.
+      for (const auto weights : {tolerance.dtype, at::kFloat}) {
+        CAPTURE(form.name, c10::toString(tolerance.dtype), c10::toString(weights));
+        const Forward pair = norm_and_rotate_pair(form, moved(form.norms(weights)), moved(form.angles(19)));
+        card::reset_report();
+        const auto found =
+            distance([&](const at::Tensor& in) { return on_card(in, pair); },
+                     [&](const at::Tensor& x) { return form.reference(x); }, form.input(19), tolerance.dtype);
+        // Both ways two roundings: behind the norm, and behind rotary.
+        CHECK(found.forward < 2 * tolerance.forward);
+        CHECK(found.backward < 2 * tolerance.backward);
+        CHECK(card::report().kernels["qk_norm_cuda.cu"] == (form.one_kernel ? 3 : 0));
+        CHECK(card::report().kernels.contains("norm_cuda.cu") != form.one_kernel);
+        CHECK(card::report().hazards.empty());
+      }
+    }
+  }
+}
+
+TEST_CASE("norms with rotary on a card take no rows, rows that begin anywhere, and heads of 512 in 16 bits") {
+  const QkNormCase& form = kQkNormCases[0];
+  const QkNorms norms = moved(form.norms(at::kFloat));
+  const auto run = [&](const at::Tensor& x) {
+    QkNormStatistics statistics;
+    const RotaryAngles angles = moved(form.angles(x.size(0)));
+    at::Tensor dx = x.clone();
+    const at::Tensor y = norm_and_rotate(x, norms, angles, form.layout, &statistics);
+    norm_and_rotate_backward_(dx, x, norms, angles, form.layout, statistics);
+    return at::stack({y, dx}).cpu();
+  };
+  CHECK(run(at::empty({0, form.layout.width()}, at::TensorOptions(kCard))).numel() == 0);
+  const at::Tensor x = form.input(5).detach().to(at::kFloat).to(kCard);
+  CHECK(relative_distance(run(shifted(x)), run(x)) < 1e-6);
+
+  const QkNormCase wide{.name = "heads of 512", .layout = {1, 1, 512}, .rotary_half = 256};
+  for (const auto dtype : {at::kBFloat16, at::kFloat}) {
+    card::reset_report();
+    const at::Tensor rows = wide.input(3).detach().to(dtype);
+    const at::Tensor y =
+        norm_and_rotate(rows.to(kCard), moved(wide.norms(dtype)), moved(wide.angles(3)), wide.layout);
+    CHECK(relative_distance(y.cpu(), wide.reference(rows.to(at::kDouble))) < 4e-3);
+    CHECK(card::report().kernels["qk_norm_cuda.cu"] == (dtype == at::kBFloat16 ? 1 : 0));
+  }
 }
 
 namespace {

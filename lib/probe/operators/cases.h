@@ -47,7 +47,7 @@ const std::vector<OperatorCase>& operator_cases();
 std::vector<std::string> operator_names();
 
 // Parts of operator_cases().
-std::vector<OperatorCase> norm_cases();
+std::vector<OperatorCase> norm_cases();         ///< norms, and those of queries and keys with rotary
 std::vector<OperatorCase> elementwise_cases();  ///< rotary, activations, DoRA's columns, dropout
 std::vector<OperatorCase> attention_cases();
 std::vector<OperatorCase> product_cases();  ///< matrix products, linear layers with LoRA, quantised weights

@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 
 #include "ops/norm/norm.h"
+#include "ops/qk_norm/qk_norm.h"
 #include "probe/operators/cases.h"
 
 namespace lorikeet::probe {
@@ -61,6 +62,48 @@ Results heads(const Place& place, const Form& form, std::int64_t count, std::int
   return {{"output and what lies beside it", out}, {"gradient and what lies beside it", gradient}};
 }
 
+// Queries and keys, rotated behind their norms: in one kernel, or where its forms end by several.
+Results queries_and_keys(const Place& place, const ops::HeadLayout& layout, std::int64_t half,
+                         bool unit_offset) {
+  constexpr std::int64_t kTokens = 19;
+  const at::Tensor angles = place.wide_normal({kTokens, half}, 1);
+  // Rounded to fp32 in every dtype, as a run's table is.
+  const auto table = [&](const at::Tensor& values) {
+    return values.to(at::kFloat).to(place.wide()).to(place.device);
+  };
+  const ops::RotaryAngles rotary{table(angles.cpu().cos()), table(angles.cpu().sin())};
+  const ops::NormOptions options{.eps = 1e-6, .unit_offset = unit_offset};
+  const ops::QkNorms norms{.q = {place.normal({layout.head_dim}, 2), {}},
+                           .k = {place.normal({layout.head_dim}, 3), {}},
+                           .q_options = options,
+                           .k_options = options};
+  const at::Tensor qkv = place.normal({kTokens, layout.width()}, 4);
+  at::Tensor gradient = place.normal({kTokens, layout.width()}, 5);
+  ops::QkNormStatistics statistics;
+  const at::Tensor y = ops::norm_and_rotate(qkv, norms, rotary, layout, &statistics);
+  ops::norm_and_rotate_backward_(gradient, qkv, norms, rotary, layout, statistics);
+  return {{"output", y}, {"gradient", gradient}};
+}
+
+void add_queries_and_keys(std::vector<OperatorCase>& cases) {
+  struct Form {
+    const char* name;
+    ops::HeadLayout layout;
+    std::int64_t half;
+    bool unit_offset;
+  };
+  constexpr Form kForms[] = {{"heads of 128", {8, 2, 128}, 64, false},
+                             {"heads of 256, unit offset", {2, 1, 256}, 128, true},
+                             {"heads of 96", {3, 3, 96}, 48, false},
+                             {"a part of each head", {4, 2, 16}, 3, false},
+                             {"odd halves", {4, 2, 10}, 5, false}};
+  for (const Form& form : kForms) {
+    cases.push_back({"QK norm and rotary", form.name, [=](const Place& at) {
+                       return queries_and_keys(at, form.layout, form.half, form.unit_offset);
+                     }});
+  }
+}
+
 }  // namespace
 
 std::vector<OperatorCase> norm_cases() {
@@ -82,6 +125,7 @@ std::vector<OperatorCase> norm_cases() {
                        [=](const Place& at) { return heads(at, form, 9, head_dim); }});
     }
   }
+  add_queries_and_keys(cases);
   return cases;
 }
 
