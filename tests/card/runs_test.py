@@ -20,6 +20,7 @@ from card_programs import BOTH, CPU, FIRST, SECOND, CardPrograms, called_operato
 # makes 5.7e-3 in three.
 FP32_RELATIVE = 1e-5
 BF16_RELATIVE = 3e-3
+FP8_RELATIVE = 2e-3  # of three steps: 8e-4 was seen, and 4.8e-3 between products in fp8 and in bf16
 STEPS = "training.max_steps=6"
 LAYERS = 4  # of the example's model
 
@@ -62,16 +63,20 @@ class Training(CardPrograms):
         self.assertGreater(report["kernels"]["float8_cuda.cu"], 0)
 
     def test_products_in_fp8_on_a_card_that_has_them(self):
-        overrides = ("precision.base_storage=fp8", "precision.matmul=fp8", STEPS)
+        # Later steps drift apart: where a sum's last bit differs, an activation becomes the next of e4m3's numbers.
+        steps = "training.max_steps=3"
+        overrides = ("precision.base_storage=fp8", "precision.matmul=fp8", steps)
         cards = self.start_training(self.folder_of("fp8mm", SECOND), SECOND, *overrides, capability=90)
         cpu = self.start_training(self.folder_of("fp8mm", CPU), CPU, *overrides)
         report = self.finish(cards)[2]
         self.finish(cpu, cards=0)
         self.assertGreater(report["operators"]["aten::_scaled_mm"], 0)
-        self.assert_losses_near("fp8mm", SECOND, BF16_RELATIVE)
-        plain = self.folder_of("fp8plain", SECOND)
-        self.train(plain, SECOND, "precision.base_storage=fp8", STEPS, capability=90)
-        self.assertNotEqual(self.losses(plain), self.losses(self.folder_of("fp8mm", SECOND)))
+        self.assert_losses_near("fp8mm", SECOND, FP8_RELATIVE)
+        # Products in bf16 of the same weights are further off.
+        shutil.rmtree(self.work / self.folder_of("fp8mm", SECOND))
+        self.train(self.folder_of("fp8mm", SECOND), SECOND, "precision.base_storage=fp8", steps, capability=90)
+        with self.assertRaisesRegex(AssertionError, "step [123]: "):
+            self.assert_losses_near("fp8mm", SECOND, FP8_RELATIVE)
         said = self.finish(self.start_training("refused", SECOND, *overrides, capability=86), code=2, cards=0)[1]
         self.assertIn("has no fp8 arithmetic", said)
 
