@@ -28,6 +28,10 @@ struct alignas(16) Bits<16> {
   unsigned words[4];
 };
 template <>
+struct alignas(8) Bits<8> {
+  unsigned words[2];
+};
+template <>
 struct Bits<4> {
   unsigned words[1];
 };
@@ -46,10 +50,12 @@ __device__ __forceinline__ Pack<T, n> load_pack(const T* from) {
 }
 template <int n, typename T>
 __device__ __forceinline__ void store_pack(const Pack<T, n>& pack, T* to) {
+  // An assignment of several words may be split into narrow stores.
   if constexpr (n == 1) {
     *reinterpret_cast<Pack<T, n>*>(to) = pack;
+  } else if constexpr (sizeof(pack) == sizeof(uint2)) {
+    __stwb(reinterpret_cast<uint2*>(to), make_uint2(pack.words[0], pack.words[1]));
   } else {
-    // An assignment may be split into narrow stores.
     __stwb(reinterpret_cast<uint4*>(to),
            make_uint4(pack.words[0], pack.words[1], pack.words[2], pack.words[3]));
   }

@@ -59,7 +59,7 @@ at::Tensor AdapterStore::compute(std::size_t i) const { return view(compute_, i)
 void AdapterStore::refresh_compute() {
   const at::NoGradGuard no_grad;
   if (!compute_.is_same(all_values_)) compute_.copy_(all_values_);
-  ++version_;
+  compute_was_refreshed();
 }
 
 }  // namespace lorikeet::peft

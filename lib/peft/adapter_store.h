@@ -64,6 +64,10 @@ class AdapterStore {
 
   /// Copies the values into their compute-dtype twin; to be called after every change of the values.
   void refresh_compute();
+  /// That twin, flat [numel]; the values themselves where the dtypes agree. Who changes both the values and
+  /// it calls compute_was_refreshed() instead.
+  at::Tensor compute_values() const { return compute_.narrow(0, 0, numel_); }
+  void compute_was_refreshed() { ++version_; }
   /// The number of refreshes so far: what was computed from values is of no use after another.
   std::uint64_t version() const { return version_; }
 

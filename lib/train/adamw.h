@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "ops/adamw/adamw.h"
 #include "peft/adapter_store.h"
 
 namespace lorikeet::train {
@@ -29,21 +30,16 @@ class AdamW {
   at::Tensor step(double lr, double gradient_scale = 1);
 
   /// Moments, flat in the store's layout, and the number of updates made (a scalar).
-  const at::Tensor& exp_avg() const { return exp_avg_; }
-  const at::Tensor& exp_avg_sq() const { return exp_avg_sq_; }
-  const at::Tensor& updates() const { return updates_; }
+  const at::Tensor& exp_avg() const { return state_.exp_avg; }
+  const at::Tensor& exp_avg_sq() const { return state_.exp_avg_sq; }
+  const at::Tensor& updates() const { return state_.updates; }
   /// All of them, to be copied between devices.
-  std::vector<at::Tensor> state() const { return {exp_avg_, exp_avg_sq_, updates_}; }
+  std::vector<at::Tensor> state() const { return {exp_avg(), exp_avg_sq(), updates()}; }
 
  private:
   peft::AdapterStore& store_;
   AdamWOptions options_;
-  struct Part {
-    double lr_ratio;
-    std::vector<at::Tensor> values, gradients, exp_avg, exp_avg_sq, updates;
-  };
-  std::vector<Part> parts_;  // views of the flat buffers: of all, or of B and of all else
-  at::Tensor exp_avg_, exp_avg_sq_, updates_;
+  ops::AdamWState state_;
 };
 
 }  // namespace lorikeet::train

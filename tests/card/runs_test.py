@@ -101,8 +101,8 @@ class Training(CardPrograms):
         process = self.start_training(self.folder_of("references", SECOND), SECOND, *overrides, references=True)
         before, after = self.finish(kernels)[2], self.finish(process)[2]
         self.assertEqual(sorted(before["kernels"]),
-                         ["activation_cuda.cu", "dequantize_cuda.cu", "dropout_mask.cu", "norm_cuda.cu", "rotary_cuda.cu",
-                          "softmax_cuda.cu"])
+                         ["activation_cuda.cu", "adamw_cuda.cu", "dequantize_cuda.cu", "dropout_mask.cu", "norm_cuda.cu",
+                          "rotary_cuda.cu", "softmax_cuda.cu"])
         self.assertEqual(after["kernels"], {})
         for name in ("aten::_flash_attention_forward", "aten::_flash_attention_backward"):
             self.assertGreater(before["operators"][name], 0)

@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include "ops/adamw/adamw.h"
 #include "ops/dtype.h"
 #include "ops/embedding/embedding.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
@@ -55,6 +56,28 @@ Results loss(const Place& place, std::int64_t vocabulary, const ops::CrossEntrop
           {"loss of each token", ops::token_nll(hidden, head, {adapter}, rows, labels, options)}};
 }
 
+// Two steps; the state is fp32 beside a compute copy in the run's dtype.
+Results optimizer(const Place& place, std::int64_t n, const ops::AdamWStep& step) {
+  ops::AdamWState state{.values = place.wide_normal({n}, 1),
+                        .gradients = place.sums({n}),
+                        .exp_avg = place.sums({n}),
+                        .exp_avg_sq = place.sums({n}),
+                        .updates = at::zeros({}, at::TensorOptions(place.device).dtype(at::kFloat)),
+                        .compute = at::empty({n}, at::TensorOptions(place.device).dtype(place.dtype)),
+                        .statistics = place.wide()};
+  Results results;
+  for (const std::uint64_t seed : {2, 3}) {
+    state.gradients.copy_(place.wide_normal({n}, seed));
+    results.emplace_back("norm of the gradients", ops::adamw_step(state, step));
+  }
+  results.insert(results.end(), {{"values", state.values},
+                                 {"first moment", state.exp_avg},
+                                 {"second moment", state.exp_avg_sq},
+                                 {"compute copy", state.compute},
+                                 {"gradients afterwards", state.gradients}});
+  return results;
+}
+
 }  // namespace
 
 std::vector<OperatorCase> table_cases() {
@@ -71,6 +94,19 @@ std::vector<OperatorCase> table_cases() {
   add("vocabulary of 203, in chunks", 203, {.chunk_rows = 16});
   add("vocabulary of 5003", 5003, {});
   add("soft cap and scale", 203, {.soft_cap = 3, .scale = 0.7});
+  for (const double clip : {0.0, 2.0}) {
+    const ops::AdamWStep step{.lr = 0.01,
+                              .beta1 = 0.9,
+                              .beta2 = 0.999,
+                              .eps = 1e-8,
+                              .weight_decay = 0.1,
+                              .clip_grad_norm = clip,
+                              .gradient_scale = 8};
+    for (const std::int64_t n : {5, 40003}) {
+      cases.push_back({"AdamW", std::to_string(n) + (clip > 0 ? " elements, clipped" : " elements"),
+                       [=](const Place& at) { return optimizer(at, n, step); }});
+    }
+  }
   return cases;
 }
 
