@@ -137,6 +137,7 @@ MemoryEstimate step_memory(const MemoryInput& in) {
   }
 
   const ops::DryMoment& peak = run.peak();
+  const Bytes used = peak.total() - peak.unused;
   const bool caches = cpu && in.target.native_products && dtype_size(in.policy.compute) == 2;
   MemoryEstimate out{.weights = peak.parts[kWeights],
                      .adapter = peak.parts[kAdapter],
@@ -144,7 +145,7 @@ MemoryEstimate step_memory(const MemoryInput& in) {
                      .activations = peak.parts[kActivations],
                      .logits = peak.parts[kLogits],
                      .workspace = peak.parts[kWorkspace],
-                     .fragmentation = run.most_held() - (peak.total() - peak.unused),
+                     .fragmentation = run.most_held() - used,
                      .product_caches = caches ? kProductCaches : 0,
                      .runtime = cpu ? kRuntimeCpu : kRuntimeCuda,
                      .activations_per_layer = observer.per_layer(),
@@ -161,8 +162,8 @@ MemoryEstimate step_memory(const MemoryInput& in) {
   } else if (out.fragmentation > 0) {
     // Steps whose rows have other lengths leave free blocks of other sizes: in time as many as are kept at
     // all.
-    const auto used = static_cast<std::size_t>(peak.total() - peak.unused);
-    out.fragmentation = std::max(out.fragmentation, static_cast<Bytes>(ops::kBlockRules.most_kept(used)));
+    const std::size_t most_kept = ops::kBlockRules.most_kept(static_cast<std::size_t>(used));
+    out.fragmentation = std::max(out.fragmentation, static_cast<Bytes>(most_kept));
   }
   return out;
 }

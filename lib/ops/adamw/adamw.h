@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "ops/adamw/adamw_step.h"
-#include "ops/dtype.h"
 
 namespace lorikeet::ops {
 

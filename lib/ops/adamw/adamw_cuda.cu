@@ -60,7 +60,7 @@ static_assert(sizeof(Scalars) == kAdamWScalars * sizeof(float));
 
 __global__ void __launch_bounds__(kThreads)
     scalars_kernel(const float* partial_sums, int count, AdamWStep step, float* updates, float* norm_out,
-                   float* scalars) {
+                   Scalars* scalars) {
   float sum = 0;
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) sum += partial_sums[i];
   sum = block_sum(sum);
@@ -75,18 +75,18 @@ __global__ void __launch_bounds__(kThreads)
     factor = static_cast<float>(step.clip_grad_norm) / (norm + 1e-6F);
     factor = factor < 1.0F ? factor : 1.0F;
   }
-  scalars[0] = factor * static_cast<float>(1.0 / step.gradient_scale);
-  scalars[1] = is_finite ? 1.0F : 0.0F;
-  scalars[2] = static_cast<float>(step.lr / (1.0 - pow(step.beta1, static_cast<double>(t))));
-  scalars[3] = static_cast<float>(sqrt(1.0 - pow(step.beta2, static_cast<double>(t))));
+  scalars->gradient_factor = factor * static_cast<float>(1.0 / step.gradient_scale);
+  scalars->is_finite = is_finite ? 1.0F : 0.0F;
+  scalars->step_size = static_cast<float>(step.lr / (1.0 - pow(step.beta1, static_cast<double>(t))));
+  scalars->root_correction = static_cast<float>(sqrt(1.0 - pow(step.beta2, static_cast<double>(t))));
 }
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     update_kernel(float* values, float* gradients, float* exp_avg, float* exp_avg_sq, T* compute,
                   std::int64_t n, float beta1, float rest1, float beta2, float rest2, float eps, float decay,
-                  const float* scalars) {
-  const Scalars step{scalars[0], scalars[1], scalars[2], scalars[3]};
+                  const Scalars* scalars) {
+  const Scalars step = *scalars;
   visit(n, [&](std::int64_t i, auto count) {
     constexpr int k = decltype(count)::value;
     if (step.is_finite != 0) {
@@ -123,18 +123,19 @@ unsigned blocks_of(std::int64_t n, std::int64_t most) {
 void launch_adamw(CudaElement element, const AdamWOnDevice& in, const AdamWStep& step, void* stream) {
   if (in.n == 0) return;
   const auto on = static_cast<cudaStream_t>(stream);
+  auto* const scalars = reinterpret_cast<Scalars*>(in.scalars);
   const unsigned sums = blocks_of(in.n, kAdamWPartialSums);
   sum_squares_kernel<<<sums, kThreads, 0, on>>>(
       in.gradients, in.n, static_cast<float>(1.0 / step.gradient_scale), in.partial_sums);
   scalars_kernel<<<1, kThreads, 0, on>>>(in.partial_sums, static_cast<int>(sums), step, in.updates, in.norm,
-                                         in.scalars);
+                                         scalars);
   device::dispatch(element, [&](auto* typed) {
     using T = std::remove_pointer_t<decltype(typed)>;
     update_kernel<T><<<blocks_of(in.n, device::kMostBlocksX), kThreads, 0, on>>>(
         in.values, in.gradients, in.exp_avg, in.exp_avg_sq, static_cast<T*>(in.compute), in.n,
         static_cast<float>(step.beta1), static_cast<float>(1.0 - step.beta1), static_cast<float>(step.beta2),
         static_cast<float>(1.0 - step.beta2), static_cast<float>(step.eps),
-        static_cast<float>(1.0 - step.lr * step.weight_decay), in.scalars);
+        static_cast<float>(1.0 - step.lr * step.weight_decay), scalars);
   });
   device::check_launch("adamw_step", cudaGetLastError());
 }

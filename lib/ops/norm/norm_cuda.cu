@@ -4,13 +4,13 @@
 
 #include <type_traits>
 
-#include "ops/cuda_vector.h"
+#include "ops/norm/load_parameters.h"
 
 namespace lorikeet::ops {
 namespace {
 
-using device::load_floats;
 using device::load_pack;
+using device::load_parameters;
 using device::Pack;
 using device::store_pack;
 using device::unpack;
@@ -38,19 +38,6 @@ __device__ __forceinline__ std::int64_t row_offset(std::int64_t row, std::int64_
   if (heads == 1) return row * stride;
   const std::int64_t token = row / heads;
   return token * stride + (row - token * heads) * width;
-}
-
-// Parameters from element i on, with an offset added.
-template <typename T, int n>
-__device__ __forceinline__ void load_parameters(const void* from, bool is_fp32, std::int64_t i, float offset,
-                                                float (&out)[n]) {
-  if (is_fp32) {
-    load_floats<n>(static_cast<const float*>(from) + i, out);
-  } else {
-    unpack<T, n>(load_pack<n>(static_cast<const T*>(from) + i), out);
-  }
-#pragma unroll
-  for (int j = 0; j < n; ++j) out[j] += offset;
 }
 
 // A thread's part of a row: `parts` packs of n elements in registers, those behind them in memory. Only what

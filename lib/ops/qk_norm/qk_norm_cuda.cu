@@ -4,12 +4,12 @@
 
 #include <type_traits>
 
-#include "ops/cuda_vector.h"
+#include "ops/norm/load_parameters.h"
+#include "ops/rotary/rotate_pairs.h"
 
 namespace lorikeet::ops {
 namespace {
 
-using device::load_floats;
 using device::load_pack;
 using device::store_pack;
 using device::unpack;
@@ -40,31 +40,9 @@ template <typename T, int n>
 __device__ __forceinline__ Pair<n> load_scale(const void* weight, bool is_fp32, float offset, std::int64_t i,
                                               std::int64_t half) {
   Pair<n> pair;
-  if (is_fp32) {
-    load_floats<n>(static_cast<const float*>(weight) + i, pair.low);
-    load_floats<n>(static_cast<const float*>(weight) + half + i, pair.high);
-  } else {
-    pair = load_pair<T, n>(static_cast<const T*>(weight) + i, half);
-  }
-#pragma unroll
-  for (int j = 0; j < n; ++j) {
-    pair.low[j] += offset;
-    pair.high[j] += offset;
-  }
+  device::load_parameters<T, n>(weight, is_fp32, i, offset, pair.low);
+  device::load_parameters<T, n>(weight, is_fp32, half + i, offset, pair.high);
   return pair;
-}
-
-template <int n>
-__device__ __forceinline__ void rotate(Pair<n>& pair, const float* cos, const float* sin, float sign) {
-  float c[n], s[n];
-  load_floats<n>(cos, c);
-  load_floats<n>(sin, s);
-#pragma unroll
-  for (int j = 0; j < n; ++j) {
-    const float x = pair.low[j], y = pair.high[j], turn = sign * s[j];
-    pair.low[j] = x * c[j] - y * turn;
-    pair.high[j] = y * c[j] + x * turn;
-  }
 }
 
 // The sum over the lanes of a head, in each of them. All threads of a block call it.
@@ -127,7 +105,7 @@ __global__ void __launch_bounds__(kThreads)
         x.low[j] = rounded<T>(x.low[j] * rstd * w.low[j]);
         x.high[j] = rounded<T>(x.high[j] * rstd * w.high[j]);
       }
-      rotate(x, cos + row * half + i, sin + row * half + i, 1.0F);
+      device::rotate_pairs(x.low, x.high, cos + row * half + i, sin + row * half + i, 1.0F);
       if (lane == 0 && q_rstd != nullptr) {
         (is_key ? k_rstd[row * kv_heads + head - q_heads] : q_rstd[row * q_heads + head]) = rstd;
       }
@@ -155,7 +133,7 @@ __global__ void __launch_bounds__(kThreads)
     if (is_here) {
       x = load_pair<T, n>(qkv + begin, half);
       g = load_pair<T, n>(dqkv + begin, half);
-      rotate(g, cos + row * half + i, sin + row * half + i, -1.0F);
+      device::rotate_pairs(g.low, g.high, cos + row * half + i, sin + row * half + i, -1.0F);
       const Pair<n> w = load_scale<T, n>(is_key ? k_weight : q_weight, in.is_fp32, in.offset, i, half);
 #pragma unroll
       for (int j = 0; j < n; ++j) {

@@ -2,12 +2,11 @@
 
 #include <type_traits>
 
-#include "ops/cuda_vector.h"
+#include "ops/rotary/rotate_pairs.h"
 
 namespace lorikeet::ops {
 namespace {
 
-using device::load_floats;
 using device::load_pack;
 using device::store_pack;
 using device::unpack;
@@ -26,17 +25,10 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
     T* low = qkv + row * width + head * head_dim + i;
     T* high = low + half;
-    float a[n], b[n], c[n], s[n];
+    float a[n], b[n];
     unpack<T, n>(load_pack<n>(low), a);
     unpack<T, n>(load_pack<n>(high), b);
-    load_floats<n>(cos + row * half + i, c);
-    load_floats<n>(sin + row * half + i, s);
-#pragma unroll
-    for (int j = 0; j < n; ++j) {
-      const float x = a[j], y = b[j], turn = sign * s[j];
-      a[j] = x * c[j] - y * turn;
-      b[j] = y * c[j] + x * turn;
-    }
+    device::rotate_pairs(a, b, cos + row * half + i, sin + row * half + i, sign);
     store_pack<n>(device::pack<T, n>(a), low);
     store_pack<n>(device::pack<T, n>(b), high);
   }
