@@ -95,6 +95,17 @@ void convert(const io::Checkpoint& checkpoint, const io::TensorView& view, const
   }
 }
 
+// The numbers of a tensor that is quantised in the checkpoint, where they are held as such.
+void convert_decoded(const io::Checkpoint& checkpoint, const io::TensorView& view,
+                     const nn::WeightSegment& segment, const nn::WeightUnit::Held& held,
+                     StagedUpload& upload) {
+  if (!held.values.defined()) return;
+  const at::Tensor numbers = dequantized(checkpoint, view, segment.decoded_from->quantization()).flatten();
+  for (const Range& range : held_ranges(segment, held, numbers.numel()))
+    upload.copy(held.values.narrow(0, range.in_held, range.count),
+                numbers.narrow(0, range.in_file, range.count));
+}
+
 bool is_head(const std::string& name, const nn::CausalLMSpec& spec) {
   const auto names = spec.checkpoint_names.in_files(spec.head.name + ".weight");
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -116,7 +127,8 @@ std::string mismatch(const nn::WeightSegment& segment, const io::Checkpoint& che
   if (is_quantized(checkpoint, view)) return quantized_mismatch(segment, checkpoint, view);
   if (segment.quantized != nullptr && has_quantized(checkpoint)) {
     return segment.name + ": expected " + short_name(segment.quantized->quantization()) +
-           " as other linear weights have, got " + std::string(dtype_name(view.dtype));
+           " as other linear weights have, got " + std::string(dtype_name(view.dtype)) +
+           ", which config.json's quantization_config doesn't except";
   }
   if (view.shape != segment.shape) {
     return segment.name + ": expected " + io::shape_text(segment.shape) + ", got " +
@@ -139,6 +151,11 @@ void load(nn::CausalLM& model, const io::Checkpoint& checkpoint, const nn::Weigh
       if (view == nullptr) throw Error("[checkpoint] " + escape_control(segment.name) + " is missing");
       const std::string problem = mismatch(segment, checkpoint, *view);
       if (!problem.empty()) throw Error("[checkpoint] " + escape_control(problem));
+      if (is_quantized(checkpoint, *view) && segment.quantized == nullptr) {
+        if (digests != nullptr) digest_quantized(checkpoint, *view, segment, shard, *digests);
+        convert_decoded(checkpoint, *view, segment, unit->held(i), upload);
+        continue;
+      }
       if (is_quantized(checkpoint, *view)) {
         copy_quantized(checkpoint, *view, segment, unit->held(i), shard, upload, digests);
         continue;

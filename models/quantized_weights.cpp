@@ -81,30 +81,36 @@ std::vector<const io::TensorView*> quantization_tensors(const io::Checkpoint& ch
 
 std::string quantized_mismatch(const nn::WeightSegment& segment, const io::Checkpoint& checkpoint,
                                const io::TensorView& view) {
-  if (segment.quantized == nullptr) {
+  const ops::QuantizedFormat* format =
+      segment.quantized != nullptr ? segment.quantized : segment.decoded_from;
+  if (format == nullptr) {
     return segment.name + ": expected at least 16 bits, got " +
            (is_float8(view) ? "fp8" : "bitsandbytes' 4 bits");
   }
-  read_stored(checkpoint, view, segment.shape, segment.quantized->quantization());
+  read_stored(checkpoint, view, segment.shape, format->quantization());
   return "";
+}
+
+void digest_quantized(const io::Checkpoint& checkpoint, const io::TensorView& view,
+                      const nn::WeightSegment& segment, const nn::WeightShard& shard,
+                      WeightDigests& digests) {
+  // The codes by the model's name, as weights have it, companions by their own. One process adds them: they
+  // are at most half of the weight.
+  const auto add = [&](const io::TensorView& part, const std::string& name) {
+    io::TensorDigest& digest = digests[name];
+    if (shard.rank != 0) return;
+    digest.add_header(part);
+    add_blocks(part, 0, part.bytes.size(), &digest);
+  };
+  add(view, segment.name);
+  for (const io::TensorView* part : quantization_tensors(checkpoint, view)) add(*part, part->name);
 }
 
 void copy_quantized(const io::Checkpoint& checkpoint, const io::TensorView& view,
                     const nn::WeightSegment& segment, const nn::WeightUnit::Held& held,
                     const nn::WeightShard& shard, StagedUpload& upload, WeightDigests* digests) {
   const StoredMatrix stored = read_stored(checkpoint, view, segment.shape, segment.quantized->quantization());
-  if (digests != nullptr) {
-    // The codes by the model's name, as weights have it, companions by their own. One process adds them:
-    // they are at most half of the weight.
-    const auto add = [&](const io::TensorView& part, const std::string& name) {
-      io::TensorDigest& digest = (*digests)[name];
-      if (shard.rank != 0) return;
-      digest.add_header(part);
-      add_blocks(part, 0, part.bytes.size(), &digest);
-    };
-    add(view, segment.name);
-    for (const io::TensorView* part : quantization_tensors(checkpoint, view)) add(*part, part->name);
-  }
+  if (digests != nullptr) digest_quantized(checkpoint, view, segment, shard, *digests);
   if (held.values.defined()) copy_stored(checkpoint, stored, {held, upload});
 }
 

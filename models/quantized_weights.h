@@ -31,6 +31,11 @@ std::vector<const io::TensorView*> quantization_tensors(const io::Checkpoint& ch
 std::string quantized_mismatch(const nn::WeightSegment& segment, const io::Checkpoint& checkpoint,
                                const io::TensorView& view);
 
+/// Adds digests of a quantised tensor and its companions to `digests`, each on one of the processes that
+/// share a copy.
+void digest_quantized(const io::Checkpoint& checkpoint, const io::TensorView& view,
+                      const nn::WeightSegment& segment, const nn::WeightShard& shard, WeightDigests& digests);
+
 /// Copies what is held of a quantised tensor that is the segment's. Adds digests of the tensor and its
 /// companions to `digests` unless it is null, each on one of the processes that share a copy.
 void copy_quantized(const io::Checkpoint& checkpoint, const io::TensorView& view,

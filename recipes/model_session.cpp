@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "device/peak_rate.h"
 #include "models/loading.h"
+#include "models/plain_modules.h"
 #include "models/quantization_config.h"
 #include "models/registry.h"
 #include "ops/cpu_allocator.h"
@@ -165,17 +166,26 @@ ModelSession open_config(Json config, const std::string& where, const precision:
   const nn::CausalLMSpec spec = models::model_spec(JsonView(unquantized(session.config), where));
   session.architecture = nn::architecture(spec);
 
+  const models::PlainModules plain(JsonView(session.config, where));
+  const auto is_plain = [&](const std::string& module) {
+    const auto names = spec.checkpoint_names.modules_in_files(module);
+    return std::any_of(names.begin(), names.end(),
+                       [&](const std::string& name) { return plain.contains(name); });
+  };
+
   if (lora) {
     peft::LoraConfig config_of_model = *lora;
     config_of_model.checkpoint_names = spec.checkpoint_names;
     config_of_model.write_whole_names = !spec.checkpoint_names.other_parts.empty();
     session.adapters = std::make_unique<peft::LoraAdapters>(config_of_model, session.policy, seed);
     peft::LoraFactory factory(session.policy, *session.adapters);
+    factory.keep_plain(is_plain);
     session.model = std::make_unique<nn::CausalLM>(spec, factory);
     session.adapters->require_matches();
     warn_of_rank(*session.adapters);
   } else {
     nn::FrozenFactory factory(session.policy);
+    factory.keep_plain(is_plain);
     session.model = std::make_unique<nn::CausalLM>(spec, factory);
   }
   return session;

@@ -1,5 +1,7 @@
 #include "nn/linear.h"
 
+#include <algorithm>
+
 #include "nn/frozen_embedding.h"
 #include "nn/frozen_head.h"
 #include "ops/lora/lora_linear.h"
@@ -35,18 +37,21 @@ std::int64_t GroupSpec::out_features() const {
   return total;
 }
 
-GroupWeights::GroupWeights(const GroupSpec& spec, WeightUnit& unit, const precision::Policy& policy)
+GroupWeights::GroupWeights(const GroupSpec& spec, WeightUnit& unit, const precision::Policy& policy,
+                           bool plain)
     : has_bias_(spec.bias) {
   std::vector<WeightSegment> weights, biases;
-  const ops::QuantizedFormat* quantized =
+  const ops::QuantizedFormat* format =
       policy.quantization ? &ops::quantized_format(*policy.quantization) : nullptr;
+  const ops::QuantizedFormat* quantized = plain ? nullptr : format;
   for (const Module& module : spec.modules) {
     require_valid_order(module);
     weights.push_back({.name = module.name + ".weight",
                        .shape = {module.out_features, spec.in_features},
                        .dtype = quantized != nullptr ? DType::kU8 : policy.base_storage,
                        .order = module.order,
-                       .quantized = quantized});
+                       .quantized = quantized,
+                       .decoded_from = plain ? format : nullptr});
     if (!spec.bias) continue;
     biases.push_back({.name = module.name + ".bias",
                       .shape = {module.out_features},
@@ -71,8 +76,13 @@ std::unique_ptr<LinearGroup> frozen_group(const GroupWeights& weights) {
   return std::make_unique<FrozenGroup>(weights);
 }
 
+bool LinearFactory::stays_plain(const GroupSpec& spec) const {
+  return is_plain_ != nullptr && std::any_of(spec.modules.begin(), spec.modules.end(),
+                                             [&](const Module& module) { return is_plain_(module.name); });
+}
+
 std::unique_ptr<LinearGroup> FrozenFactory::linear(const GroupSpec& spec, WeightUnit& unit) {
-  return frozen_group({spec, unit, policy_});
+  return frozen_group({spec, unit, policy_, stays_plain(spec)});
 }
 
 std::unique_ptr<Embedding> FrozenFactory::embedding(const EmbeddingSpec& spec, const MatrixPlace& table) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nn/rotary_table.h"
@@ -153,8 +154,19 @@ class LinearFactory {
 
   const precision::Policy& policy() const { return policy_; }
 
+  /// Says which modules stay numbers where the policy quantises linear weights.
+  void keep_plain(std::function<bool(const std::string& module)> is_plain) {
+    is_plain_ = std::move(is_plain);
+  }
+
  protected:
+  /// Whether any module of a group stays numbers. Then all of it does: a group is one matrix.
+  bool stays_plain(const GroupSpec& spec) const;
+
   precision::Policy policy_;
+
+ private:
+  std::function<bool(const std::string& module)> is_plain_;
 };
 
 /// Declares a [rows, cols] weight of its own in `unit`.
@@ -164,7 +176,8 @@ MatrixPlace declare_matrix(const std::string& name, std::int64_t rows, std::int6
 /// The weight and bias of a group, declared in a unit: what every factory's groups hold. Throws Error for a
 /// module whose row order doesn't have its rows.
 struct GroupWeights {
-  GroupWeights(const GroupSpec& spec, WeightUnit& unit, const precision::Policy& policy);
+  /// `plain`: numbers, whatever the policy says of linear weights.
+  GroupWeights(const GroupSpec& spec, WeightUnit& unit, const precision::Policy& policy, bool plain);
   /// The concatenated bias [sum of out] or an undefined tensor.
   at::Tensor bias() const;
 

@@ -22,6 +22,8 @@ struct WeightSegment {
   RowOrder order = {};              ///< the checkpoint's rows are in module order, the unit's in group order
   /// Of a quantised matrix, whose rows stay in module order; nullptr for plain numbers.
   const ops::QuantizedFormat* quantized = nullptr;
+  /// Of plain numbers that the checkpoint may hold in this format: beside modules that it left as they were.
+  const ops::QuantizedFormat* decoded_from = nullptr;
 
   bool is_matrix() const { return shape.size() > 1; }
   /// Bytes that are stored.

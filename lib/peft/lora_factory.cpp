@@ -108,7 +108,7 @@ class LoraGroup : public nn::LinearGroup {
 
 std::unique_ptr<nn::LinearGroup> LoraFactory::linear(const nn::GroupSpec& spec, nn::WeightUnit& unit) {
   const std::uint32_t group = adapters_.groups();
-  nn::GroupWeights weights(spec, unit, policy_);
+  nn::GroupWeights weights(spec, unit, policy_, stays_plain(spec));
   const auto modules = adapters_.declare(spec.modules, weights.weight);
   if (modules.empty()) return nn::frozen_group(weights);
   return std::make_unique<LoraGroup>(spec, weights, adapters_, group, modules);

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <limits>
+#include <memory>
+#include <set>
 
 #include "models/loading.h"
 #include "models/quantization_config.h"
@@ -241,6 +243,64 @@ TEST_CASE("a linear weight in 16 bits among quantised ones is a mismatch: it isn
   const LoadReport report = compare_weights(toy.model, written(folder, state));
   REQUIRE(report.mismatched.size() == 1);
   CHECK_THAT(report.mismatched.front(), Contains(name) && Contains("got bf16"));
+}
+
+TEST_CASE(
+    "modules that a checkpoint leaves as numbers are held so, and those that share a matrix with them") {
+  const TemporaryFolder folder;
+  Toy toy;
+  const State numbers = toy_state(toy.model, 7);
+  State state = quantized_state(numbers, toy.model, {});
+  // The second is one of two in its group.
+  const std::set<std::string> plain{"transformer.h.0.attn.dense", "transformer.h.1.ffn.w1"};
+  for (const std::string& module : plain) {
+    const std::string name = module + ".weight";
+    for (const char* companion :
+         {".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map", ".quant_state.bitsandbytes__nf4"})
+      state.erase(name + companion);
+    state[name] = numbers.at(name);
+  }
+  const io::Checkpoint checkpoint = written(folder, state);
+  const auto made = [&](const nn::WeightShard& shard) {
+    nn::FrozenFactory factory(quantized_policy());
+    factory.keep_plain([&](const std::string& module) { return plain.contains(module); });
+    auto model = std::make_unique<nn::CausalLM>(toy_spec(), factory);
+    CHECK(compare_weights(*model, checkpoint).complete());
+    model->store().allocate(at::kCPU, shard);
+    zero(*model);
+    return model;
+  };
+  const auto model = made({});
+  const WeightDigests digests = load_and_digest_weights(*model, checkpoint);
+  std::set<std::string> held_plain;
+  for (const auto& unit : model->store().units()) {
+    for (std::size_t i = 0; i < unit->segments().size(); ++i) {
+      const nn::WeightSegment& segment = unit->segments()[i];
+      if (segment.decoded_from == nullptr) continue;
+      CAPTURE(segment.name);
+      const std::string module = segment.name.substr(0, segment.name.size() - std::string(".weight").size());
+      held_plain.insert(module);
+      const at::Tensor& weight = numbers.at(segment.name);
+      const at::Tensor expected =
+          plain.contains(module) ? weight : ops::quantized_matrix(weight, FourBits{}).dense(at::kFloat);
+      CHECK(at::equal(unit->tensor(i), expected));
+    }
+  }
+  CHECK(held_plain == std::set<std::string>{"transformer.h.0.attn.dense", "transformer.h.1.ffn.w1",
+                                            "transformer.h.1.ffn.w3"});
+  // Two processes hold its halves, and hash it once.
+  std::vector<std::vector<at::Tensor>> halves;
+  std::vector<std::string> texts;
+  for (const int rank : {0, 1}) {
+    const nn::WeightShard shard{.rank = rank, .size = 2};
+    const auto half = made(shard);
+    texts.push_back(digests_text(load_and_digest_weights(*half, checkpoint, shard)));
+    halves.push_back(matrices(*half));
+  }
+  const std::vector<at::Tensor> whole = matrices(*model);
+  for (std::size_t u = 0; u < whole.size(); ++u)
+    CHECK(at::equal(at::cat({halves[0][u], halves[1][u]}).slice(0, 0, whole[u].numel()), whole[u]));
+  CHECK(digests_text(combine_digests(digests, texts, 2)) == digests_text(digests));
 }
 
 TEST_CASE("weights that aren't finite are refused by name when they are quantised") {

@@ -30,9 +30,15 @@ def quantize(weight, block, scale_dtype=torch.float32, dtype=torch.float8_e4m3fn
     return codes, scales, codes.float() * spread
 
 
-def dequantized_copy(base, folder, block=ROWS, **how):
-    """A checkpoint in fp32 whose linear weights were quantised and read back."""
-    return changed_copy(base, folder, lambda name, tensor: {name: quantize(tensor, block, **how)[2]})
+def dequantized_copy(base, folder, block=ROWS, kept=(), **how):
+    """A checkpoint in fp32 whose linear weights were quantised and read back, but those of modules in `kept`."""
+    def read_back(name, tensor):
+        return {name: tensor if is_kept(name, kept) else quantize(tensor, block, **how)[2]}
+    return changed_copy(base, folder, read_back)
+
+
+def is_kept(name, kept):
+    return name.removesuffix(".weight") in kept
 
 
 # kind -> (block, name of the scales, their dtype, quantization_config)
@@ -45,11 +51,14 @@ KINDS = {
 }
 
 
-def quantized_copy(base, folder, kind):
-    """A checkpoint as tools of that kind write it."""
+def quantized_copy(base, folder, kind, kept=(), kept_by=None):
+    """A checkpoint as tools of that kind write it. Modules in `kept` stay numbers, of which config.json says `kept_by`, or
+    their names."""
     block, name_of_scales, scale_dtype, settings = KINDS[kind]
 
     def companions(name, tensor):
+        if is_kept(name, kept):
+            return {name: tensor}
         codes, scales, _ = quantize(tensor, block, scale_dtype)
         made = {name: codes, name + name_of_scales: scales.reshape(()) if block == MATRIX else scales}
         if kind == "matrix":
@@ -58,14 +67,15 @@ def quantized_copy(base, folder, kind):
 
     changed_copy(base, folder, companions)
     config = json.loads((folder / "config.json").read_text())
-    config["quantization_config"] = settings
+    key = "ignore" if "ignore" in settings else "modules_to_not_convert"
+    config["quantization_config"] = {**settings, key: settings.get(key, []) + list(kept if kept_by is None else kept_by)}
     (folder / "config.json").write_text(json.dumps(config))
     return folder
 
 
-def read_back_copy(base, folder, kind):
+def read_back_copy(base, folder, kind, kept=()):
     block, _, scale_dtype, _ = KINDS[kind]
-    return dequantized_copy(base, folder, block, scale_dtype=scale_dtype)
+    return dequantized_copy(base, folder, block, kept, scale_dtype=scale_dtype)
 
 
 def dtypes(folder):

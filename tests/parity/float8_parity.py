@@ -48,6 +48,25 @@ class Float8Parity(training_parity.Runs):
             self.below(reference.update_deviation(self.init, self.root / "ours-blocks", self.root / "theirs-blocks"), UPDATE_LIMIT,
                        "blocks, update")
 
+    def test_modules_that_a_checkpoint_leaves_as_numbers(self):
+        kept = ["model.layers.0.mlp.up_proj", "model.layers.1.self_attn.o_proj"]
+        said = {"blocks": kept, "matrix": ["layers.0.mlp.up_proj", "model.layers.1.self_attn.o_proj"],
+                "rows": ["re:.*0\\.mlp\\.up_proj", kept[1]]}
+        for kind, names in said.items():
+            mixed = float8.quantized_copy(self.base, self.root / f"mixed-{kind}", kind, kept, names)
+            self.assertEqual(float8.dtypes(mixed), {torch.float8_e4m3fn, torch.float32})
+            found, _ = self.programs.token_nll(mixed, self.data, self.init)
+            read_back = float8.read_back_copy(self.base, self.root / f"read-back-{kind}", kind, kept)
+            expected = reference.token_nll(reference.with_adapter(read_back, self.init), self.rows)
+            self.below(reference.deviation(found, expected), NLL_LIMIT, f"{kind}, likelihoods")
+            whole = reference.with_adapter(float8.read_back_copy(self.base, self.root / f"whole-{kind}", kind), self.init)
+            self.beyond(reference.deviation(reference.token_nll(whole, self.rows), expected), 2 * NLL_LIMIT,
+                        f"{kind}, all modules in fp8")
+            merged = self.programs.merge(mixed, self.init, self.root / f"merged-{kind}")
+            self.assertEqual(float8.dtypes(merged), {torch.float32})
+            self.below(reference.deviation(reference.token_nll(reference.load(merged), self.rows), found), MERGED_LIMIT,
+                       f"{kind}, merged")
+
     def test_merging_writes_the_numbers_that_were_trained_on(self):
         quantised = float8.quantized_copy(self.base, self.root / "quantised", "rows")
         self.assertEqual(float8.dtypes(quantised), {torch.float8_e4m3fn})

@@ -13,14 +13,15 @@ from peft import PeftModel
 from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
 
 
-def load(folder, book="nf4", nested=True, dtype=torch.float32, storage=torch.uint8):
+def load(folder, book="nf4", nested=True, dtype=torch.float32, storage=torch.uint8, skip=None):
     """A checkpoint in 4 bits, quantised from its numbers in `dtype` while it is loaded; one that is quantised as it is,
-    whatever `book`, `nested` and `storage` say. Computes in `dtype`."""
+    whatever `book`, `nested` and `storage` say. Computes in `dtype`. `skip`: modules that stay as they are."""
     config = AutoConfig.from_pretrained(folder)
     options = reference.attention(config)
     if not hasattr(config, "quantization_config"):
         options["quantization_config"] = BitsAndBytesConfig(
-            load_in_4bit=True, bnb_4bit_quant_type=book, bnb_4bit_use_double_quant=nested, bnb_4bit_quant_storage=storage)
+            load_in_4bit=True, bnb_4bit_quant_type=book, bnb_4bit_use_double_quant=nested, bnb_4bit_quant_storage=storage,
+            llm_int8_skip_modules=skip)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, device_map="cpu", **options)
     # Of a quantised checkpoint transformers keeps the dtypes that were saved, and backward decodes to that of the weights then.
     for module in modules(model).values():

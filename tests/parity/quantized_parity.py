@@ -80,6 +80,23 @@ class QuantizedParity(training_parity.Runs):
         found, _ = self.programs.token_nll(quantised, self.data, init)
         self.beyond(reference.deviation(plain, found), 2 * NLL_LIMIT, "the base unquantised")
 
+    def test_a_checkpoint_with_modules_that_were_left_as_numbers(self):
+        base, init = self.make_base()
+        # A block of a layer, and one of three modules that share a matrix here.
+        skipped = ["lm_head", "model.layers.0.mlp", "model.layers.1.self_attn.q_proj"]
+        model = linear4bit.load(base, skip=skipped)
+        self.assertEqual(len(linear4bit.modules(model)), len(linear4bit.modules(linear4bit.load(base))) - 4)
+        mixed = linear4bit.save(model, self.root / "saved mixed", base)
+        self.assertEqual(json.loads((mixed / "config.json").read_text())["quantization_config"]["llm_int8_skip_modules"], skipped)
+        self.assert_same_likelihoods(mixed, init, NLL_LIMIT, "modules left as numbers")
+        found, _ = self.programs.token_nll(mixed, self.data, init)
+        whole = linear4bit.save(linear4bit.load(base), self.root / "saved whole", base)
+        quantised, _ = self.programs.token_nll(whole, self.data, init)
+        self.beyond(reference.deviation(quantised, found), 2 * NLL_LIMIT, "all modules in 4 bits")
+        ours = self.ours(mixed, init, name="ours mixed")
+        theirs = self.peft_steps(linear4bit.load(mixed), init, "theirs mixed")
+        self.assert_same_run(ours, theirs, init, "modules left as numbers", names=("ours mixed", "theirs mixed"))
+
     def assert_same_likelihoods(self, quantised, init, limit, what):
         found, _ = self.programs.token_nll(quantised, self.data, init)
         model = linear4bit.load(quantised)
