@@ -88,7 +88,10 @@ class Part {
     const at::Tensor input = ops::matmul_operand(x_);
     at::Tensor xa;
     std::vector<ops::LowRankTerm> terms;
-    if (rank_ > 0) xa = ops::matmul_nt(input, a_);
+    if (rank_ > 0) {
+      xa = at::empty({input.size(0), a_.size(0)}, input.options().dtype(ops::product_type(input)));
+      ops::matmul_nt_out(xa, input, a_);
+    }
     for (std::int64_t part = 0; part < parts_; ++part) {
       const at::Tensor b = b_.slice(0, begin_of(part), begin_of(part + 1));
       terms.push_back({xa.slice(1, part * rank_, (part + 1) * rank_), b, begin_of(part)});
@@ -101,7 +104,7 @@ class Part {
     const at::Tensor dy = ops::matmul_operand(y_);
     std::vector<ops::LowRankTerm> terms;
     if (rank_ > 0) {
-      at::Tensor low = at::empty({dy.size(0), parts_ * rank_}, dy.options());
+      at::Tensor low = at::empty({dy.size(0), parts_ * rank_}, dy.options().dtype(ops::product_type(dy)));
       for (std::int64_t part = 0; part < parts_; ++part) {
         const std::int64_t begin = begin_of(part), end = begin_of(part + 1);
         const at::Tensor columns = dy.slice(1, begin, end);

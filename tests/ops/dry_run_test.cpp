@@ -95,7 +95,8 @@ TEST_CASE("operators choose the target's kernels, and only in the thread and tim
     CHECK(ops::kernels_of(x) == at::kCPU);
     CHECK(keeps_statistics());
     CHECK_FALSE(ops::multiplies_natively(at::kBFloat16, x.device()));
-    CHECK(ops::matmul_operand(x).scalar_type() == at::kFloat);
+    CHECK(ops::product_type(x) == at::kFloat);
+    CHECK(ops::matmul_operand(x.to(at::kHalf)).scalar_type() == at::kFloat);
     CHECK_THROWS(DryRun({}));
   }
   const DryRun gpu({.device = at::kCUDA, .native_products = false});

@@ -104,7 +104,7 @@ TEST_CASE("bf16 is multiplied natively exactly where that is asked for") {
   {
     const Forced forced(HalfProducts::kWidened);
     CHECK_FALSE(multiplies_natively(at::kBFloat16, cpu));
-    CHECK(matmul_operand(at::ones({1, 1}, at::kBFloat16)).scalar_type() == at::kFloat);
+    CHECK(product_type(at::ones({1, 1}, at::kBFloat16)) == at::kFloat);
   }
   const Forced forced(HalfProducts::kNative);
   CHECK(matmul_operand(at::ones({1, 1}, at::kBFloat16)).scalar_type() == at::kBFloat16);

@@ -94,10 +94,11 @@ void run_chunks(const Inputs& in, double grad_scale, at::Tensor& nll, bool gradi
     std::vector<LowRankTerm> terms;
     at::Tensor xa;
     if (!in.lora.empty()) {
-      xa = matmul_nt(adapted, in.lora[0].a);
+      xa = at::empty({end - begin, in.lora[0].a.size(0)}, x.options().dtype(product_type(x)));
+      matmul_nt_out(xa, adapted, in.lora[0].a);
       terms.push_back({xa, in.lora[0].b, 0, in.lora[0].scale});
     }
-    auto logits = at::empty({end - begin, in.head.size(0)}, x.options());
+    auto logits = at::empty({end - begin, in.head.size(0)}, x.options().dtype(product_type(x)));
     matmul_nt_out(logits, x, in.head, terms);
     at::Tensor product;  // what DoRA's factors multiply
     if (factors.defined()) {

@@ -55,7 +55,7 @@ double common_scale(const std::vector<LoraProjection>& projections) {
 // The gradient of x a^T over `scale`, [T, sum of r]; adds those of every b on the way.
 at::Tensor low_rank_gradients(const at::Tensor& dy, const at::Tensor& low_rank,
                               const std::vector<LoraProjection>& projections, double scale) {
-  auto gradient = at::empty({dy.size(0), low_rank.size(1)}, dy.options());
+  auto gradient = at::empty({dy.size(0), low_rank.size(1)}, dy.options().dtype(product_type(dy)));
   std::int64_t at = 0;
   for (const auto& p : projections) {
     const auto columns = dy.slice(1, p.out_begin, p.out_end);
@@ -138,8 +138,7 @@ at::Tensor lora_linear(const at::Tensor& x, const FrozenMatrix& weight, const at
   }
   // What stays is allocated before scratch: on a CPU the heap would be left with holes otherwise.
   const auto a = stacked_a(projections);
-  const auto sums = multiplies_natively(x.scalar_type(), x.device()) ? x.scalar_type() : wide_type(x);
-  auto xa = at::empty({x.size(0), a.size(0)}, x.options().dtype(sums));
+  auto xa = at::empty({x.size(0), a.size(0)}, x.options().dtype(product_type(x)));
   const auto input = matmul_operand(x);
   matmul_nt_out(xa, dropout.has_value() ? matmul_operand(apply_dropout(x, *dropout)) : input, a);
   std::vector<LowRankTerm> terms;

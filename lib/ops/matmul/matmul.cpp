@@ -8,6 +8,7 @@
 #include <string>
 
 #include "ops/dry_run.h"
+#include "ops/matmul/packed.h"
 #include "ops/matmul/panels.h"
 #include "ops/wide.h"
 
@@ -30,6 +31,14 @@ bool cpu_has_bf16() {
 
 bool native_product(const at::Tensor& left, const at::Tensor& right) {
   return left.scalar_type() == right.scalar_type() && multiplies_natively(left.scalar_type(), left.device());
+}
+
+// Whether a widened product is done by kernels of our own, which bf16 operands are widened for as they are
+// read: where tiles are at home, and neither matrix is fp16 or fp64.
+bool packed_product(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right) {
+  const auto is_bf16 = [](const at::Tensor& tensor) { return tensor.scalar_type() == at::kBFloat16; };
+  return kernels_of(out) == at::kCPU && (is_bf16(left) || is_bf16(right)) && packs(out) && packs(left) &&
+         packs(right) && tiles::fast_on_cpu();
 }
 
 // out = left right, in the operands' dtype before it is rounded to out's.
@@ -186,8 +195,12 @@ void set_cuda_products(bool tf32) {
   context.setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false);
 }
 
+at::ScalarType product_type(const at::Tensor& x) {
+  return multiplies_natively(x.scalar_type(), x.device()) ? x.scalar_type() : wide_type(x);
+}
+
 at::Tensor matmul_operand(const at::Tensor& x) {
-  return multiplies_natively(x.scalar_type(), x.device()) ? x : widen(x);
+  return x.scalar_type() == at::kBFloat16 && tiles::fast_on_cpu() ? x : x.to(product_type(x));
 }
 
 at::Tensor matmul_nt(const at::Tensor& x, const at::Tensor& w) {
@@ -213,6 +226,14 @@ void matmul_nt_out(at::Tensor& out, const at::Tensor& x, const at::Tensor& w,
   if (native_product(x, w)) {
     product_into(out, x, w.t());
     add_terms(out, 0, w.size(0), terms, bias);
+    return;
+  }
+  if (packed_product(out, x, w)) {
+    std::vector<PackedTerm> packed;
+    packed.reserve(terms.size());
+    for (const LowRankTerm& term : terms)
+      packed.push_back({term.left, term.right.t(), term.begin, term.scale});
+    multiply_packed(out, x, w.t(), packed, bias.defined() ? bias.to(at::kFloat) : bias);
     return;
   }
   const auto input = widen(x);
@@ -241,6 +262,13 @@ void matmul_nn_out(at::Tensor& out, const at::Tensor& y, const at::Tensor& w,
     for (const auto& term : terms) add_product(out, term.left, term.right, term.scale);
     return;
   }
+  if (packed_product(out, y, w)) {
+    std::vector<PackedTerm> packed;
+    packed.reserve(terms.size());
+    for (const LowRankTerm& term : terms) packed.push_back({term.left, term.right, 0, term.scale});
+    multiply_packed(out, y, w, packed);
+    return;
+  }
   nn_panels(out, y, WideRows(w), terms);
 }
 
@@ -258,6 +286,10 @@ void matmul_tn_add(at::Tensor& out, const at::Tensor& y, const at::Tensor& x, do
     const auto product =
         x.is_meta() ? at::empty(out.sizes(), out.options().dtype(at::kFloat)) : at::mm(y.t(), x, at::kFloat);
     out.add_(product, scale);
+    return;
+  }
+  if (out.scalar_type() == at::kFloat && packed_product(out, y, x)) {
+    multiply_packed(out, y.t(), x, {}, {}, scale);
     return;
   }
   if (at::isReducedFloatingType(out.scalar_type())) {

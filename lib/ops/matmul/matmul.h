@@ -10,8 +10,9 @@ namespace lorikeet::ops {
 
 // Matrix products with one meaning everywhere: products are summed in fp32 (fp64 for fp64) and rounded once
 // to the output's dtype. Operands are row-major, their rows may be strided. On a CPU 16-bit operands are
-// multiplied natively, or widened, weights panel by panel, and multiplied in fp32: equally accurate, and
-// which is faster depends on the CPU (lib/probe measures it). This folder is the only place that knows.
+// multiplied natively, or widened and multiplied in fp32: equally accurate, and which is faster depends on
+// the CPU (lib/probe measures it). bf16 ones are widened by kernels of our own as they are read (packed.h),
+// others in memory, weights panel by panel, for libtorch's. This folder is the only place that knows.
 
 /// A low-rank addend of a product's output columns [begin, begin + width of the addend).
 struct LowRankTerm {
@@ -22,8 +23,12 @@ struct LowRankTerm {
   double scale = 1;  ///< multiplies the addend
 };
 
-/// `x` in the form that products of its dtype are done in: fp32 where they are widened, else x itself. For
-/// operands used by more than one product. Every function here takes it in place of x.
+/// The dtype that products with x are summed and, where they aren't rounded, kept in: x's own where they are
+/// done natively, else fp32 (fp64 for fp64).
+at::ScalarType product_type(const at::Tensor& x);
+
+/// `x` in the form that products read it in: fp32 where libtorch's kernels multiply widened operands, else x
+/// itself. For operands used by more than one product. Every function here takes it in place of x.
 at::Tensor matmul_operand(const at::Tensor& x);
 
 /// x [M, K], w [N, K] -> x w^T [M, N] in x's dtype.
