@@ -8,6 +8,9 @@ import subprocess
 import time
 
 
+GIVEN_UP = "given up after"  # how such a failure begins
+
+
 class Failed(Exception):
     """A run that ended, or was given up, before its last step."""
 
@@ -75,7 +78,7 @@ def measure(command, environment, out, read_steps, steps, limit, on_gpu=False):
                 if ended:
                     raise Failed(f"exit code {process.returncode} after {len(done)} steps: {last_lines(log)}")
                 if now > limit:
-                    raise Failed(f"given up after {limit:.0f} s and {len(done)} steps: {last_lines(log)}")
+                    raise Failed(f"{GIVEN_UP} {limit:.0f} s and {len(done)} steps: {last_lines(log)}")
                 time.sleep(0.02)
         finally:
             stop(process)

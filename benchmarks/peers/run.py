@@ -23,7 +23,7 @@ import tempfile
 import rows
 import sizes
 import tables
-from measure import Failed, measure
+from measure import GIVEN_UP, Failed, measure
 from programs import ENVIRONMENTS, HERE, complete_lines, programs, variables
 
 TRIAL_STEPS = 3
@@ -112,15 +112,21 @@ class Bench:
         shutil.rmtree(out, ignore_errors=True)
         self.runs.append(run)
         self.report(run)
+        return run
 
     def measure_products(self, number):
         self.rates.append(product_rate(self.job.device))
         self.report({"layout": self.job.layout.name, "round": number, "products_flops_per_second": self.rates[-1]})
 
-    def trials(self, program):
-        """Tries a program's settings in short runs."""
+    def trials(self, program, hopeless):
+        """Tries a program's settings in short runs; those given up are added to `hopeless`, and what is there isn't tried."""
         for setting in program.choices():
-            self.run(program, setting, None)
+            key = program.name, tables.name_setting(setting)
+            if key in hopeless:
+                continue
+            run = self.run(program, setting, None)
+            if run.get("error", "").startswith(GIVEN_UP):
+                hopeless.add(key)
         tried = self.tried(program)
         for extra in program.extras() if tried else []:
             self.run(program, {**max(tried, key=lambda run: run["tokens_per_second"])["setting"], **extra}, None)
@@ -192,7 +198,8 @@ def parse():
     parser.add_argument("--steps", type=int, default=4, help="of a run; the first is not counted in its rate")
     parser.add_argument("--trials", type=pathlib.Path, help="take the trials from an earlier run's --json file")
     parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile, whose first try takes minutes")
-    parser.add_argument("--limit", type=float, default=600, help="seconds after which a run is given up")
+    parser.add_argument("--limit", type=float, default=600,
+                        help="seconds after which a run is given up; a setting given up in one layout isn't tried in the next")
     parser.add_argument("--json", type=pathlib.Path, default=pathlib.Path("peers.jsonl"), help="appended to")
     args = parser.parse_args()
     if args.steps < TRIAL_STEPS or args.repeats < 1:
@@ -228,7 +235,7 @@ def main():
         make_checkpoints(jobs[0].work, config, args.device, "litgpt" in needed)
         print(f"{args.model}, {args.device}, {machine()}, {datetime.date.today()}, {args.repeats} rounds of"
               f" {args.steps} steps", flush=True)
-        results = []
+        results, hopeless = [], set()
         for job, programs_of_job in zip(jobs, taking_part):
             facts = rows.write_rows(job.rows, job.layout, config["vocab_size"], job.steps)
             bench = Bench(job, facts, report_to(args.json), args.limit)
@@ -236,7 +243,7 @@ def main():
                 bench.runs += earlier_trials(args.trials, job, {one.name for one in programs_of_job} - {"Lorikeet"})
             for program in [] if args.trials else programs_of_job:
                 if program.name != "Lorikeet":
-                    bench.trials(program)
+                    bench.trials(program, hopeless)
             for number in range(args.repeats):
                 bench.round(number, programs_of_job)
             results.append(bench)
