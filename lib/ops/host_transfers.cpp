@@ -47,6 +47,11 @@ std::shared_ptr<c10::Event> HostTransfers::copy(const at::Tensor& to, const at::
   return done;
 }
 
+double HostTransfers::read(const Copy& copy) const {
+  if (copy.done) copy.done->synchronize();
+  return copy.to.item<double>();
+}
+
 void HostTransfers::wait(std::shared_ptr<c10::Event>& done) const {
   if (done) done->block(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
   done.reset();

@@ -33,6 +33,9 @@ class HostTransfers {
   /// The same into `target`, a tensor on the device that nothing uses yet.
   std::shared_ptr<c10::Event> to_device(const at::Tensor& host, const at::Tensor& target);
 
+  /// The number in a copy of one element to the host, for which the host waits.
+  double read(const Copy& copy) const;
+
   /// Work that is put on the device's current stream from now on comes after the copy. Takes the event.
   void wait(std::shared_ptr<c10::Event>& done) const;
 

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <numeric>
 #include <vector>
 
 #include "nn/batch.h"
@@ -20,25 +19,27 @@ Evaluation evaluate(const nn::CausalLM& model, const data::TokenDataset& dataset
   const std::size_t rank = group != nullptr ? static_cast<std::size_t>(group->rank()) : 0;
   // Where weights are gathered on the way every rank has to make as many passes.
   const bool lockstep = model.store().is_split();
-  Evaluation result;
+  // Summed as double: the sum of a large set must not lose the small terms. It stays on the device, which
+  // needn't wait for the host between batches.
+  at::Tensor sums = at::zeros({2}, at::TensorOptions().dtype(at::kDouble).device(device));
+  double label_tokens = 0;
   for (std::size_t first = 0; first < groups.size(); first += size) {
     const bool idle = first + rank >= groups.size();
     if (idle && !lockstep) break;
     const nn::Batch batch = to_device(
         idle ? data::filler_batch() : data::make_micro_batch(dataset, groups[first + rank]), device);
     if (batch.label_count == 0 && !lockstep) continue;
-    const at::Tensor nll = model.token_nll({.batch = batch}).cpu().contiguous();
-    // Summed as double: the sum of a large set must not lose the small terms.
-    const float* values = nll.const_data_ptr<float>();
-    result.nll_sum += std::accumulate(values, values + nll.numel(), 0.0);
-    result.label_tokens += batch.label_count;
+    sums[0].add_(model.token_nll({.batch = batch}).sum(at::kDouble));
+    label_tokens += static_cast<double>(batch.label_count);
   }
-  if (group == nullptr) return result;
-  const std::vector<double> own{result.nll_sum, static_cast<double>(result.label_tokens)};
-  const at::Tensor sums = at::tensor(own).to(device);
-  group->all_reduce(sums).wait();
+  sums[1].fill_(label_tokens);
   at::Tensor host;
-  group->while_waiting([&] { host = sums.cpu(); });
+  if (group == nullptr) {
+    host = sums.cpu();
+  } else {
+    group->all_reduce(sums).wait();
+    group->while_waiting([&] { host = sums.cpu(); });
+  }
   return {host[0].item<double>(), static_cast<std::int64_t>(host[1].item<double>())};
 }
 

@@ -1,27 +1,20 @@
 #include "train/loop.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <limits>
-#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/strings.h"
-#include "parallel/gradient_reducer.h"
-#include "parallel/step_table.h"
 #include "trace/range.h"
 #include "trace/step_trace.h"
-#include "train/device_batch.h"
 #include "train/evaluation.h"
-#include "train/flops.h"
 #include "train/memory.h"
-#include "train/step_runner.h"
+#include "train/step_pipeline.h"
 
 namespace lorikeet::train {
 namespace {
@@ -42,9 +35,7 @@ class Loop {
         options_(options),
         hooks_(hooks),
         state_(state),
-        reducer_(make_reducer(parts)),
-        runner_(parts.model, parts.adapters, parts.optimizer, reducer_ ? &*reducer_ : nullptr,
-                options.saving),
+        pipeline_(parts, options),
         elapsed_before_(state.elapsed_seconds) {}
 
   LoopEnd run() {
@@ -56,8 +47,8 @@ class Loop {
     const std::int64_t total = p_.sampler.total_steps();
     if (state_.step < total && patience_spent()) return stop_early();
     while (state_.step < total) {
-      if (interrupted()) return interrupt();
-      const data::Step step = p_.sampler.step(state_.step);
+      if (!ahead_ && interrupted()) return interrupt();
+      const data::Step step = ahead_ ? ahead_->step : p_.sampler.step(state_.step);
       const StepMetrics metrics = train_and_trace(step);
       if (!p_.device.is_cuda()) release_free_heap();
       require_finite(metrics, step);
@@ -77,24 +68,18 @@ class Loop {
   }
 
  private:
-  static std::optional<parallel::GradientReducer> make_reducer(const LoopParts& parts) {
-    if (parts.group == nullptr) return std::nullopt;
-    return std::make_optional<parallel::GradientReducer>(*parts.group, parts.adapters, parts.model);
-  }
-
   // With several ranks what one of them was told counts for all once the step's reports are exchanged.
   bool interrupted() const {
     if (p_.group != nullptr) return group_interrupted_;
     return hooks_.interrupted && hooks_.interrupted();
   }
 
-  data::Share share() const {
-    if (p_.group == nullptr) return {};
-    return {p_.group->rank(), p_.group->size(), p_.model.store().is_split()};
+  std::optional<std::filesystem::path> trace_file(std::int64_t step) const {
+    return hooks_.trace_file ? hooks_.trace_file(step) : std::nullopt;
   }
 
   StepMetrics train_and_trace(const data::Step& step) {
-    const auto file = hooks_.trace_file ? hooks_.trace_file(state_.step + 1) : std::nullopt;
+    const auto file = trace_file(step.index + 1);
     if (!file) return train(step);
     trace::StepTrace trace(p_.device.is_cuda());
     const StepMetrics metrics = train(step);
@@ -106,116 +91,42 @@ class Loop {
     return metrics;
   }
 
-  // This rank's part of a step.
-  std::vector<nn::Batch> load(const data::Step& step) const {
-    const trace::Range range("data", {{"examples", static_cast<std::int64_t>(step.examples.size())}});
-    const auto micro_batches = data::make_micro_batches(p_.training, step.examples, options_.micro, share());
-    return to_device(micro_batches, p_.device);
+  // Runs one optimizer step and waits for its numbers. A GPU gets the step behind it before that, so that it
+  // has work while the host reads, reports and makes batches.
+  StepMetrics train(const data::Step& step) {
+    const trace::Range range("step", {{"step", step.index + 1}});
+    const LaunchedStep current = ahead_ ? *std::exchange(ahead_, std::nullopt) : launch(step);
+    if (may_run_ahead(step)) ahead_ = launch(p_.sampler.step(step.index + 1));
+    return finish(current);
   }
 
-  // Runs one optimizer step and waits for its numbers.
-  StepMetrics train(const data::Step& step) {
-    const Clock::time_point begin = Clock::now();
-    const double waited = p_.group != nullptr ? p_.group->ledger()->waited_seconds : 0;
-    const std::map<std::string, double> sent = sent_bytes();
-    const trace::Range range("step", {{"step", state_.step + 1}});
-    const std::vector<nn::Batch> batches = load(step);
-    StepMetrics m;
-    m.data_seconds = seconds_between(begin, Clock::now());
-    m.tokens = data::step_token_count(p_.training, step);
-    m.label_tokens = data::step_label_count(p_.training, step);
-    m.lr = options_.schedule.at(state_.step);
-    const double scale = state_.scaler ? state_.scaler->scale() : 1;
+  LaunchedStep launch(const data::Step& step) {
+    return pipeline_.launch(step, state_.scaler ? state_.scaler->scale() : 1);
+  }
 
-    const StepRunner::Result result =
-        runner_.run(batches, m.label_tokens, static_cast<std::uint64_t>(state_.step), m.lr, scale);
-    parallel::StepReport own{.data_seconds = m.data_seconds};
-    const auto read = [&] {
-      const trace::Range waiting("wait for the device");
-      own.loss_sum = result.loss_sum.item<double>();
-      m.grad_norm = result.grad_norm.item<double>();
-    };
-    if (p_.group != nullptr) {
-      p_.group->while_waiting(read);
-    } else {
-      read();
-    }
-    own.step_seconds = seconds_between(begin, Clock::now());
-    own.memory_peak_bytes = static_cast<double>(peak_memory_bytes(p_.device));
-    if (p_.group != nullptr) {
-      own.comm_seconds = p_.group->ledger()->waited_seconds - waited;
-      own.interrupted = hooks_.interrupted && hooks_.interrupted() ? 1 : 0;
-      if (options_.verify) own.checksum = parallel::checksum(p_.adapters.store().values());
-      gather(own, &m);
-      for (const auto& [collective, bytes] : sent_bytes()) {
-        const auto before = sent.find(collective);
-        m.sent_bytes[collective] = bytes - (before == sent.end() ? 0 : before->second);
-      }
-    } else {
-      m.loss = own.loss_sum;
-      m.memory_peak_bytes = static_cast<std::uint64_t>(own.memory_peak_bytes);
-    }
-    m.loss /= static_cast<double>(m.label_tokens);
+  StepMetrics finish(const LaunchedStep& launched) {
+    const FinishedStep finished = pipeline_.finish(launched, hooks_.interrupted);
+    group_interrupted_ = group_interrupted_ || finished.interrupted;
+    StepMetrics m = finished.metrics;
     if (state_.scaler) {
-      m.loss_scale = scale;
+      m.loss_scale = launched.gradient_scale;
       overflowed_at_one_ = !state_.scaler->update(std::isfinite(m.grad_norm));
       m.skipped_steps = state_.scaler->skipped();
     }
-
-    const Clock::time_point end = Clock::now();
-    StepSize size{.tokens = m.tokens, .label_tokens = m.label_tokens};
-    const AttentionSquares squares(p_.model.spec().layers);
-    for (const std::size_t example : step.examples)
-      size.attention_squares += squares.of(p_.training.length(example));
-    m.step = state_.step + 1;
-    m.epoch = epochs_after(step);
-    m.examples = static_cast<std::int64_t>(step.examples.size());
-    m.step_seconds = seconds_between(begin, end);
-    m.flops = step_flops(p_.model.shape(), adapter_size(p_.adapters, p_.model.spec()), size);
-    m.peak_flops = options_.peak_flops;
     state_.step = m.step;
-    state_.elapsed_seconds = elapsed_before_ + seconds_between(start_, end);
+    state_.elapsed_seconds = elapsed_before_ + seconds_between(start_, Clock::now());
     m.elapsed_seconds = state_.elapsed_seconds;
     return m;
   }
 
-  // So far, by collective.
-  std::map<std::string, double> sent_bytes() const {
-    std::map<std::string, double> sent;
-    if (p_.group == nullptr) return sent;
-    for (const auto& [collective, traffic] : p_.group->ledger()->traffic) {
-      sent[comm::name_of(collective)] = traffic.sent_bytes;
-    }
-    return sent;
-  }
-
-  // The step's numbers out of what every rank reports of its part.
-  void gather(const parallel::StepReport& own, StepMetrics* m) {
-    const auto reports = parallel::exchange(*p_.group, own, p_.device);
-    m->devices = p_.group->size();
-    m->fastest_rank_seconds = std::numeric_limits<double>::infinity();
-    for (const parallel::StepReport& report : reports) {
-      m->loss += report.loss_sum;
-      m->data_seconds = std::max(m->data_seconds, report.data_seconds);
-      m->comm_seconds = std::max(m->comm_seconds, report.comm_seconds);
-      m->memory_peak_bytes =
-          std::max(m->memory_peak_bytes, static_cast<std::uint64_t>(report.memory_peak_bytes));
-      const double busy = report.step_seconds - report.comm_seconds;
-      m->slowest_rank_seconds = std::max(m->slowest_rank_seconds, busy);
-      m->fastest_rank_seconds = std::min(m->fastest_rank_seconds, busy);
-      group_interrupted_ = group_interrupted_ || report.interrupted != 0;
-      if (report.checksum != reports.front().checksum) {
-        throw Error("[train] step " + std::to_string(state_.step + 1) + ": the adapter of rank " +
-                        std::to_string(&report - reports.data()) + " differs from rank 0's",
-                    ErrorKind::kRunFailed);
-      }
-    }
-  }
-
-  double epochs_after(const data::Step& step) const {
-    const auto done = static_cast<double>(step.index + 1 - p_.sampler.first_step(step.epoch));
-    return static_cast<double>(step.epoch) +
-           done / static_cast<double>(p_.sampler.steps_in_epoch(step.epoch));
+  // Whether the next step may be launched before this one's numbers are there: these decide nothing of it,
+  // and nothing that reads the adapter or stands for a step's end comes between.
+  bool may_run_ahead(const data::Step& step) const {
+    const std::int64_t next = step.index + 1;
+    if (!p_.device.is_cuda() || p_.group != nullptr || state_.scaler || !first_step_done_) return false;
+    const bool last = next == p_.sampler.total_steps();
+    return !last && !validation_due(step, last) && !checkpoint_due(step) && !trace_file(next) &&
+           !trace_file(next + 1) && !interrupted();
   }
 
   void require_finite(const StepMetrics& m, const data::Step& step) const {
@@ -246,7 +157,7 @@ class Loop {
   bool validation_due(const data::Step& step, bool last) const {
     if (p_.validation == nullptr) return false;
     if (!options_.validate_every_steps) return last || step.last_of_epoch;
-    return last || state_.step % *options_.validate_every_steps == 0;
+    return last || (step.index + 1) % *options_.validate_every_steps == 0;
   }
 
   void validate() {
@@ -279,7 +190,7 @@ class Loop {
   }
 
   bool checkpoint_due(const data::Step& step) const {
-    if (options_.save_every_steps && state_.step % *options_.save_every_steps == 0) return true;
+    if (options_.save_every_steps && (step.index + 1) % *options_.save_every_steps == 0) return true;
     return options_.save_every_epochs && step.last_of_epoch &&
            (step.epoch + 1) % *options_.save_every_epochs == 0;
   }
@@ -299,8 +210,8 @@ class Loop {
   const LoopOptions& options_;
   const LoopHooks& hooks_;
   RunState& state_;
-  std::optional<parallel::GradientReducer> reducer_;
-  StepRunner runner_;
+  StepPipeline pipeline_;
+  std::optional<LaunchedStep> ahead_;  // the one after state_.step
   bool group_interrupted_ = false;
   double elapsed_before_;
   Clock::time_point start_ = Clock::now();

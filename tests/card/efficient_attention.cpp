@@ -66,7 +66,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::Sym
     OptionalSize longest_k, double, std::int64_t mask, bool with_lse, std::optional<double> scale,
     const OptionalTensor&, std::optional<std::int64_t> window_size) {
   const Lock lock(mutex());
-  ++report().operators["aten::_efficient_attention_forward"];
+  count_operator("aten::_efficient_attention_forward");
   for (const auto* rows : {&query, &key, &value}) check_operand(*rows, query);
   TORCH_CHECK(!bias, "fake card: efficient attention with a bias isn't imitated");
   check_ends(ends_q, query, longest_q);
@@ -104,7 +104,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> backward(
     double, const at::Tensor&, const at::Tensor&, std::int64_t mask, bool, std::optional<double> scale,
     std::optional<std::int64_t>, std::optional<std::int64_t> window_size, bool) {
   const Lock lock(mutex());
-  ++report().operators["aten::_efficient_attention_backward"];
+  count_operator("aten::_efficient_attention_backward");
   for (const auto* rows : {&gradient, &query, &key, &value, &result}) check_operand(*rows, query);
   check_ends(ends_q, query, longest_q);
   check_ends(ends_k, query, longest_k);

@@ -51,7 +51,7 @@ class Call {
       : op_(op), schema_(op.schema()), stack_(*stack), first_(stack->size() - schema_.arguments().size()) {}
 
   void run() {
-    ++report().operators[c10::toString(op_.operator_name())];
+    count_operator(c10::toString(op_.operator_name()));
     if (kWaiting.contains(schema_.name())) count_wait(schema_.name());
     int card = factory_card();
     for (std::size_t i = 0; i < schema_.arguments().size(); ++i) substitute(i);

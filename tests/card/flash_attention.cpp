@@ -48,7 +48,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> forward(
     const OptionalTensor&, c10::SymInt, c10::SymInt, double, bool causal, bool, std::optional<double> scale,
     OptionalSize left, OptionalSize right, const OptionalTensor&, const OptionalTensor&) {
   const Lock lock(mutex());
-  ++report().operators["aten::_flash_attention_forward"];
+  count_operator("aten::_flash_attention_forward");
   for (const auto* rows : {&query, &key, &value}) {
     check_operand(*rows);
     TORCH_CHECK(
@@ -87,7 +87,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(
     c10::SymInt, c10::SymInt, double, bool causal, const at::Tensor&, const at::Tensor&,
     std::optional<double> scale, OptionalSize left, OptionalSize right) {
   const Lock lock(mutex());
-  ++report().operators["aten::_flash_attention_backward"];
+  count_operator("aten::_flash_attention_backward");
   for (const auto* rows : {&gradient, &query, &key, &value, &result}) check_operand(*rows);
   TORCH_CHECK(query.dim() == 3, "fake card: FlashAttention's backward over a batch isn't imitated");
   check_ends(ends_q, query);

@@ -14,6 +14,11 @@
 namespace lorikeet::card {
 namespace {
 
+struct Event {
+  Clock clock;
+  std::int64_t launch = 0;  // the last one before it
+};
+
 StreamKey key_of(const c10::Stream& stream) { return stream_key(stream.device_index(), stream.id()); }
 c10::Stream stream_of(StreamKey key) {
   const c10::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(card_of(key)));
@@ -60,14 +65,14 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex,
               const c10::EventFlag) const override {
-    if (*event == nullptr) *event = new Clock;
-    *static_cast<Clock*>(*event) = record_event(key_of(stream));
+    if (*event == nullptr) *event = new Event;
+    *static_cast<Event*>(*event) = {record_event(key_of(stream)), report().launches};
   }
   void block(void* event, const c10::Stream& stream) const override {
-    if (event != nullptr) wait_for_event(key_of(stream), *static_cast<Clock*>(event));
+    if (event != nullptr) wait_for_event(key_of(stream), static_cast<Event*>(event)->clock);
   }
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
-    delete static_cast<Clock*>(event);
+    delete static_cast<Event*>(event);
   }
   double elapsedTime(void*, void*, const c10::DeviceIndex) const override { return 0.001; }
 
@@ -78,8 +83,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     finish_transfers(known_after(key_of(stream)));
   }
   void synchronizeEvent(void* event) const override {
-    count_wait("synchronizeEvent");
-    if (event != nullptr) finish_transfers(*static_cast<Clock*>(event));
+    if (event == nullptr) return;
+    const auto& recorded = *static_cast<Event*>(event);
+    count_wait("synchronizeEvent", recorded.launch);
+    finish_transfers(recorded.clock);
   }
   void synchronizeDevice(const c10::DeviceIndex) const override {
     count_wait("synchronizeDevice");

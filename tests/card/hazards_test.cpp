@@ -310,6 +310,27 @@ TEST_CASE("waits are counted by their cause") {
   CHECK(card::report().hazards.empty());
 }
 
+TEST_CASE("a wait for less than all that was launched leaves the card busy") {
+  const auto pinned = [] { return at::empty({1}, at::TensorOptions().pinned_memory(true)); };
+  const at::Tensor on_card = at::ones({1}).to(kFirst), first = pinned();
+  c10::Event event(at::kCUDA);
+  const auto record = [&] { event.record(c10::impl::VirtualGuardImpl(at::kCUDA).getStream(kFirst)); };
+  card::reset_report();
+  first.copy_(on_card, /*non_blocking=*/true);
+  record();
+  on_card.add_(1);
+  (void)on_card.view({1, 1});
+  event.synchronize();
+  CHECK(card::report().waits.at("synchronizeEvent") == 1);
+  CHECK(card::report().idle_waits == 0);
+  CHECK(first.item<float>() == 1);
+  record();
+  event.synchronize();
+  CHECK(card::report().idle_waits == 1);
+  (void)on_card.item<float>();
+  CHECK(card::report().idle_waits == 2);
+}
+
 TEST_CASE("indices on the host are found") {
   const Hazards hazards;
   (void)at::ones({4}).to(kFirst).index({at::arange(2, at::kLong)});
@@ -346,7 +367,8 @@ TEST_CASE("the report is JSON with every counter") {
   card::Report report;
   report.hazards["a \"quoted\" one"] = 2;
   report.uploads = 3;
-  CHECK(card::to_json(report) ==
-        R"({"operators": {}, "kernels": {}, "waits": {}, "hazards": {"a \"quoted\" one": 2}, "uploads": 3, )"
-        R"("pinned_uploads": 0, "downloads": 0, "pinned_downloads": 0, "allocations": 0})");
+  CHECK(
+      card::to_json(report) ==
+      R"({"operators": {}, "kernels": {}, "waits": {}, "hazards": {"a \"quoted\" one": 2}, "uploads": 3, )"
+      R"("pinned_uploads": 0, "downloads": 0, "pinned_downloads": 0, "allocations": 0, "idle_waits": 0, "launches": 0})");
 }

@@ -82,7 +82,7 @@ bool download(const at::Tensor& self, const at::Tensor& from, bool pinned) {
 
 at::Tensor& copy(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
   const Lock lock(mutex());
-  ++report().operators["aten::copy_"];
+  count_operator("aten::copy_");
   if (self.is_cuda()) note_access(self.storage().data(), /*writes=*/true, "aten::copy_");
   if (from.is_cuda()) note_access(from.storage().data(), /*writes=*/false, "aten::copy_");
   const OnCard on(self.is_cuda() ? self.get_device() : from.get_device());
@@ -110,7 +110,7 @@ at::Scalar item(const at::Tensor& self) {
 
 // Half-precision matrices with their product in fp32: operators that only CUDA has. `name` is called.
 at::Tensor wide_product(const char* name, const at::Tensor& a, const at::Tensor& b, at::ScalarType out) {
-  ++report().operators[name];
+  count_operator(name);
   for (const auto* matrix : {&a, &b}) {
     TORCH_CHECK(matrix->is_cuda() && matrix->dim() == 2 && matrix->device() == a.device(),
                 "fake card: ", name, ": expected two matrices on one card");
@@ -154,7 +154,7 @@ at::Tensor scaled_mm(const at::Tensor& a, const at::Tensor& b, const at::Tensor&
                      const at::Tensor& scale_b, const std::optional<at::Tensor>& bias,
                      const std::optional<at::Tensor>& scale_result, std::optional<at::ScalarType> out, bool) {
   const Lock lock(mutex());
-  ++report().operators["aten::_scaled_mm"];
+  count_operator("aten::_scaled_mm");
   for (const auto* tensor : {&a, &b, &scale_a, &scale_b}) {
     TORCH_CHECK(tensor->is_cuda() && tensor->dim() == 2 && tensor->device() == a.device(),
                 "fake card: _scaled_mm: expected matrices on one card");

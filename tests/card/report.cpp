@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iomanip>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -53,7 +54,8 @@ std::string to_json(const Report& report) {
   write(out, "hazards", report.hazards);
   out << "\"uploads\": " << report.uploads << ", \"pinned_uploads\": " << report.pinned_uploads
       << ", \"downloads\": " << report.downloads << ", \"pinned_downloads\": " << report.pinned_downloads
-      << ", \"allocations\": " << report.allocations << '}';
+      << ", \"allocations\": " << report.allocations << ", \"idle_waits\": " << report.idle_waits
+      << ", \"launches\": " << report.launches << '}';
   return out.str();
 }
 
@@ -62,9 +64,27 @@ std::recursive_mutex& mutex() {
   return one;
 }
 
-void count_wait(const std::string& cause) {
+bool launches_kernel(const std::string& name) {
+  static const std::set<std::string> none = {
+      "aten::as_strided",     "aten::view",
+      "aten::_reshape_alias", "aten::set_.source_Storage_storage_offset",
+      "aten::slice.Tensor",   "aten::empty.memory_format",
+      "aten::empty_strided"};
+  return !none.contains(name);
+}
+
+void count_operator(const std::string& name) {
+  const Lock lock(mutex());
+  ++report().operators[name];
+  if (launches_kernel(name)) ++report().launches;
+}
+
+void count_wait(const std::string& cause) { count_wait(cause, report().launches); }
+
+void count_wait(const std::string& cause, std::int64_t up_to_launch) {
   const Lock lock(mutex());
   ++report().waits[cause];
+  if (up_to_launch == report().launches) ++report().idle_waits;
 }
 
 void count_hazard(const std::string& what) {

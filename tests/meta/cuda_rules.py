@@ -23,7 +23,7 @@ BLOCKING_CALL = re.compile(
 )
 WAIT = re.compile(
     r"\.item\s*(?:<[^>]*>)?\s*\(|\.cpu\(\)|\.nonzero\(\)|\.masked_select\(|\.to\((?:at|torch)::kCPU"
-    r"|\bat::(?:nonzero|equal|unique\w*|masked_select)\("
+    r"|\bat::(?:nonzero|equal|unique\w*|masked_select)\(|(?:\.|->)synchronize\("
 )
 
 

@@ -47,7 +47,8 @@ class Waits(TreeTest):
 
     def test_each_call_that_waits_is_found(self):
         for call in ("x.item<float>()", "x.item()", "x.cpu()", "x.nonzero()", "at::nonzero(x)", "at::equal(x, y)",
-                     "x.to(at::kCPU)", "x.masked_select(y)", "at::unique_dim(x, 0)"):
+                     "x.to(at::kCPU)", "x.masked_select(y)", "at::unique_dim(x, 0)", "event.synchronize()",
+                     "event->synchronize()"):
             self.assert_one(self.check(f"int a;\nf({call});\n"), "lib/train/a.cpp:2", "waits for a GPU")
 
     def test_blocking_calls_of_cuda_are_found(self):
