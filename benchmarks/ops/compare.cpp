@@ -71,10 +71,16 @@ void require_agreement(const Operator& op, std::vector<Named>& ways, at::ScalarT
   }
 }
 
+using Milliseconds = std::chrono::duration<double, std::milli>;
+
+Milliseconds spent_on_copies{0};
+
 double milliseconds(const std::function<void()>& run) {
+  spent_on_copies = Milliseconds(0);
   const auto start = std::chrono::steady_clock::now();
   run();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  const Milliseconds all = std::chrono::steady_clock::now() - start;
+  return (all - spent_on_copies).count();
 }
 
 std::vector<Times> interleaved(const std::vector<std::function<void()>>& runs, int repeats) {
@@ -118,6 +124,13 @@ void print_line(const Operator& op, const char* pass, const std::vector<Named>& 
 }
 
 }  // namespace
+
+at::Tensor untimed_copy(const at::Tensor& tensor) {
+  const auto start = std::chrono::steady_clock::now();
+  at::Tensor copy = tensor.clone();
+  spent_on_copies += std::chrono::steady_clock::now() - start;
+  return copy;
+}
 
 void print_head() {
   std::printf(

@@ -30,6 +30,9 @@ struct Operator {
   Passes passes = Passes::kEach;
 };
 
+/// A copy of what the operator writes over, which a model needn't make: the time that it takes isn't counted.
+at::Tensor untimed_copy(const at::Tensor& tensor);
+
 /// The table's head.
 void print_head();
 

@@ -64,6 +64,7 @@ LORIKEET_INLINE void forward_row(const Forward<T>& a, std::int64_t row) {
   if (a.delta != nullptr) {
     const T* add = a.delta + row * width;
     T* out = a.sum + row * width;
+#pragma GCC ivdep
     for (std::int64_t i = 0; i < width; ++i) store(load(in[i]) + load(add[i]), out[i]);
     in = out;
   }
@@ -81,8 +82,10 @@ LORIKEET_INLINE void forward_row(const Forward<T>& a, std::int64_t row) {
   const float* w = a.w;
   T* out = a.y + row * width;
   if (a.bias == nullptr) {
+#pragma GCC ivdep
     for (std::int64_t i = 0; i < width; ++i) store(centre<centred>(in[i], mean) * scale * w[i], out[i]);
   } else {
+#pragma GCC ivdep
     for (std::int64_t i = 0; i < width; ++i) {
       store(centre<centred>(in[i], mean) * scale * w[i] + a.bias[i], out[i]);
     }
