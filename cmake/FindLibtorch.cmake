@@ -1,6 +1,6 @@
 # libtorch from the torch wheel in LORIKEET_VENV, as imported targets:
 #   lorikeet::torch_cpu   what CPU code compiles and links against
-#   lorikeet::torch_cuda  adds the CUDA half (kept by the linker although nothing names its symbols)
+#   lorikeet::torch_cuda  adds the CUDA half, for what names its symbols: programs load it when they need it
 #   lorikeet::cudart      the CUDA runtime alone, for .cu files and what calls them
 # Also sets LIBTORCH_ROOT, LIBTORCH_SITE (its site-packages), LIBTORCH_VERSION and CMAKE_BUILD_RPATH: the folders
 # that programs in the build tree find libtorch in (installed ones have none, and a launcher that names it).
@@ -34,17 +34,13 @@ if(LIBTORCH_ROOT AND NOT TARGET lorikeet::torch_cpu)
   set_target_properties(lorikeet::cudart PROPERTIES
     INTERFACE_INCLUDE_DIRECTORIES "${_cuda}/include"
     INTERFACE_LINK_LIBRARIES "${_cuda}/lib/libcudart.so.13")
-  string(JOIN ";" _kept "-Wl,--push-state,--no-as-needed" "${LIBTORCH_ROOT}/lib/libtorch_cuda.so"
-    "${LIBTORCH_ROOT}/lib/libc10_cuda.so" "-Wl,--pop-state")
-  # Programs of tests/card put a fake card in the place of these libraries.
-  set(_kept "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:LORIKEET_FAKE_CARD>>>:${_kept}>")
   add_library(lorikeet::torch_cuda INTERFACE IMPORTED)
   set_target_properties(lorikeet::torch_cuda PROPERTIES
     INTERFACE_INCLUDE_DIRECTORIES
       "${LIBTORCH_SITE}/nvidia/nccl/include;${LIBTORCH_SITE}/nvidia/cudnn/include"
     INTERFACE_COMPILE_DEFINITIONS "USE_C10D_NCCL"
     INTERFACE_LINK_LIBRARIES
-      "lorikeet::torch_cpu;lorikeet::cudart;${_kept}")
+      "lorikeet::torch_cpu;lorikeet::cudart;${LIBTORCH_ROOT}/lib/libtorch_cuda.so;${LIBTORCH_ROOT}/lib/libc10_cuda.so")
 
   set(CMAKE_BUILD_RPATH "${LIBTORCH_ROOT}/lib" "${_cuda}/lib"
     "${LIBTORCH_SITE}/nvidia/cudnn/lib" "${LIBTORCH_SITE}/nvidia/nccl/lib")

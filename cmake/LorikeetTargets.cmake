@@ -26,14 +26,11 @@ endfunction()
 
 # lorikeet_app(NAME lorikeet SOURCES main.cpp ... DEPS lorikeet::recipes ... [TORCH])
 #   executable NAME. Installed as libexec/lorikeet/NAME, with the launcher bin/NAME that finds libtorch for it. The
-#   CUDA half of libtorch is linked in where CUDA code is built. TORCH as for lorikeet_library.
+#   CUDA half of libtorch is loaded when a GPU is used (ops/cuda_library.h). TORCH as for lorikeet_library.
 function(lorikeet_app)
   cmake_parse_arguments(ARG "TORCH" "NAME" "SOURCES;DEPS" ${ARGN})
   add_executable(${ARG_NAME} ${ARG_SOURCES})
   target_link_libraries(${ARG_NAME} PRIVATE lorikeet_options ${ARG_DEPS})
-  if(LORIKEET_WITH_CUDA)
-    target_link_libraries(${ARG_NAME} PRIVATE lorikeet::torch_cuda)
-  endif()
   if(ARG_TORCH)
     target_link_libraries(${ARG_NAME} PRIVATE lorikeet::torch_cpu)
     target_precompile_headers(${ARG_NAME} REUSE_FROM lorikeet_torch_pch)

@@ -15,6 +15,7 @@
 #include "models/quantization_config.h"
 #include "models/registry.h"
 #include "ops/cpu_allocator.h"
+#include "ops/cuda_library.h"
 #include "ops/matmul/matmul.h"
 #include "ops/quantized/float8_product.h"
 #include "ops/reference_ops.h"
@@ -114,8 +115,7 @@ void require_storage_fits(const config::PrecisionSettings& settings, const std::
 }
 
 at::Device torch_device(const device::Device& device) {
-  return device.is_cuda() ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(device.index))
-                          : at::Device(at::kCPU);
+  return device.is_cuda() ? ops::cuda_device(device.index) : at::Device(at::kCPU);
 }
 
 ModelSession open_model(const std::filesystem::path& path, const precision::Policy& policy,

@@ -1,12 +1,31 @@
+#include <dlfcn.h>
+
 #include <cstdlib>
-#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#include <string>
 
 #include "base/error.h"
 #include "comm/backend_communicator.h"
 #include "comm/backends.h"
+#include "comm/nccl_module.h"
 #include "comm/reason.h"
 
 namespace lorikeet::comm {
+namespace {
+
+JoinNcclGroup* load_module() {
+  // The dynamic linker puts the program's folder in the place of $ORIGIN.
+  void* module = dlopen("$ORIGIN/liblorikeet_nccl.so", RTLD_NOW | RTLD_LOCAL);
+  void* join = module != nullptr ? dlsym(module, kJoinNcclGroup) : nullptr;
+  if (join == nullptr) {
+    throw Error(
+        std::string("[launch] several GPUs need liblorikeet_nccl.so, which is built beside the programs: ") +
+            dlerror(),
+        ErrorKind::kEnvironment);
+  }
+  return reinterpret_cast<JoinNcclGroup*>(join);
+}
+
+}  // namespace
 
 std::unique_ptr<Communicator> join_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                         const at::Device& device, const CommunicatorOptions& options) {
@@ -14,17 +33,16 @@ std::unique_ptr<Communicator> join_nccl(const c10::intrusive_ptr<c10d::Store>& s
   // process with a stack trace as soon as a peer is gone, would come before that.
   constexpr int kKeepWhatIsSet = 0;
   setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", kKeepWhatIsSet);
+  static JoinNcclGroup* const join = load_module();
+  c10::intrusive_ptr<c10d::Backend> group;
   try {
-    const auto nccl = c10d::ProcessGroupNCCL::Options::create();
-    nccl->timeout = options.timeout;
-    auto group = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, nccl);
-    group->eagerConnectSingleDevice(device);
-    return std::make_unique<BackendCommunicator>(std::move(group), options);
+    join(store, rank, size, options.timeout, device, &group);
   } catch (const std::exception& error) {
     throw Error("[rank " + std::to_string(rank) + "] can't join the NCCL group of " + std::to_string(size) +
                     " processes: " + reason(error),
                 ErrorKind::kEnvironment);
   }
+  return std::make_unique<BackendCommunicator>(std::move(group), options);
 }
 
 }  // namespace lorikeet::comm

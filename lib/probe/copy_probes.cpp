@@ -1,13 +1,12 @@
 #include <ATen/ATen.h>
 
 #include "base/log.h"
+#include "ops/cuda_library.h"
 #include "probe/probes.h"
 #include "probe/stopwatch.h"
 
 namespace lorikeet::probe {
 namespace {
-
-at::Device cuda(int number) { return {at::kCUDA, static_cast<at::DeviceIndex>(number)}; }
 
 // Whatever is in the streams of the tensor's GPU before this is done.
 void wait_for(const at::Tensor& tensor) { tensor[0].item(); }
@@ -41,7 +40,7 @@ ProbeAnswer probe_transfer(const ProbeRequest& request) {
   constexpr std::int64_t kBytes = std::int64_t{256} << 20;
   const at::Tensor expected = pattern(kBytes / 8, 0);
   // The card first: CUDA starts with it, which pinning memory needs.
-  at::Tensor card = at::empty_like(expected, at::TensorOptions().device(cuda(request.device)));
+  at::Tensor card = at::empty_like(expected, at::TensorOptions().device(ops::cuda_device(request.device)));
   const auto pinned = at::TensorOptions().dtype(at::kLong).pinned_memory(true);
   at::Tensor host = at::empty(expected.sizes(), pinned).copy_(expected);
 
@@ -68,8 +67,8 @@ ProbeAnswer probe_peer_copy(const ProbeRequest& request) {
     log_info("copying from " + pair);
     for (std::int64_t round = 0; round < kRounds; ++round) {
       const at::Tensor expected = pattern(kBytes / 8, round);
-      const at::Tensor from = expected.to(cuda(request.device));
-      at::Tensor arrived = at::zeros_like(expected, at::TensorOptions().device(cuda(to)));
+      const at::Tensor from = expected.to(ops::cuda_device(request.device));
+      at::Tensor arrived = at::zeros_like(expected, at::TensorOptions().device(ops::cuda_device(to)));
       wait_for(arrived);
       arrived.copy_(from);
       const std::string what = difference(arrived.cpu(), expected);

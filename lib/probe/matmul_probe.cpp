@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/cuda_library.h"
 #include "ops/dtype.h"
 #include "ops/matmul/matmul.h"
 #include "probe/probes.h"
@@ -72,8 +73,7 @@ ProbeAnswer probe_half_products(at::ScalarType dtype) {
 ProbeAnswer probe_matmul(const ProbeRequest& request) {
   const bool cuda = request.device >= 0;
   const std::int64_t n = cuda ? kSizeCuda : kSizeCpu;
-  const at::Device device =
-      cuda ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(request.device)) : at::Device(at::kCPU);
+  const at::Device device = cuda ? ops::cuda_device(request.device) : at::Device(at::kCPU);
   const auto options = at::TensorOptions().device(device).dtype(ops::to_torch(request.compute));
   ops::set_cuda_products(request.matmul == config::Matmul::kTf32);
   const at::InferenceMode no_gradients;
