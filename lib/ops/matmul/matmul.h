@@ -11,8 +11,8 @@ namespace lorikeet::ops {
 // Matrix products with one meaning everywhere: products are summed in fp32 (fp64 for fp64) and rounded once
 // to the output's dtype. Operands are row-major, their rows may be strided. On a CPU 16-bit operands are
 // multiplied natively, or widened and multiplied in fp32: equally accurate, and which is faster depends on
-// the CPU (lib/probe measures it). bf16 ones are widened by kernels of our own as they are read (packed.h),
-// others in memory, weights panel by panel, for libtorch's. This folder is the only place that knows.
+// the CPU (lib/probe measures it). How they are widened is said in widened.h. This folder is the only place
+// that knows.
 
 /// A low-rank addend of a product's output columns [begin, begin + width of the addend).
 struct LowRankTerm {
@@ -59,7 +59,8 @@ struct RowSource {
   std::function<void(std::int64_t begin, std::int64_t end, const at::Tensor& panel)> fill;
 };
 
-/// The same products with such a weight, in fp32 (fp64 for fp64 operands) over panels of its rows.
+/// The same products with such a weight, widened, over panels of its rows. `fill` is given panels of x's
+/// dtype or of fp32 (fp64 for fp64 operands).
 void matmul_nt_out(at::Tensor& out, const at::Tensor& x, const RowSource& w,
                    const std::vector<LowRankTerm>& terms = {}, const at::Tensor& bias = {});
 void matmul_nn_out(at::Tensor& out, const at::Tensor& y, const RowSource& w,
