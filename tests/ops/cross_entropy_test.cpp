@@ -2,6 +2,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "base/error.h"
+#include "ops/forced_products.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/matmul/matmul.h"
 #include "ops/wide.h"
@@ -11,6 +12,7 @@
 
 using namespace lorikeet::ops;
 using lorikeet::Error;
+using lorikeet::test::Forced;
 using lorikeet::test::gradcheck;
 using lorikeet::test::leaf;
 using lorikeet::test::relative_distance;
@@ -25,11 +27,6 @@ const Tolerance kTolerances[] = {
     {at::kFloat, 2e-6, 1e-5, "fp32 sums; the adapter's gradients sum over all rows"},
     {at::kBFloat16, 5e-3, 2e-2, "natively logits and their gradient are rounded to 8 bits"},
     {at::kHalf, 1e-3, 4e-3, "the same with 11 bits"},
-};
-
-struct Forced {
-  explicit Forced(HalfProducts choice) { set_half_products(choice); }
-  ~Forced() { set_half_products(HalfProducts::kByFeature); }
 };
 
 struct Setup {

@@ -2,20 +2,16 @@
 
 #include <ATen/ATen.h>
 
+#include "ops/forced_products.h"
 #include "support/catch.h"
 #include "support/tolerance.h"
 
 using namespace lorikeet::ops;
+using lorikeet::test::Forced;
 using lorikeet::test::relative_distance;
 using lorikeet::test::Tolerance;
 
 namespace {
-
-// Both ways of multiplying 16-bit floats must be tried on any machine.
-struct Forced {
-  explicit Forced(HalfProducts choice) { set_half_products(choice); }
-  ~Forced() { set_half_products(HalfProducts::kByFeature); }
-};
 
 const Tolerance kTolerances[] = {
     {at::kDouble, 1e-14, 1e-14, "sums of 700 products in fp64"},

@@ -1,18 +1,15 @@
 #include <ATen/ATen.h>
 
+#include "ops/forced_products.h"
 #include "ops/matmul/matmul.h"
 #include "support/catch.h"
 #include "support/tolerance.h"
 
 using namespace lorikeet::ops;
+using lorikeet::test::Forced;
 using lorikeet::test::relative_distance;
 
 namespace {
-
-struct Forced {
-  explicit Forced(HalfProducts choice) { set_half_products(choice); }
-  ~Forced() { set_half_products(HalfProducts::kByFeature); }
-};
 
 at::Tensor random(at::IntArrayRef sizes, at::ScalarType dtype) {
   return at::randn(sizes, at::kDouble).to(dtype);

@@ -20,8 +20,8 @@ bool packs_decoded(const at::Tensor& out, const at::Tensor& x) {
   return packed_product(out, x, x) && is_bf16(x);
 }
 
-// The rows of a weight in the dtype that products are summed in: panels of them in one buffer, or, where they
-// are stored so, all at once and in place.
+// The rows of a weight as numbers that a kernel multiplies: panels of them in one buffer, widened or decoded,
+// or, where they are stored so, all at once and in place.
 class WideRows {
  public:
   explicit WideRows(const at::Tensor& w)
@@ -164,12 +164,15 @@ void packed_nn(at::Tensor& out, const at::Tensor& y, const RowSource& source,
   const bool at_once = w.size() <= w.step();
   const bool direct = at_once || out.scalar_type() == at::kFloat;
   auto sums = direct ? out : at::empty(out.sizes(), out.options().dtype(at::kFloat));
-  multiply_packed(sums, y.slice(1, 0, std::min(w.step(), w.size())), w.panel(0, std::min(w.step(), w.size())),
-                  packed_terms(terms));
-  for (std::int64_t begin = w.step(); begin < w.size(); begin += w.step()) {
+  std::int64_t begin = 0;
+  do {
     const auto end = std::min(begin + w.step(), w.size());
-    multiply_packed(sums, y.slice(1, begin, end), w.panel(begin, end), {}, {}, /*add_scale=*/1);
-  }
+    const bool first = begin == 0;
+    multiply_packed(sums, y.slice(1, begin, end), w.panel(begin, end),
+                    first ? packed_terms(terms) : std::vector<PackedTerm>(), {},
+                    first ? std::nullopt : std::optional<double>(1));
+    begin = end;
+  } while (begin < w.size());
   if (!direct) out.copy_(sums);
 }
 
