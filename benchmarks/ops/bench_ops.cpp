@@ -22,12 +22,12 @@
 #include "ops/matmul/matmul.h"
 #include "ops/norm/norm.h"
 #include "ops/rotary/rotary.h"
-#include "support/as_autograd.h"
 
 namespace {
 
 using namespace lorikeet::ops;
 using lorikeet::bench::compare;
+using lorikeet::bench::Pair;
 using lorikeet::bench::Passes;
 using lorikeet::bench::Settings;
 using lorikeet::bench::untimed_copy;
@@ -54,10 +54,10 @@ Way way(F f) {
   return [f](const at::Tensor& x) -> Outputs { return {f(x)}; };
 }
 
-// An operator's forward, which leaves its backward behind.
+// An operator of which only forward is timed.
 template <typename F>
-Way pair(F f) {
-  return [f](const at::Tensor& x) -> Outputs { return {lorikeet::test::as_autograd(x, f)}; };
+Pair forward_alone(F f) {
+  return [f](const at::Tensor& x, Backward&) { return f(x); };
 }
 
 void bench_attention(const Settings& s, const std::string& name, const std::vector<std::int32_t>& bounds) {
@@ -88,14 +88,15 @@ void bench_attention(const Settings& s, const std::string& name, const std::vect
   compare(s, {.name = "attention, " + name,
               .input = random(s, {kTokens, kLayout.width()}),
               .upstream = random(s, {kTokens, kHeads * kHeadDim}),
-              .here = pair([=](const auto& x, Backward& backward) {
-                AttentionStatistics statistics;
-                auto out = attention(x, kLayout, sequences, options, &statistics);
-                backward = [=](const auto& dy) {
-                  return attention_backward(dy, x, out, statistics, kLayout, sequences, options);
-                };
-                return out;
-              }),
+              .here =
+                  [=](const auto& x, Backward& backward) {
+                    AttentionStatistics statistics;
+                    auto out = attention(x, kLayout, sequences, options, &statistics);
+                    backward = [=](const auto& dy) {
+                      return attention_backward(dy, x, out, statistics, kLayout, sequences, options);
+                    };
+                    return out;
+                  },
               .reference =
                   way([=](const auto& x) { return reference::attention(x, kLayout, sequences, options); }),
               .aten = way(aten),
@@ -106,15 +107,16 @@ void bench_attention(const Settings& s, const std::string& name, const std::vect
 void bench_norm(const Settings& s) {
   const auto x = random(s, {kTokens, kHidden}), delta = random(s, {kTokens, kHidden}),
              w = random(s, {kHidden}), bias = random(s, {kHidden});
-  const auto here = [](const at::Tensor& add, const NormParameters& parameters, const NormOptions& options) {
-    return pair([=](const auto& v, Backward& backward) {
+  const auto here = [](const at::Tensor& add, const NormParameters& parameters,
+                       const NormOptions& options) -> Pair {
+    return [=](const auto& v, Backward& backward) {
       NormStatistics statistics;
       at::Tensor sum = v;
       auto y = add.defined() ? add_norm(v, add, parameters, options, sum, &statistics)
                              : norm(v, parameters, options, &statistics);
       backward = [=](const auto& dy) { return norm_backward(dy, {}, sum, parameters, options, statistics); };
       return y;
-    });
+    };
   };
   const NormOptions rms{NormKind::kRms, kEps, false}, layer{NormKind::kLayer, kEps, false};
   const auto upstream = random(s, {kTokens, kHidden});
@@ -144,14 +146,15 @@ void bench_gate(const Settings& s) {
           {.name = "gated_activation",
            .input = random(s, {kTokens, 2 * kInner}),
            .upstream = random(s, {kTokens, kInner}),
-           .here = pair([](const auto& v, Backward& backward) {
-             backward = [=](const auto& dy) {
-               auto dv = untimed_copy(v);
-               gated_activation_backward_(dy, dv, Activation::kSilu);
-               return dv;
-             };
-             return gated_activation(v, Activation::kSilu);
-           }),
+           .here =
+               [](const auto& v, Backward& backward) {
+                 backward = [=](const auto& dy) {
+                   auto dv = untimed_copy(v);
+                   gated_activation_backward_(dy, dv, Activation::kSilu);
+                   return dv;
+                 };
+                 return gated_activation(v, Activation::kSilu);
+               },
            .reference = way([](const auto& v) { return reference::gated_activation(v, Activation::kSilu); }),
            .aten = way([](const auto& v) { return at::silu(v.slice(1, 0, kInner)) * v.slice(1, kInner); })});
 }
@@ -172,16 +175,17 @@ void bench_rotary(const Settings& s) {
   compare(s, {.name = "rotary",
               .input = random(s, {kTokens, kLayout.width()}),
               .upstream = random(s, {kTokens, kLayout.width()}),
-              .here = pair([=](const auto& v, Backward& backward) {
-                backward = [=](const auto& dy) {
-                  auto dv = untimed_copy(dy);
-                  rotate(dv, cos, sin, kLayout, /*inverse=*/true);
-                  return dv;
-                };
-                auto out = untimed_copy(v);
-                rotate(out, cos, sin, kLayout);
-                return out;
-              }),
+              .here =
+                  [=](const auto& v, Backward& backward) {
+                    backward = [=](const auto& dy) {
+                      auto dv = untimed_copy(dy);
+                      rotate(dv, cos, sin, kLayout, /*inverse=*/true);
+                      return dv;
+                    };
+                    auto out = untimed_copy(v);
+                    rotate(out, cos, sin, kLayout);
+                    return out;
+                  },
               .reference = way([=](const auto& v) { return reference::rotary(v, cos, sin, kLayout); }),
               .aten = [=](const auto& v) -> Outputs {
                 const auto heads = v.view({kTokens, -1, kHeadDim});
@@ -211,15 +215,16 @@ void bench_lora(const Settings& s, const std::string& name, std::int64_t in,
   compare(s, {.name = "lora_linear, " + name,
               .input = random(s, {kTokens, in}),
               .upstream = random(s, {kTokens, out}),
-              .here = pair([=](const auto& x, Backward& backward) {
-                at::Tensor low_rank;
-                auto out = lora_linear(x, weight, {}, projections, std::nullopt, &low_rank);
-                backward = [=](const auto& dy) {
-                  return lora_linear_backward(
-                      dy, [=] { return x; }, low_rank, weight, projections, std::nullopt, true);
-                };
-                return out;
-              }),
+              .here =
+                  [=](const auto& x, Backward& backward) {
+                    at::Tensor low_rank;
+                    auto out = lora_linear(x, weight, {}, projections, std::nullopt, &low_rank);
+                    backward = [=](const auto& dy) {
+                      return lora_linear_backward(
+                          dy, [=] { return x; }, low_rank, weight, projections, std::nullopt, true);
+                    };
+                    return out;
+                  },
               .reference =
                   way([=](const auto& x) { return reference::lora_linear(x, w, {}, learned, std::nullopt); }),
               .aten = [=](const auto& x) -> Outputs {  // as PEFT does it
@@ -245,9 +250,8 @@ void bench_cross_entropy(const Settings& s) {
   const auto hidden = random(s, {kTokens, kHidden});
   compare(s, {.name = "token_nll",
               .input = hidden,
-              .here = way([=](const auto& x) {
-                return token_nll(x.detach(), head, {}, rows, labels, {}).sum().view({1, 1});
-              }),
+              .here = forward_alone(
+                  [=](const auto& x) { return token_nll(x, head, {}, rows, labels, {}).sum().view({1, 1}); }),
               .reference = way([=](const auto& x) {
                 return reference::token_nll(x, head, {}, rows, labels, {}).sum().view({1, 1});
               }),
@@ -257,11 +261,12 @@ void bench_cross_entropy(const Settings& s) {
   compare(s, {.name = "linear_cross_entropy",
               .input = hidden,
               .upstream = at::ones({1, 1}),
-              .here = pair([=](const auto& x, Backward& backward) {
-                const auto found = linear_cross_entropy(x, head, {}, rows, labels, 1.0, {}, true);
-                backward = [=](const auto&) { return found.hidden; };
-                return found.loss.view({1, 1});
-              }),
+              .here =
+                  [=](const auto& x, Backward& backward) {
+                    const auto found = linear_cross_entropy(x, head, {}, rows, labels, 1.0, {}, true);
+                    backward = [=](const auto&) { return found.hidden; };
+                    return found.loss.view({1, 1});
+                  },
               .reference = way([=](const auto& x) {
                 return reference::token_nll(x, head, {}, rows, labels, {}).sum().view({1, 1});
               }),
@@ -287,7 +292,7 @@ void bench_matmul(const Settings& s) {
     const auto w = random(s, {shape.n, shape.k});
     compare(s, {.name = named("nt", shape),
                 .input = random(s, {shape.m, shape.k}),
-                .here = way([=](const auto& x) { return matmul_nt(x.detach(), w); }),
+                .here = forward_alone([=](const auto& x) { return matmul_nt(x, w); }),
                 .aten = way([=](const auto& x) { return at::mm(x.detach(), w.t()); }),
                 .forward_flops = product_flops(shape.m, shape.k, shape.n),
                 .passes = Passes::kForward});
@@ -296,7 +301,7 @@ void bench_matmul(const Settings& s) {
     const auto w = random(s, {shape.k, shape.n});
     compare(s, {.name = named("nn", shape),
                 .input = random(s, {shape.m, shape.k}),
-                .here = way([=](const auto& x) { return matmul_nn(x.detach(), w); }),
+                .here = forward_alone([=](const auto& x) { return matmul_nn(x, w); }),
                 .aten = way([=](const auto& x) { return at::mm(x.detach(), w); }),
                 .forward_flops = product_flops(shape.m, shape.k, shape.n),
                 .passes = Passes::kForward});
@@ -305,7 +310,7 @@ void bench_matmul(const Settings& s) {
     const auto y = random(s, {kTokens, shape.m});
     compare(s, {.name = named("tn", shape),
                 .input = random(s, {kTokens, shape.n}),
-                .here = way([=](const auto& x) { return matmul_tn(y, x.detach()); }),
+                .here = forward_alone([=](const auto& x) { return matmul_tn(y, x); }),
                 .aten = way([=](const auto& x) { return at::mm(y.t(), x.detach()); }),
                 .forward_flops = product_flops(shape.m, shape.k, shape.n),
                 .passes = Passes::kForward});

@@ -7,15 +7,18 @@
 #include <chrono>
 #include <cstdio>
 #include <stdexcept>
+#include <string_view>
 
 namespace lorikeet::bench {
 namespace {
 
 using Outputs = std::vector<at::Tensor>;
 
+// One way with its name and how its passes run: both from the input to what they make.
 struct Named {
   const char* name;
-  const Way* way;
+  std::function<Outputs()> forward;
+  std::function<at::Tensor(const Outputs& upstream)> gradient;
   Outputs upstream;
 };
 
@@ -33,10 +36,29 @@ Outputs split_like(const at::Tensor& whole, const Outputs& outputs) {
   return parts;
 }
 
-at::Tensor gradient(const Named& named, const at::Tensor& input) {
-  const auto x = input.detach().requires_grad_(true);
-  torch::autograd::backward((*named.way)(x), named.upstream);
-  return x.grad();
+Named pair_of_passes(const Operator& op) {
+  const auto forward = [&op]() -> Outputs {
+    const at::NoGradGuard no_grad;
+    test::Backward backward;
+    return {op.here(op.input, backward)};
+  };
+  const auto gradient = [&op](const Outputs& upstream) {
+    const at::NoGradGuard no_grad;
+    test::Backward backward;
+    const at::Tensor out = op.here(op.input, backward);
+    return backward(upstream[0]);
+  };
+  return {"here", forward, gradient, {}};
+}
+
+Named differentiated(const char* name, const Operator& op, const Way& way) {
+  const auto forward = [&op, &way] { return way(op.input.detach().requires_grad_(true)); };
+  const auto gradient = [&op, &way](const Outputs& upstream) {
+    const auto x = op.input.detach().requires_grad_(true);
+    torch::autograd::backward(way(x), upstream);
+    return x.grad();
+  };
+  return {name, forward, gradient, {}};
 }
 
 double distance(const at::Tensor& value, const at::Tensor& expected) {
@@ -59,13 +81,13 @@ void require_near(const Operator& op, const char* way, const char* what, const a
 void require_agreement(const Operator& op, std::vector<Named>& ways, at::ScalarType dtype) {
   at::Tensor result, grad;
   for (auto& named : ways) {
-    const auto outputs = (*named.way)(op.input.detach().requires_grad_(true));
+    const auto outputs = named.forward();
     const auto joined = at::cat(outputs, 1).detach();
     if (!result.defined()) result = joined;
     require_near(op, named.name, "result", joined, result, dtype);
     if (op.passes == Passes::kForward) continue;
     named.upstream = split_like(op.upstream, outputs);
-    const auto own = gradient(named, op.input);
+    const auto own = named.gradient(named.upstream);
     if (!grad.defined()) grad = own;
     require_near(op, named.name, "gradient", own, grad, dtype);
   }
@@ -101,17 +123,17 @@ std::vector<Times> interleaved(const std::vector<std::function<void()>>& runs, i
 
 void print_line(const Operator& op, const char* pass, const std::vector<Named>& ways,
                 const std::vector<Times>& times, double flops) {
-  const auto find = [&](const Way& way) -> const Times* {
+  const auto find = [&](std::string_view name) -> const Times* {
     for (std::size_t i = 0; i < ways.size(); ++i) {
-      if (ways[i].way == &way) return &times[i];
+      if (ways[i].name == name) return &times[i];
     }
     return nullptr;
   };
-  const Times here = *find(op.here);
+  const Times here = *find("here");
   std::printf("| %s | %s | %.2f (%.2f-%.2f) | ", op.name.c_str(), pass, here.median, here.least, here.most);
   if (flops > 0) std::printf("%.0f", flops / here.median / 1e6);
-  for (const Way* way : {&op.reference, &op.aten}) {
-    const Times* other = find(*way);
+  for (const char* name : {"reference", "ATen"}) {
+    const Times* other = find(name);
     if (other == nullptr) {
       std::printf(" | | ");
     } else {
@@ -140,15 +162,15 @@ void print_head() {
 
 void compare(const Settings& settings, const Operator& op) {
   if (op.name.find(settings.only) == std::string::npos) return;
-  std::vector<Named> ways{{"here", &op.here, {}}};
-  if (op.reference) ways.push_back({"reference", &op.reference, {}});
-  if (op.aten) ways.push_back({"ATen", &op.aten, {}});
+  std::vector<Named> ways{pair_of_passes(op)};
+  if (op.reference) ways.push_back(differentiated("reference", op, op.reference));
+  if (op.aten) ways.push_back(differentiated("ATen", op, op.aten));
   require_agreement(op, ways, settings.dtype);
 
   std::vector<std::function<void()>> forward, together;
   for (const auto& named : ways) {
-    forward.emplace_back([&op, &named] { (*named.way)(op.input.detach().requires_grad_(true)); });
-    together.emplace_back([&op, &named] { gradient(named, op.input); });
+    forward.emplace_back([&named] { named.forward(); });
+    together.emplace_back([&named] { named.gradient(named.upstream); });
   }
   if (op.passes != Passes::kTogether) {
     print_line(op, "forward", ways, interleaved(forward, settings.repeats), op.forward_flops);

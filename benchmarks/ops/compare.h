@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "support/as_autograd.h"
+
 // Times ways of computing one thing beside each other and prints a line of a table for each comparison.
 namespace lorikeet::bench {
 
@@ -16,16 +18,21 @@ struct Settings {
   std::string only;  ///< operators whose name contains it; empty: all
 };
 
-/// One way of computing the operator. Its outputs, side by side, are the result.
+/// One way of computing the operator, which autograd differentiates. Its outputs, side by side, are the
+/// result.
 using Way = std::function<std::vector<at::Tensor>(const at::Tensor&)>;
+/// The operator as a layer calls it, without autograd: the result of x, and the function of its backward,
+/// which stays empty where forward alone is timed.
+using Pair = test::Forward;
 
 enum class Passes { kForward, kTogether, kEach };
 
 struct Operator {
   std::string name;
   at::Tensor input;
-  at::Tensor upstream;                           ///< the result's gradient; unused for forward alone
-  Way here, reference, aten;                     ///< reference and aten may be empty
+  at::Tensor upstream;  ///< the result's gradient; unused for forward alone
+  Pair here;
+  Way reference, aten;                           ///< may be empty
   double forward_flops = 0, together_flops = 0;  ///< 0: no rate is printed
   Passes passes = Passes::kEach;
 };
@@ -37,10 +44,10 @@ at::Tensor untimed_copy(const at::Tensor& tensor);
 void print_head();
 
 /// Checks that the ways agree, in their result and in the input's gradient, to a few roundings of the dtype;
-/// then times them in turn, `repeats` times after one round of warming up. Prints for forward (its graph
-/// recorded, as in training) and for forward and backward together: median and smallest-largest in ms, and
-/// how many times as fast as each other way the operator is, by the medians. Throws std::runtime_error when
-/// ways disagree.
+/// then times them in turn, `repeats` times after one round of warming up. Prints for forward (with
+/// what its backward needs, as in training) and for forward and backward together: median and
+/// smallest-largest in ms, and how many times as fast as each other way the operator is, by the medians.
+/// Throws std::runtime_error when ways disagree.
 void compare(const Settings& settings, const Operator& op);
 
 }  // namespace lorikeet::bench
