@@ -35,3 +35,11 @@ if(LORIKEET_WITH_CUDA)
   set(CMAKE_CUDA_IMPLICIT_INCLUDE_DIRECTORIES ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
 endif()
 message(STATUS "CUDA code: ${LORIKEET_WITH_CUDA}")
+
+# NVTX is headers alone, which come with the CUDA compiler: ranges are told to it where they are.
+if(LORIKEET_TORCH)
+  find_path(LORIKEET_NVTX_INCLUDE nvtx3/nvToolsExt.h PATHS "${LIBTORCH_SITE}/nvidia/cu13/include" NO_DEFAULT_PATH NO_CACHE)
+  if(LORIKEET_NVCC)
+    find_path(LORIKEET_NVTX_INCLUDE nvtx3/nvToolsExt.h PATHS "${LORIKEET_NVCC}/../../include" NO_DEFAULT_PATH NO_CACHE)
+  endif()
+endif()

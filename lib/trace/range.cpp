@@ -1,7 +1,9 @@
 #include "trace/range.h"
 
 #include <ATen/record_function.h>
-#include <torch/csrc/profiler/stubs/base.h>
+#ifdef LORIKEET_WITH_NVTX
+#include <nvtx3/nvToolsExt.h>
+#endif
 
 #include <cstdlib>
 #include <string>
@@ -11,12 +13,23 @@ namespace lorikeet::trace {
 namespace {
 
 // NVTX's functions do nothing unless a tool's library is loaded, which the tool asks for by this variable.
-// libtorch's CUDA half has them; without it `enabled` is false.
+// They are a header's, not those of libtorch's CUDA half: that one isn't loaded on a CPU.
+#ifdef LORIKEET_WITH_NVTX
 bool nvtx_is_read() {
-  static const bool read =
-      std::getenv("NVTX_INJECTION64_PATH") != nullptr && torch::profiler::impl::cudaStubs()->enabled();
+  static const bool read = std::getenv("NVTX_INJECTION64_PATH") != nullptr;
   return read;
 }
+
+void nvtx_push(const std::string& text) { nvtxRangePushA(text.c_str()); }
+
+void nvtx_pop() { nvtxRangePop(); }
+#else
+bool nvtx_is_read() { return false; }
+
+void nvtx_push(const std::string&) {}
+
+void nvtx_pop() {}
+#endif
 
 std::string nvtx_text(const char* name, std::initializer_list<Arg> args) {
   std::string text = name;
@@ -28,7 +41,7 @@ std::string nvtx_text(const char* name, std::initializer_list<Arg> args) {
 
 Range::Range(const char* name, std::initializer_list<Arg> args) {
   if (nvtx_is_read()) {
-    torch::profiler::impl::cudaStubs()->rangePush(nvtx_text(name, args).c_str());
+    nvtx_push(nvtx_text(name, args));
     marked_ = true;
   }
   auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE);
@@ -41,7 +54,7 @@ Range::Range(const char* name, std::initializer_list<Arg> args) {
 
 Range::~Range() {
   recorded_.reset();
-  if (marked_) torch::profiler::impl::cudaStubs()->rangePop();
+  if (marked_) nvtx_pop();
 }
 
 }  // namespace lorikeet::trace
