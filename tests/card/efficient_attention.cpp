@@ -14,6 +14,7 @@
 #include "card/plain_attention.h"
 #include "card/report.h"
 #include "card/streams.h"
+#include "card/traffic.h"
 
 namespace lorikeet::card {
 namespace {
@@ -67,6 +68,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::Sym
     const OptionalTensor&, std::optional<std::int64_t> window_size) {
   const Lock lock(mutex());
   count_operator("aten::_efficient_attention_forward");
+  const LaunchTraffic traffic("aten::_efficient_attention_forward");
   for (const auto* rows : {&query, &key, &value}) check_operand(*rows, query);
   TORCH_CHECK(!bias, "fake card: efficient attention with a bias isn't imitated");
   check_ends(ends_q, query, longest_q);
@@ -105,6 +107,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> backward(
     std::optional<std::int64_t>, std::optional<std::int64_t> window_size, bool) {
   const Lock lock(mutex());
   count_operator("aten::_efficient_attention_backward");
+  const LaunchTraffic traffic("aten::_efficient_attention_backward");
   for (const auto* rows : {&gradient, &query, &key, &value, &result}) check_operand(*rows, query);
   check_ends(ends_q, query, longest_q);
   check_ends(ends_k, query, longest_k);

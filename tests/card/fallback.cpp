@@ -13,6 +13,7 @@
 #include "card/alias.h"
 #include "card/report.h"
 #include "card/streams.h"
+#include "card/traffic.h"
 
 namespace lorikeet::card {
 namespace {
@@ -52,6 +53,7 @@ class Call {
 
   void run() {
     count_operator(c10::toString(op_.operator_name()));
+    const LaunchTraffic traffic(c10::toString(op_.operator_name()));
     if (kWaiting.contains(schema_.name())) count_wait(schema_.name());
     int card = factory_card();
     for (std::size_t i = 0; i < schema_.arguments().size(); ++i) substitute(i);

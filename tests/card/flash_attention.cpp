@@ -11,6 +11,7 @@
 #include "card/plain_attention.h"
 #include "card/report.h"
 #include "card/streams.h"
+#include "card/traffic.h"
 
 namespace lorikeet::card {
 namespace {
@@ -49,6 +50,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> forward(
     OptionalSize left, OptionalSize right, const OptionalTensor&, const OptionalTensor&) {
   const Lock lock(mutex());
   count_operator("aten::_flash_attention_forward");
+  const LaunchTraffic traffic("aten::_flash_attention_forward");
   for (const auto* rows : {&query, &key, &value}) {
     check_operand(*rows);
     TORCH_CHECK(
@@ -88,6 +90,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(
     std::optional<double> scale, OptionalSize left, OptionalSize right) {
   const Lock lock(mutex());
   count_operator("aten::_flash_attention_backward");
+  const LaunchTraffic traffic("aten::_flash_attention_backward");
   for (const auto* rows : {&gradient, &query, &key, &value, &result}) check_operand(*rows);
   TORCH_CHECK(query.dim() == 3, "fake card: FlashAttention's backward over a batch isn't imitated");
   check_ends(ends_q, query);

@@ -6,6 +6,7 @@
 #include "card/memory.h"
 #include "card/native_stream.h"
 #include "card/report.h"
+#include "card/traffic.h"
 
 namespace lorikeet::card {
 namespace {
@@ -69,6 +70,7 @@ void run_kernel(const dim3& grid, const dim3& block, std::size_t shared_bytes, v
   }
   kernel_index.block_size = block;
   kernel_index.grid_size = grid;
+  const LaunchTraffic traffic(file);
   uint3& index = kernel_index.block;
   for (index.z = 0; index.z < grid.z; ++index.z) {
     for (index.y = 0; index.y < grid.y; ++index.y) {

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "card/report.h"
+#include "card/traffic.h"
 
 namespace lorikeet::card {
 namespace {
@@ -25,8 +26,10 @@ constexpr unsigned char kPoison = 0xFF;
 
 char* host_view = nullptr;  // no access
 char* card_view = nullptr;
+char* fill_view = nullptr;
 
-void print_host_access(int signal_number, siginfo_t* info, void*) {
+void handle_access(int signal_number, siginfo_t* info, void* context) {
+  if (note_fault(info->si_addr, context)) return;
   if (is_card_memory(info->si_addr)) {
     constexpr char kText[] = "\nfake card: the host touched card memory; its call stack:\n";
     (void)!write(STDERR_FILENO, kText, sizeof kText - 1);
@@ -46,9 +49,12 @@ void map_memory() {
   };
   host_view = map(PROT_NONE);
   card_view = map(PROT_READ | PROT_WRITE);
+  fill_view = map(PROT_READ | PROT_WRITE);
   close(file);
   report_host_access();
 }
+
+void* to_fill(const char* data) { return fill_view + (data - host_view); }
 
 // FAKE_CARD_MIB: of each card, "100", or of one after the other, "4000,100".
 std::array<std::int64_t, kCards> card_sizes() {
@@ -85,7 +91,7 @@ class Memory {
     const auto found = blocks_.find(data);
     if (found == blocks_.end()) return;
     const Block& block = found->second;
-    std::memset(on_card(data), kPoison, block.bytes);
+    std::memset(to_fill(data), kPoison, block.bytes);
     uses_.at(static_cast<std::size_t>(block.card)).now -= static_cast<std::int64_t>(block.bytes);
     freed_.emplace(block.bytes, data);
     blocks_.erase(found);
@@ -101,6 +107,7 @@ class Memory {
   struct Use {
     std::int64_t now = 0, peak = 0;
   };
+  std::size_t taken() const { return taken_; }
   Use& use(int card) { return uses_.at(static_cast<std::size_t>(card)); }
 
  private:
@@ -110,16 +117,16 @@ class Memory {
       TORCH_CHECK_WITH(OutOfMemoryError, taken_ + bytes <= kRange, "fake card: its range is used up");
       char* data = host_view + taken_;
       taken_ += bytes;
-      std::memset(on_card(data), kPoison, bytes);
+      std::memset(to_fill(data), kPoison, bytes);
       return data;
     }
     char* data = found->second;
     freed_.erase(found);
-    const auto* content = static_cast<const unsigned char*>(on_card(data));
+    const auto* content = static_cast<const unsigned char*>(to_fill(data));
     // Every byte is the poison when the first one is, and each equals the next.
     if (content[0] != kPoison || std::memcmp(content, content + 1, bytes - 1) != 0) {
       count_hazard("card memory was written after it had been freed");
-      std::memset(on_card(data), kPoison, bytes);
+      std::memset(to_fill(data), kPoison, bytes);
     }
     return data;
   }
@@ -158,7 +165,7 @@ void report_host_access() {
   std::array<void*, 1> frames{};
   backtrace(frames.data(), frames.size());  // loads what it needs now: a signal handler may not
   struct sigaction action = {};
-  action.sa_sigaction = print_host_access;
+  action.sa_sigaction = handle_access;
   action.sa_flags = SA_SIGINFO;
   sigaction(SIGSEGV, &action, nullptr);
 }
@@ -171,6 +178,12 @@ Block* block_of(const void* data) {
 void* on_card(const void* data) {
   auto* at = static_cast<char*>(const_cast<void*>(data));
   return is_card_memory(data) ? card_view + (at - host_view) : at;
+}
+
+CardView card_view_in_use() {
+  const Lock lock(mutex());
+  constexpr std::size_t kNext = std::size_t{64} << 20;
+  return {card_view, std::min(memory().taken() + kNext, kRange)};
 }
 
 std::int64_t used_bytes(int card) {

@@ -5,10 +5,11 @@
 
 #include "card/streams.h"
 
-// The cards' memory: one range of a memory file, mapped twice. Tensors hold addresses in the first mapping,
-// which the host may not touch: a host that follows such a pointer dies with its call stack, as it would read
-// garbage or die with a card. What plays the card uses the second mapping. Memory is filled with 0xFF (NaN in
-// every floating-point dtype) when it is allocated and when it is freed.
+// The cards' memory: one range of a memory file, mapped three times. Tensors hold addresses in the first
+// mapping, which the host may not touch: a host that follows such a pointer dies with its call stack, as it
+// would read garbage or die with a card. What plays the card uses the second mapping; a third is for the
+// fillings, which are no launch's (traffic.h). Memory is filled with 0xFF (NaN in every floating-point dtype)
+// when it is allocated and when it is freed.
 namespace lorikeet::card {
 
 struct Block {
@@ -28,6 +29,13 @@ bool is_card_memory(const void* data);
 Block* block_of(const void* data);
 /// Where the card finds what an address of its memory names; other addresses stay what they are.
 void* on_card(const void* data);
+
+/// All memory that was ever allocated and the next 64 MiB, where the card finds it.
+struct CardView {
+  char* data = nullptr;
+  std::size_t bytes = 0;
+};
+CardView card_view_in_use();
 
 /// Makes the process report the call stack when it dies of touching card memory. Done at the first
 /// allocation; again where somebody else has taken SIGSEGV since.

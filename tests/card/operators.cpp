@@ -12,6 +12,7 @@
 #include "card/memory.h"
 #include "card/report.h"
 #include "card/streams.h"
+#include "card/traffic.h"
 #include "card/transfers.h"
 
 namespace lorikeet::card {
@@ -83,6 +84,7 @@ bool download(const at::Tensor& self, const at::Tensor& from, bool pinned) {
 at::Tensor& copy(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
   const Lock lock(mutex());
   count_operator("aten::copy_");
+  const LaunchTraffic traffic("aten::copy_");
   if (self.is_cuda()) note_access(self.storage().data(), /*writes=*/true, "aten::copy_");
   if (from.is_cuda()) note_access(from.storage().data(), /*writes=*/false, "aten::copy_");
   const OnCard on(self.is_cuda() ? self.get_device() : from.get_device());
@@ -125,6 +127,7 @@ at::Tensor wide_product(const char* name, const at::Tensor& a, const at::Tensor&
 at::Tensor mm_dtype(const at::Tensor& a, const at::Tensor& b, at::ScalarType out) {
   const Lock lock(mutex());
   const OnCard on(a.get_device());
+  const LaunchTraffic traffic("aten::mm.dtype");
   return from_cpu(wide_product("aten::mm.dtype", a, b, out));
 }
 
@@ -145,6 +148,7 @@ at::Tensor& addmm_dtype_out(const at::Tensor& self, const at::Tensor& a, const a
   const OnCard on(a.get_device());
   note_access(self.storage().data(), /*writes=*/false, kName);
   note_access(out.storage().data(), /*writes=*/true, kName);
+  const LaunchTraffic traffic(kName);
   as_cpu(out).copy_(as_cpu(self) * beta + wide_product(kName, a, b, dtype) * alpha);
   return out;
 }
@@ -155,6 +159,7 @@ at::Tensor scaled_mm(const at::Tensor& a, const at::Tensor& b, const at::Tensor&
                      const std::optional<at::Tensor>& scale_result, std::optional<at::ScalarType> out, bool) {
   const Lock lock(mutex());
   count_operator("aten::_scaled_mm");
+  const LaunchTraffic traffic("aten::_scaled_mm");
   for (const auto* tensor : {&a, &b, &scale_a, &scale_b}) {
     TORCH_CHECK(tensor->is_cuda() && tensor->dim() == 2 && tensor->device() == a.device(),
                 "fake card: _scaled_mm: expected matrices on one card");

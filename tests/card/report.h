@@ -7,6 +7,11 @@
 
 namespace lorikeet::card {
 
+/// Bytes of card memory.
+struct Traffic {
+  std::int64_t read = 0, written = 0;
+};
+
 /// What a process did with the fake card. When the process ends it is written as JSON to a file of the folder
 /// that FAKE_CARD_REPORTS names.
 struct Report {
@@ -21,6 +26,7 @@ struct Report {
   std::int64_t pinned_downloads = 0;            ///< those of them that the host doesn't wait for
   std::int64_t allocations = 0;                 ///< of card memory
   std::int64_t launches = 0;                    ///< of kernels, ATen's and our own
+  std::map<std::string, Traffic> traffic;       ///< of launches, by name, where it is counted (traffic.h)
 };
 
 /// The counters so far. Change them only while holding `mutex`.

@@ -1,0 +1,134 @@
+// How much memory a layer moves, forward and backward, beside what its operators have to move.
+#include "card/traffic.h"
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "card/micro_step_report.h"
+#include "support/catch.h"
+
+using namespace lorikeet;
+
+namespace {
+
+const at::Device kCard("cuda:1");
+
+struct Counted {
+  Counted() { card::count_traffic(true); }
+  ~Counted() { card::count_traffic(false); }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+};
+
+card::Traffic traffic_of(const std::string& name) { return card::report().traffic[name]; }
+
+using ByLaunch = std::map<std::string, card::Traffic>;
+
+ByLaunch minus(ByLaunch more, const ByLaunch& less) {
+  for (const auto& [name, traffic] : less) {
+    more[name].read -= traffic.read;
+    more[name].written -= traffic.written;
+  }
+  return more;
+}
+
+// The proportions of Llama 3's 8B.
+constexpr std::int64_t kHidden = 256, kKeys = 64, kIntermediate = 896, kRank = 8;
+
+ByLaunch traffic_of_a_layer(int tokens) {
+  const auto run = [&](int layers) {
+    return card::micro_step_report({.layers = layers,
+                                    .hidden = kHidden,
+                                    .heads = 4,
+                                    .key_value_heads = 1,
+                                    .head_dim = 64,
+                                    .intermediate = kIntermediate,
+                                    .tokens = tokens})
+        .traffic;
+  };
+  return minus(run(3), run(2));
+}
+
+// Numbers of a token that forward and backward read or write when every operator (a norm with the residual's
+// sum, a group of projections with its adapters, rotary, attention, the gated product) reads each input once
+// and writes each result once, with what is kept and what is recomputed by nn/decoder_layer.h.
+constexpr std::int64_t needed_numbers() {
+  constexpr std::int64_t h = kHidden, k = kKeys, f = kIntermediate, r = kRank;
+  constexpr std::int64_t qkv = h + 2 * k, rotated = h + k;
+  constexpr std::int64_t forward = 2 * 4 * h               // norms: stream and addend in, sum and normed out
+                                   + (h + qkv + 3 * r)     // q, k and v
+                                   + 2 * rotated           // in place
+                                   + (qkv + h)             // attention
+                                   + (h + h + r)           // its output's projection
+                                   + (h + 2 * f + 2 * r)   // gate and up
+                                   + (2 * f + f)           // the gated product
+                                   + (f + h + r);          // down
+  constexpr std::int64_t backward = (2 * f + f)            // the gated product again
+                                    + (h + r + f + f)      // down: dy, x a^T and x in, dx out
+                                    + (2 * f + f + 2 * f)  // the gated product's
+                                    + 2 * h                // norm again
+                                    + (2 * f + 2 * r + h + h)  // gate and up
+                                    + 4 * h                // norm: dx, the stream's gradient, input; the sum
+                                    + (h + r + h + h)      // attention's output
+                                    + (h + qkv + h + qkv)  // attention
+                                    + 2 * rotated          //
+                                    + 2 * h                // norm again
+                                    + (qkv + 3 * r + h + h)  // q, k and v
+                                    + 4 * h;                 // norm
+  return forward + backward;
+}
+
+}  // namespace
+
+TEST_CASE("a launch's traffic is what it reads and writes") {
+  if (!card::traffic_is_countable()) {
+    WARN("skipped: signals don't tell reading from writing on this machine");
+    return;
+  }
+  constexpr std::int64_t kNumbers = 1 << 18, kBytes = 4 * kNumbers, kSlack = 2 * 4096;
+  const auto x = at::ones({kNumbers}).to(kCard), y = at::ones({kNumbers}).to(kCard);
+  const Counted counted;
+  card::reset_report();
+  const auto near = [&](std::int64_t bytes, std::int64_t expected) {
+    return bytes >= expected && bytes <= expected + kSlack;
+  };
+  auto out = at::add(x, y);
+  CHECK(near(traffic_of("aten::add.out").read, 2 * kBytes));
+  CHECK(near(traffic_of("aten::add.out").written, kBytes));
+  out.mul_(2);
+  CHECK(near(traffic_of("aten::mul.out").read, kBytes));
+  CHECK(near(traffic_of("aten::mul.out").written, kBytes));
+  out.zero_();
+  CHECK(traffic_of("aten::zero_").read == 0);
+  CHECK(near(traffic_of("aten::zero_").written, kBytes));
+  out.slice(0, 0, kNumbers / 4).zero_();
+  CHECK(near(traffic_of("aten::zero_").written, kBytes + kBytes / 4));
+  CHECK(card::report().hazards.empty());
+}
+
+TEST_CASE("bytes that a layer with adapters on all its projections moves, forward and backward") {
+  if (!card::traffic_is_countable()) {
+    WARN("skipped: signals don't tell reading from writing on this machine");
+    return;
+  }
+  const Counted counted;
+  // The difference leaves out weights, their gradients, and the ends of tensors that share pages.
+  constexpr int kFew = 128, kMany = 640;
+  const ByLaunch of_tokens = minus(traffic_of_a_layer(kMany), traffic_of_a_layer(kFew));
+  constexpr double kNeeded = 2.0 * (kMany - kFew) * static_cast<double>(needed_numbers());
+  double moved = 0;
+  std::string list;
+  for (const auto& [name, traffic] : of_tokens) {
+    moved += static_cast<double>(traffic.read + traffic.written);
+    list += "\n  " + name + ": read " + std::to_string(static_cast<double>(traffic.read) / kNeeded) +
+            ", written " + std::to_string(static_cast<double>(traffic.written) / kNeeded);
+  }
+  INFO("a layer moves " << moved / kNeeded << " of what is needed; of it" << list);
+  // The most is adapters': their products read inputs and gradients again, and add to results that were
+  // written.
+  CHECK(moved / kNeeded < 2.0);
+  CHECK(moved / kNeeded > 1);
+}
