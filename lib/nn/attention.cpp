@@ -109,8 +109,8 @@ at::Tensor Attention::backward(const at::Tensor& dy, const InputAgain& input, co
                                const ForwardContext& context, AttentionKept& kept,
                                bool input_gradient) const {
   const bool through_attention = input_gradient || qkv_->learns();
-  at::Tensor dout =
-      out_->backward(dy, [&] { return kept.out; }, weights, context, kept.out_linear, through_attention);
+  at::Tensor dout = out_->backward(
+      dy, [&](const at::Tensor&) { return kept.out; }, weights, context, kept.out_linear, through_attention);
   if (!through_attention) return {};
   at::Tensor dqkv;
   {

@@ -133,7 +133,7 @@ at::Tensor DecoderLayer::backward(at::Tensor gradient, const UnitLoan& weights, 
 
   at::Tensor mlp_dx = mlp_.backward(
       post_backward(post_mlp_norm_, gradient, m, kept.post_mlp_norm),
-      [&] {
+      [&](const at::Tensor&) {
         return one_norm ? pre_again(attention_norm_, kept.attention_norm)
                         : pre_again(mlp_norm_, kept.mlp_norm);
       },
@@ -144,8 +144,8 @@ at::Tensor DecoderLayer::backward(at::Tensor gradient, const UnitLoan& weights, 
   }
   at::Tensor attention_dx = attention_.backward(
       post_backward(post_attention_norm_, gradient, m, kept.post_attention_norm),
-      [&] { return pre_again(attention_norm_, kept.attention_norm); }, weights, context, kept.attention,
-      input_gradient);
+      [&](const at::Tensor&) { return pre_again(attention_norm_, kept.attention_norm); }, weights, context,
+      kept.attention, input_gradient);
   if (!input_gradient) return {};
   if (one_norm) attention_dx.add_(mlp_dx);
   if (parallel_ && mlp_norm_) gradient = pre_backward(mlp_norm_, mlp_dx, gradient, kept.mlp_norm);

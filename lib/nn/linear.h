@@ -49,8 +49,9 @@ struct GroupSpec {
   std::int64_t out_features() const;
 };
 
-/// Gives a tensor of forward again in backward, where it wasn't kept.
-using InputAgain = std::function<at::Tensor()>;
+/// Gives a tensor of forward again in backward, where it wasn't kept. `gradient` is that of the tensor, where
+/// it is known already and wanted, else undefined: who computes both at once may read it.
+using InputAgain = std::function<at::Tensor(const at::Tensor& gradient)>;
 
 /// What a group keeps for its backward beside its input; nothing where it is frozen.
 struct LinearKept {
@@ -67,8 +68,8 @@ class LinearGroup {
   virtual at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                              LinearKept* kept) const = 0;
   /// Adds the gradients of what is trainable in the group. `input` gives forward's x again; it is called at
-  /// most once, and not where nothing of the group is trainable. Returns x's gradient [T, in], or nothing
-  /// without `input_gradient`.
+  /// most once, with x's gradient, and not where nothing of the group is trainable. Returns x's gradient [T,
+  /// in], or nothing without `input_gradient`.
   virtual at::Tensor backward(const at::Tensor& dy, const InputAgain& input, const UnitLoan& weights,
                               const ForwardContext& context, const LinearKept& kept,
                               bool input_gradient) const = 0;

@@ -36,18 +36,29 @@ at::Tensor Mlp::forward(const at::Tensor& x, const UnitLoan& weights, const Forw
 at::Tensor Mlp::backward(const at::Tensor& dy, const InputAgain& input, const UnitLoan& weights,
                          const ForwardContext& context, MlpKept& kept, bool input_gradient) const {
   const bool through_activation = input_gradient || up_->learns();
-  if (!kept.up.defined()) kept.up = up_->forward(input(), weights, context, &kept.up_linear);
+  if (!kept.up.defined()) kept.up = up_->forward(input({}), weights, context, &kept.up_linear);
+  // The gradient takes the place of what was kept, as soon as nobody reads that any more.
   at::Tensor dup = std::move(kept.up);
-  {
-    const at::Tensor dproduct = down_->backward(
-        dy, [&] { return activated(dup); }, weights, context, kept.down_linear, through_activation);
-    if (!through_activation) return {};
-    // The gradient takes the place of what was kept: nobody reads that any more.
+  const auto turn = [&](const at::Tensor& dproduct, at::Tensor* product) {
     if (gated_) {
-      ops::gated_activation_backward_(dproduct, dup, activation_);
+      ops::gated_activation_backward_(dproduct, dup, activation_, product);
     } else {
-      ops::activation_backward_(dproduct, dup, activation_);
+      ops::activation_backward_(dproduct, dup, activation_, product);
     }
+  };
+  {
+    bool turned = false;
+    const auto product_again = [&](const at::Tensor& dproduct) {
+      if (!dproduct.defined()) return activated(dup);
+      at::Tensor product;
+      turn(dproduct, &product);
+      turned = true;
+      return product;
+    };
+    const at::Tensor dproduct =
+        down_->backward(dy, product_again, weights, context, kept.down_linear, through_activation);
+    if (!through_activation) return {};
+    if (!turned) turn(dproduct, nullptr);
   }
   return up_->backward(dup, input, weights, context, kept.up_linear, input_gradient);
 }

@@ -216,6 +216,27 @@ TEST_CASE("activations on a card take no rows, and rows that begin anywhere") {
   }
 }
 
+TEST_CASE("the activations' backward on a card gives forward's result again, to the bit") {
+  for (const auto dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
+    for (const std::int64_t width : {7, 64, 67}) {
+      CAPTURE(c10::toString(dtype), width);
+      const at::Tensor gate_up = random({5, 2 * width}, 16).to(dtype).to(kCard),
+                       dy = random({5, width}, 17).to(dtype).to(kCard);
+      at::Tensor expected = gate_up.clone(), got = gate_up.clone(), again;
+      gated_activation_backward_(dy, expected, Activation::kSilu);
+      gated_activation_backward_(dy, got, Activation::kSilu, &again);
+      CHECK(at::equal(got.cpu(), expected.cpu()));
+      CHECK(at::equal(again.cpu(), gated_activation(gate_up, Activation::kSilu).cpu()));
+      expected = dy.clone(), got = dy.clone();
+      again.reset();
+      activation_backward_(dy, expected, Activation::kGelu);
+      activation_backward_(dy, got, Activation::kGelu, &again);
+      CHECK(at::equal(got.cpu(), expected.cpu()));
+      CHECK(at::equal(again.cpu(), activation(dy, Activation::kGelu).cpu()));
+    }
+  }
+}
+
 TEST_CASE(
     "rotary on a card agrees with its reference: whole and partial heads, and rows that begin anywhere") {
   for (const auto& layout : {HeadLayout{4, 2, 16}, HeadLayout{3, 1, 10}}) {

@@ -54,30 +54,29 @@ ByLaunch traffic_of_a_layer(int tokens) {
 
 // Numbers of a token that forward and backward read or write when every operator (a norm with the residual's
 // sum, a group of projections with its adapters, rotary, attention, the gated product) reads each input once
-// and writes each result once, with what is kept and what is recomputed by nn/decoder_layer.h.
+// and writes each result once, with what nn/decoder_layer.h keeps; what is computed again comes with the
+// gradient that reads the same.
 constexpr std::int64_t needed_numbers() {
   constexpr std::int64_t h = kHidden, k = kKeys, f = kIntermediate, r = kRank;
   constexpr std::int64_t qkv = h + 2 * k, rotated = h + k;
-  constexpr std::int64_t forward = 2 * 4 * h               // norms: stream and addend in, sum and normed out
-                                   + (h + qkv + 3 * r)     // q, k and v
-                                   + 2 * rotated           // in place
-                                   + (qkv + h)             // attention
-                                   + (h + h + r)           // its output's projection
-                                   + (h + 2 * f + 2 * r)   // gate and up
-                                   + (2 * f + f)           // the gated product
-                                   + (f + h + r);          // down
-  constexpr std::int64_t backward = (2 * f + f)            // the gated product again
-                                    + (h + r + f + f)      // down: dy, x a^T and x in, dx out
-                                    + (2 * f + f + 2 * f)  // the gated product's
-                                    + 2 * h                // norm again
+  constexpr std::int64_t forward = 2 * 4 * h              // norms: stream and addend in, sum and normed out
+                                   + (h + qkv + 3 * r)    // q, k and v
+                                   + 2 * rotated          // in place
+                                   + (qkv + h)            // attention
+                                   + (h + h + r)          // its output's projection
+                                   + (h + 2 * f + 2 * r)  // gate and up
+                                   + (2 * f + f)          // the gated product
+                                   + (f + h + r);         // down
+  constexpr std::int64_t backward = (h + r + f + f)       // down: dy, x a^T and x in, dx out
+                                    + (2 * f + f + 2 * f + f)  // the gated product's, and it again
                                     + (2 * f + 2 * r + h + h)  // gate and up
-                                    + 4 * h                // norm: dx, the stream's gradient, input; the sum
-                                    + (h + r + h + h)      // attention's output
-                                    + (h + qkv + h + qkv)  // attention
-                                    + 2 * rotated          //
-                                    + 2 * h                // norm again
-                                    + (qkv + 3 * r + h + h)  // q, k and v
-                                    + 4 * h;                 // norm
+                                    + 5 * h                    // norm: dx, the stream's gradient, input; the
+                                                               // sum, forward's result again
+                                    + (h + r + h + h)          // attention's output
+                                    + (h + qkv + h + qkv)      // attention
+                                    + 2 * rotated              // in place
+                                    + (qkv + 3 * r + h + h)    // q, k and v
+                                    + 5 * h;                   // norm
   return forward + backward;
 }
 
@@ -129,6 +128,6 @@ TEST_CASE("bytes that a layer with adapters on all its projections moves, forwar
   INFO("a layer moves " << moved / kNeeded << " of what is needed; of it" << list);
   // The most is adapters': their products read inputs and gradients again, and add to results that were
   // written.
-  CHECK(moved / kNeeded < 2.0);
+  CHECK(moved / kNeeded < 2.1);
   CHECK(moved / kNeeded > 1);
 }

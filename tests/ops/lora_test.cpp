@@ -81,7 +81,8 @@ at::Tensor fused_linear(const at::Tensor& x, const Setup& s, const FrozenMatrix&
     auto out = lora_linear(in, weight, bias ? s.bias : at::Tensor(), projections, mask, &low_rank);
     backward = [=](const at::Tensor& dy) {
       return lora_linear_backward(
-          dy, [=] { return in; }, low_rank, weight, projections, mask, /*input_gradient=*/true);
+          dy, [=](const at::Tensor&) { return in; }, low_rank, weight, projections, mask,
+          /*input_gradient=*/true);
     };
     return out;
   });
@@ -197,7 +198,7 @@ TEST_CASE("without an input gradient adapters learn, and the weight isn't read")
   lora_linear(s.x, frozen_matrix(s.weight), {}, s.projections, std::nullopt, &low_rank);
   const FrozenMatrix gone{&dense_format(lorikeet::DType::kF32), {}, kOut, kIn};
   int asked = 0;
-  const auto input = [&] {
+  const auto input = [&](const at::Tensor&) {
     ++asked;
     return s.x;
   };
@@ -210,6 +211,22 @@ TEST_CASE("without an input gradient adapters learn, and the weight isn't read")
   }
 }
 
+TEST_CASE("the input is asked for with its gradient, which it may need") {
+  auto s = setup(at::kFloat);
+  at::Tensor low_rank, seen;
+  const auto weight = frozen_matrix(s.weight);
+  lora_linear(s.x, weight, {}, s.projections, std::nullopt, &low_rank);
+  const auto input = [&](const at::Tensor& dx) {
+    seen = dx.defined() ? dx.clone() : at::Tensor();
+    return s.x;
+  };
+  const at::Tensor dx =
+      lora_linear_backward(s.upstream, input, low_rank, weight, s.projections, std::nullopt, true);
+  CHECK(at::equal(seen, dx));
+  lora_linear_backward(s.upstream, input, low_rank, weight, s.projections, std::nullopt, false);
+  CHECK_FALSE(seen.defined());
+}
+
 TEST_CASE("backward asks for the input only where an A learns, and says which it reached") {
   auto s = setup(at::kFloat);
   bool reached[2] = {false, false};
@@ -218,7 +235,9 @@ TEST_CASE("backward asks for the input only where an A learns, and says which it
     s.projections[i].reached = &reached[i];
   }
   const auto weight = frozen_matrix(s.weight);
-  const auto forbidden = []() -> at::Tensor { throw std::runtime_error("nobody needs the input"); };
+  const auto forbidden = [](const at::Tensor&) -> at::Tensor {
+    throw std::runtime_error("nobody needs the input");
+  };
   at::Tensor low_rank;
   lora_linear(s.x, weight, {}, s.projections, std::nullopt, &low_rank);
   CHECK_NOTHROW(

@@ -109,6 +109,28 @@ TEST_CASE("activations agree with their references in every dtype, with large in
   }
 }
 
+TEST_CASE("the activations' backward gives forward's result again, to the bit, and the same gradient") {
+  for (const auto kind : kActivations) {
+    for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble}) {
+      CAPTURE(static_cast<int>(kind), c10::toString(dtype));
+      const at::Tensor gate_up = leaf({11, 2 * 67}, 21).detach().to(dtype),
+                       dy = leaf({11, 67}, 22).detach().to(dtype);
+      at::Tensor expected = gate_up.clone(), got = gate_up.clone(), again;
+      gated_activation_backward_(dy, expected, kind);
+      gated_activation_backward_(dy, got, kind, &again);
+      CHECK(at::equal(got, expected));
+      CHECK(at::equal(again, gated_activation(gate_up, kind)));
+      const at::Tensor x = gate_up.narrow(1, 0, 67).contiguous();
+      expected = x.clone(), got = x.clone();
+      again.reset();
+      activation_backward_(dy, expected, kind);
+      activation_backward_(dy, got, kind, &again);
+      CHECK(at::equal(got, expected));
+      CHECK(at::equal(again, activation(x, kind)));
+    }
+  }
+}
+
 TEST_CASE("exact GELU is right relative to itself in its tail too") {
   const at::Tensor x = at::linspace(-12.9, 12.9, 12901).view({-1, 1});
   const at::Tensor wide = x.to(at::kDouble);

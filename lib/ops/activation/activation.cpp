@@ -28,6 +28,11 @@ void check_gradient(const char* op, const at::Tensor& dy, const at::Tensor& x, i
 
 bool is_fast_on_cuda(const at::Tensor& x) { return has_cuda_elements(x) && x.is_contiguous(); }
 
+// Where a kernel writes forward's result once more; nullptr where nobody wants it.
+void* again_pointer(const at::Tensor* again) {
+  return again != nullptr ? again->mutable_data_ptr() : nullptr;
+}
+
 }  // namespace
 
 at::Tensor gated_activation(const at::Tensor& gate_up, Activation activation) {
@@ -46,17 +51,21 @@ at::Tensor gated_activation(const at::Tensor& gate_up, Activation activation) {
   return out;
 }
 
-void gated_activation_backward_(const at::Tensor& dy, at::Tensor& gate_up, Activation activation) {
+void gated_activation_backward_(const at::Tensor& dy, at::Tensor& gate_up, Activation activation,
+                                at::Tensor* again) {
   check_gradient("gated_activation", dy, gate_up, 2);
-  if (vector::is_fast(gate_up)) {
-    cpu::gated_backward(dy.contiguous(), activation, gate_up);
-  } else if (is_fast_on_cuda(gate_up)) {
+  const bool on_cpu = vector::is_fast(gate_up), on_cuda = is_fast_on_cuda(gate_up);
+  if (again != nullptr && (on_cpu || on_cuda)) *again = at::empty(dy.sizes(), dy.options());
+  if (on_cpu) {
+    cpu::gated_backward(dy.contiguous(), activation, gate_up, again);
+  } else if (on_cuda) {
     const at::Tensor dense = dy.contiguous();
     launch_on_device_of(gate_up, [&](void* stream) {
       launch_gated_backward(cuda_element(gate_up), activation, dense.const_data_ptr(), dense.size(0),
-                            dense.size(1), gate_up.mutable_data_ptr(), stream);
+                            dense.size(1), gate_up.mutable_data_ptr(), again_pointer(again), stream);
     });
   } else {
+    if (again != nullptr) *again = gated_activation(gate_up, activation);
     gate_up.copy_(reference_backward(
         [&](const at::Tensor& x) { return reference::gated_activation(x, activation); }, gate_up, dy));
   }
@@ -78,17 +87,20 @@ at::Tensor activation(const at::Tensor& x, Activation activation) {
   return out;
 }
 
-void activation_backward_(const at::Tensor& dy, at::Tensor& x, Activation activation) {
+void activation_backward_(const at::Tensor& dy, at::Tensor& x, Activation activation, at::Tensor* again) {
   check_gradient("activation", dy, x, 1);
-  if (vector::is_fast(x)) {
-    cpu::plain_backward(dy.contiguous(), activation, x);
-  } else if (is_fast_on_cuda(x)) {
+  const bool on_cpu = vector::is_fast(x), on_cuda = is_fast_on_cuda(x);
+  if (again != nullptr && (on_cpu || on_cuda)) *again = at::empty(dy.sizes(), dy.options());
+  if (on_cpu) {
+    cpu::plain_backward(dy.contiguous(), activation, x, again);
+  } else if (on_cuda) {
     const at::Tensor dense = dy.contiguous();
     launch_on_device_of(x, [&](void* stream) {
       launch_activation_backward(cuda_element(x), activation, dense.const_data_ptr(), x.numel(),
-                                 x.mutable_data_ptr(), stream);
+                                 x.mutable_data_ptr(), again_pointer(again), stream);
     });
   } else {
+    if (again != nullptr) *again = ops::activation(x, activation);
     x.copy_(reference_backward(
         [&](const at::Tensor& input) { return reference::activation(input, activation); }, x, dy));
   }

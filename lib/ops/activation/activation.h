@@ -13,14 +13,17 @@ namespace lorikeet::ops {
 /// contiguous. Returns [T, I] in the same dtype.
 at::Tensor gated_activation(const at::Tensor& gate_up, Activation activation);
 
-/// The gradient of gate_up, written over it. dy: [T, I].
-void gated_activation_backward_(const at::Tensor& dy, at::Tensor& gate_up, Activation activation);
+/// The gradient of gate_up, written over it. dy: [T, I]. `again`, unless it is null, gets forward's result
+/// once more, in the same pass over memory.
+void gated_activation_backward_(const at::Tensor& dy, at::Tensor& gate_up, Activation activation,
+                                at::Tensor* again = nullptr);
 
 /// Plain: act(x). x: [T, I], floating, contiguous.
 at::Tensor activation(const at::Tensor& x, Activation activation);
 
-/// The gradient of x, written over it.
-void activation_backward_(const at::Tensor& dy, at::Tensor& x, Activation activation);
+/// The gradient of x, written over it; `again` as above.
+void activation_backward_(const at::Tensor& dy, at::Tensor& x, Activation activation,
+                          at::Tensor* again = nullptr);
 
 namespace reference {
 

@@ -51,26 +51,28 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A thread writes over what it alone has read.
+// A thread writes over what it alone has read. `again` gets forward's result, or is nullptr.
 template <typename T, int n, bool gated>
 __global__ void __launch_bounds__(kThreads)
-    backward_kernel(Activation kind, const T* dy, std::int64_t rows, std::int64_t width, T* in) {
+    backward_kernel(Activation kind, const T* dy, std::int64_t rows, std::int64_t width, T* in, T* again) {
   const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * n;
   if (i >= width) return;
   for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
     T* gate = in + row * (gated ? 2 * width : width) + i;
-    float d[n], x[n], up[n];
+    float d[n], x[n], up[n], y[n];
     unpack<T, n>(load_pack<n>(dy + row * width + i), d);
     unpack<T, n>(load_pack<n>(gate), x);
     if constexpr (gated) unpack<T, n>(load_pack<n>(gate + width), up);
 #pragma unroll
     for (int j = 0; j < n; ++j) {
       const Activated activated = activate(kind, x[j]);
+      y[j] = activated.value * (gated ? up[j] : 1.0F);
       x[j] = d[j] * activated.slope * (gated ? up[j] : 1.0F);
       d[j] *= activated.value;
     }
     store_pack<n>(device::pack<T, n>(x), gate);
     if constexpr (gated) store_pack<n>(device::pack<T, n>(d), gate + width);
+    if (again != nullptr) store_pack<n>(device::pack<T, n>(y), again + row * width + i);
   }
 }
 
@@ -81,12 +83,12 @@ dim3 grid_of(std::int64_t rows, std::int64_t accesses) {
 
 template <typename T, int n, bool gated>
 void launch(bool forward, Activation kind, const T* in, std::int64_t rows, std::int64_t width, T* out,
-            cudaStream_t stream) {
+            T* again, cudaStream_t stream) {
   const dim3 grid = grid_of(rows, (width + n - 1) / n);
   if (forward) {
     forward_kernel<T, n, gated><<<grid, kThreads, 0, stream>>>(kind, in, rows, width, out);
   } else {
-    backward_kernel<T, n, gated><<<grid, kThreads, 0, stream>>>(kind, in, rows, width, out);
+    backward_kernel<T, n, gated><<<grid, kThreads, 0, stream>>>(kind, in, rows, width, out, again);
   }
 }
 
@@ -94,7 +96,7 @@ void launch(bool forward, Activation kind, const T* in, std::int64_t rows, std::
 // alone.
 template <bool gated>
 void launch(bool forward, CudaElement element, Activation kind, const void* in, std::int64_t rows,
-            std::int64_t width, void* out, void* stream) {
+            std::int64_t width, void* out, void* again, void* stream) {
   if (rows == 0 || width == 0) return;
   const auto on = static_cast<cudaStream_t>(stream);
   device::dispatch(element, [&](auto* typed) {
@@ -102,12 +104,17 @@ void launch(bool forward, CudaElement element, Activation kind, const void* in, 
     constexpr int kWide = device::kElements<T, true>;
     const T* from = static_cast<const T*>(in);
     T* to = static_cast<T*>(out);
+    T* once_more = static_cast<T*>(again);
     std::int64_t done = 0;
-    if (device::is_aligned(in) && device::is_aligned(out) && (!gated || width % kWide == 0)) {
+    if (device::is_aligned(in) && device::is_aligned(out) && device::is_aligned(again) &&
+        (!gated || width % kWide == 0)) {
       done = width / kWide * kWide;
-      if (done > 0) launch<T, kWide, gated>(forward, kind, from, rows, done, to, on);
+      if (done > 0) launch<T, kWide, gated>(forward, kind, from, rows, done, to, once_more, on);
     }
-    if (done < width) launch<T, 1, gated>(forward, kind, from + done, rows, width - done, to + done, on);
+    if (done < width) {
+      launch<T, 1, gated>(forward, kind, from + done, rows, width - done, to + done,
+                          once_more == nullptr ? nullptr : once_more + done, on);
+    }
   });
   device::check_launch("activation", cudaGetLastError());
 }
@@ -116,22 +123,22 @@ void launch(bool forward, CudaElement element, Activation kind, const void* in, 
 
 void launch_gated_forward(CudaElement element, Activation activation, const void* gate_up, std::int64_t rows,
                           std::int64_t width, void* out, void* stream) {
-  launch<true>(/*forward=*/true, element, activation, gate_up, rows, width, out, stream);
+  launch<true>(/*forward=*/true, element, activation, gate_up, rows, width, out, nullptr, stream);
 }
 
 void launch_gated_backward(CudaElement element, Activation activation, const void* dy, std::int64_t rows,
-                           std::int64_t width, void* gate_up, void* stream) {
-  launch<true>(/*forward=*/false, element, activation, dy, rows, width, gate_up, stream);
+                           std::int64_t width, void* gate_up, void* again, void* stream) {
+  launch<true>(/*forward=*/false, element, activation, dy, rows, width, gate_up, again, stream);
 }
 
 void launch_activation_forward(CudaElement element, Activation activation, const void* x, std::int64_t count,
                                void* out, void* stream) {
-  launch<false>(/*forward=*/true, element, activation, x, 1, count, out, stream);
+  launch<false>(/*forward=*/true, element, activation, x, 1, count, out, nullptr, stream);
 }
 
 void launch_activation_backward(CudaElement element, Activation activation, const void* dy,
-                                std::int64_t count, void* x, void* stream) {
-  launch<false>(/*forward=*/false, element, activation, dy, 1, count, x, stream);
+                                std::int64_t count, void* x, void* again, void* stream) {
+  launch<false>(/*forward=*/false, element, activation, dy, 1, count, x, again, stream);
 }
 
 }  // namespace lorikeet::ops

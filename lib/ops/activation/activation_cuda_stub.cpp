@@ -17,11 +17,12 @@ namespace {
 void launch_gated_forward(CudaElement, Activation, const void*, std::int64_t, std::int64_t, void*, void*) {
   refuse();
 }
-void launch_gated_backward(CudaElement, Activation, const void*, std::int64_t, std::int64_t, void*, void*) {
+void launch_gated_backward(CudaElement, Activation, const void*, std::int64_t, std::int64_t, void*, void*,
+                           void*) {
   refuse();
 }
 void launch_activation_forward(CudaElement, Activation, const void*, std::int64_t, void*, void*) { refuse(); }
-void launch_activation_backward(CudaElement, Activation, const void*, std::int64_t, void*, void*) {
+void launch_activation_backward(CudaElement, Activation, const void*, std::int64_t, void*, void*, void*) {
   refuse();
 }
 

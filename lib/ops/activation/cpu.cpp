@@ -36,45 +36,79 @@ LORIKEET_INLINE Activated activate(float x) {
   }
 }
 
+// Rows of one thread. `width` is that of one part: rows of gate and up have two.
+template <typename T>
+struct Rows {
+  const T* in;
+  T* out;
+  T* again;  // of backward: where forward's result goes, or nullptr
+  std::int64_t rows, width;
+};
+
 template <Activation kind, typename T>
-LORIKEET_INLINE void gated_forward_rows(const T* gate_up, T* out, std::int64_t rows, std::int64_t width) {
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const T* gate = gate_up + row * 2 * width;
-    const T* up = gate + width;
-    T* to = out + row * width;
-    for (std::int64_t i = 0; i < width; ++i) store(activate<kind>(load(gate[i])).value * load(up[i]), to[i]);
+LORIKEET_INLINE void gated_forward_rows(const Rows<T>& r) {
+  for (std::int64_t row = 0; row < r.rows; ++row) {
+    const T* gate = r.in + row * 2 * r.width;
+    const T* up = gate + r.width;
+    T* to = r.out + row * r.width;
+    for (std::int64_t i = 0; i < r.width; ++i)
+      store(activate<kind>(load(gate[i])).value * load(up[i]), to[i]);
   }
 }
 
 // Over gate and up: an element is read before it is written, and the two halves don't overlap. Left to check
 // that when it runs, GCC's loop over bf16 goes unvectorised: 6 times slower.
-template <Activation kind, typename T>
-LORIKEET_INLINE void gated_backward_rows(const T* dy, T* gate_up, std::int64_t rows, std::int64_t width) {
-  for (std::int64_t row = 0; row < rows; ++row) {
-    T* gate = gate_up + row * 2 * width;
-    T* up = gate + width;
-    const T* grad = dy + row * width;
+template <Activation kind, bool again, typename T>
+LORIKEET_INLINE void gated_backward_loop(const Rows<T>& r) {
+  for (std::int64_t row = 0; row < r.rows; ++row) {
+    T* gate = r.out + row * 2 * r.width;
+    T* up = gate + r.width;
+    T* product = again ? r.again + row * r.width : nullptr;
+    const T* grad = r.in + row * r.width;
 #pragma GCC ivdep
-    for (std::int64_t i = 0; i < width; ++i) {
+    for (std::int64_t i = 0; i < r.width; ++i) {
       const Activated activated = activate<kind>(load(gate[i]));
-      const float d = load(grad[i]);
-      store(d * load(up[i]) * activated.slope, gate[i]);
+      const float d = load(grad[i]), u = load(up[i]);
+      store(d * u * activated.slope, gate[i]);
       store(d * activated.value, up[i]);
+      if constexpr (again) store(activated.value * u, product[i]);
     }
   }
 }
 
 template <Activation kind, typename T>
-LORIKEET_INLINE void plain_forward_rows(const T* x, T* out, std::int64_t rows, std::int64_t width) {
-  const std::int64_t count = rows * width;
-  for (std::int64_t i = 0; i < count; ++i) store(activate<kind>(load(x[i])).value, out[i]);
+LORIKEET_INLINE void gated_backward_rows(const Rows<T>& r) {
+  if (r.again != nullptr) {
+    gated_backward_loop<kind, true>(r);
+  } else {
+    gated_backward_loop<kind, false>(r);
+  }
 }
 
 template <Activation kind, typename T>
-LORIKEET_INLINE void plain_backward_rows(const T* dy, T* x, std::int64_t rows, std::int64_t width) {
-  const std::int64_t count = rows * width;
+LORIKEET_INLINE void plain_forward_rows(const Rows<T>& r) {
+  const std::int64_t count = r.rows * r.width;
+  for (std::int64_t i = 0; i < count; ++i) store(activate<kind>(load(r.in[i])).value, r.out[i]);
+}
+
+template <Activation kind, bool again, typename T>
+LORIKEET_INLINE void plain_backward_loop(const Rows<T>& r) {
+  const std::int64_t count = r.rows * r.width;
 #pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) store(load(dy[i]) * activate<kind>(load(x[i])).slope, x[i]);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Activated activated = activate<kind>(load(r.out[i]));
+    store(load(r.in[i]) * activated.slope, r.out[i]);
+    if constexpr (again) store(activated.value, r.again[i]);
+  }
+}
+
+template <Activation kind, typename T>
+LORIKEET_INLINE void plain_backward_rows(const Rows<T>& r) {
+  if (r.again != nullptr) {
+    plain_backward_loop<kind, true>(r);
+  } else {
+    plain_backward_loop<kind, false>(r);
+  }
 }
 
 // Calls f with the kind as a constant.
@@ -88,11 +122,9 @@ LORIKEET_INLINE void with_kind(Activation kind, F f) {
 }
 
 // NOLINTBEGIN(bugprone-macro-parentheses): T is a type, pass a function's name
-#define LORIKEET_ACTIVATION_KERNEL(pass, T)                                                                  \
-  LORIKEET_VECTOR_CLONES void pass(const T* in, T* out, std::int64_t rows, std::int64_t width,               \
-                                   Activation kind) {                                                        \
-    with_kind(                                                                                               \
-        kind, [&]<Activation k>() __attribute__((always_inline)) { pass##_rows<k>(in, out, rows, width); }); \
+#define LORIKEET_ACTIVATION_KERNEL(pass, T)                                                        \
+  LORIKEET_VECTOR_CLONES void pass(const Rows<T>& rows, Activation kind) {                         \
+    with_kind(kind, [&]<Activation k>() __attribute__((always_inline)) { pass##_rows<k>(rows); }); \
   }
 // NOLINTEND(bugprone-macro-parentheses)
 LORIKEET_ACTIVATION_KERNEL(gated_forward, float)
@@ -105,15 +137,18 @@ LORIKEET_ACTIVATION_KERNEL(plain_backward, float)
 LORIKEET_ACTIVATION_KERNEL(plain_backward, Bf16)
 #undef LORIKEET_ACTIVATION_KERNEL
 
-// Calls kernel(in, out, rows, width) for the rows of both. `width` is that of one part: where rows are
-// [gate | up], one of the two is twice as wide.
+// Calls kernel(rows) for the rows of both, and of `again`, which is as wide as `in`, unless it is null. Where
+// rows are [gate | up], one of `in` and `out` is twice as wide.
 template <typename Kernel>
-void over_rows(const at::Tensor& in, at::Tensor& out, const Kernel& kernel) {
+void over_rows(const at::Tensor& in, at::Tensor& out, at::Tensor* again, const Kernel& kernel) {
   const std::int64_t in_width = in.size(1), out_width = out.size(1);
   vector::dispatch(in, [&]<typename T>(T*) {
     at::parallel_for(0, in.size(0), kGrainRows, [&](std::int64_t begin, std::int64_t end) {
-      kernel(vector::data<T>(in) + begin * in_width, vector::data<T>(out) + begin * out_width, end - begin,
-             std::min(in_width, out_width));
+      kernel(Rows<T>{.in = vector::data<T>(in) + begin * in_width,
+                     .out = vector::data<T>(out) + begin * out_width,
+                     .again = again != nullptr ? vector::data<T>(*again) + begin * in_width : nullptr,
+                     .rows = end - begin,
+                     .width = std::min(in_width, out_width)});
     });
   });
 }
@@ -121,19 +156,19 @@ void over_rows(const at::Tensor& in, at::Tensor& out, const Kernel& kernel) {
 }  // namespace
 
 void gated_forward(const at::Tensor& gate_up, Activation activation, at::Tensor& out) {
-  over_rows(gate_up, out, [&](auto... rows) { gated_forward(rows..., activation); });
+  over_rows(gate_up, out, nullptr, [&](const auto& rows) { gated_forward(rows, activation); });
 }
 
-void gated_backward(const at::Tensor& dy, Activation activation, at::Tensor& gate_up) {
-  over_rows(dy, gate_up, [&](auto... rows) { gated_backward(rows..., activation); });
+void gated_backward(const at::Tensor& dy, Activation activation, at::Tensor& gate_up, at::Tensor* again) {
+  over_rows(dy, gate_up, again, [&](const auto& rows) { gated_backward(rows, activation); });
 }
 
 void plain_forward(const at::Tensor& x, Activation activation, at::Tensor& out) {
-  over_rows(x, out, [&](auto... rows) { plain_forward(rows..., activation); });
+  over_rows(x, out, nullptr, [&](const auto& rows) { plain_forward(rows, activation); });
 }
 
-void plain_backward(const at::Tensor& dy, Activation activation, at::Tensor& x) {
-  over_rows(dy, x, [&](auto... rows) { plain_backward(rows..., activation); });
+void plain_backward(const at::Tensor& dy, Activation activation, at::Tensor& x, at::Tensor* again) {
+  over_rows(dy, x, again, [&](const auto& rows) { plain_backward(rows, activation); });
 }
 
 }  // namespace lorikeet::ops::cpu

@@ -91,6 +91,24 @@ void add_a_gradients(const at::Tensor& gradient, double scale, at::Tensor input,
   }
 }
 
+// `gradient` is over `scale`.
+void input_gradient_out(at::Tensor& dx, const at::Tensor& dy, const at::Tensor& gradient, double scale,
+                        const FrozenMatrix& weight, const std::vector<LoraProjection>& projections,
+                        const std::optional<LoraDropout>& dropout) {
+  const auto a = stacked_a(projections);
+  if (!dropout.has_value()) {
+    weight.format->backward(dx, dy, weight, {{gradient, a, 0, scale}});
+    return;
+  }
+  weight.format->backward(dx, dy, weight, {});
+  const auto update = apply_dropout(matmul_nn(gradient, a), *dropout);
+  if (update.scalar_type() == dx.scalar_type()) {
+    dx.add_(update, scale);
+  } else {
+    dx.copy_(dx.to(update.scalar_type()).add_(update, scale));
+  }
+}
+
 void check_linear(const at::Tensor& x, const FrozenMatrix& weight, const at::Tensor& bias) {
   check_tensor(x.defined() && x.dim() == 2 && x.size(1) == weight.cols && x.is_floating_point(), kOp,
                "a floating input [tokens, in] as wide as the weight", x);
@@ -152,7 +170,8 @@ at::Tensor lora_linear(const at::Tensor& x, const FrozenMatrix& weight, const at
   return out;
 }
 
-at::Tensor lora_linear_backward(const at::Tensor& dy, const std::function<at::Tensor()>& input,
+at::Tensor lora_linear_backward(const at::Tensor& dy,
+                                const std::function<at::Tensor(const at::Tensor& dx)>& input,
                                 const at::Tensor& low_rank, const FrozenMatrix& weight,
                                 const std::vector<LoraProjection>& projections,
                                 const std::optional<LoraDropout>& dropout, bool input_gradient) {
@@ -162,26 +181,17 @@ at::Tensor lora_linear_backward(const at::Tensor& dy, const std::function<at::Te
     if (input_gradient) weight.format->backward(dx, dy.contiguous(), weight, {});
     return dx;
   }
-  const auto operand = matmul_operand(dy.contiguous());
   const double scale = common_scale(projections);
-  const auto gradient = low_rank_gradients(operand, low_rank, projections, scale);
+  at::Tensor gradient;
+  {
+    const auto operand = matmul_operand(dy.contiguous());
+    gradient = low_rank_gradients(operand, low_rank, projections, scale);
+    if (input_gradient) input_gradient_out(dx, operand, gradient, scale, weight, projections, dropout);
+  }
   if (std::any_of(projections.begin(), projections.end(), [](const auto& p) { return p.grad_a.defined(); }))
-    add_a_gradients(gradient, scale, input(), projections, dropout);
+    add_a_gradients(gradient, scale, input(dx), projections, dropout);
   for (const auto& p : projections) {
     if (p.reached != nullptr) *p.reached = true;
-  }
-  if (!input_gradient) return dx;
-  const auto a = stacked_a(projections);
-  if (dropout.has_value()) {
-    weight.format->backward(dx, operand, weight, {});
-    const auto update = apply_dropout(matmul_nn(gradient, a), *dropout);
-    if (update.scalar_type() == dx.scalar_type()) {
-      dx.add_(update, scale);
-    } else {
-      dx.copy_(dx.to(update.scalar_type()).add_(update, scale));
-    }
-  } else {
-    weight.format->backward(dx, operand, weight, {{gradient, a, 0, scale}});
   }
   return dx;
 }

@@ -38,10 +38,11 @@ at::Tensor lora_linear(const at::Tensor& x, const FrozenMatrix& weight, const at
                        const std::optional<LoraDropout>& dropout, at::Tensor* low_rank = nullptr);
 
 /// Backward of the same, from dy [T, out] and forward's low_rank. Adds the projections' gradients to their
-/// grad_a and grad_b and marks them as reached. `input` gives forward's x again, and is called once, after
-/// the largest scratch is gone, where a projection wants the gradient of a. Returns dx [T, in], or, without
-/// `input_gradient`, nothing.
-at::Tensor lora_linear_backward(const at::Tensor& dy, const std::function<at::Tensor()>& input,
+/// grad_a and grad_b and marks them as reached. `input` gives forward's x again, and is called once, with dx,
+/// after the largest scratch is gone, where a projection wants the gradient of a. Returns dx [T, in], or,
+/// without `input_gradient`, nothing.
+at::Tensor lora_linear_backward(const at::Tensor& dy,
+                                const std::function<at::Tensor(const at::Tensor& dx)>& input,
                                 const at::Tensor& low_rank, const FrozenMatrix& weight,
                                 const std::vector<LoraProjection>& projections,
                                 const std::optional<LoraDropout>& dropout, bool input_gradient);

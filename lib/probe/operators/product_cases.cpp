@@ -62,7 +62,7 @@ Results lora(const Place& place, const ops::FrozenMatrix& weight, std::int64_t t
   const at::Tensor y =
       ops::lora_linear(x, weight, bias ? place.normal({out}, 4) : at::Tensor(), adapters, mask, &low_rank);
   const at::Tensor dx = ops::lora_linear_backward(
-      place.normal({tokens, out}, 5), [&] { return x; }, low_rank, weight, adapters, mask,
+      place.normal({tokens, out}, 5), [&](const at::Tensor&) { return x; }, low_rank, weight, adapters, mask,
       /*input_gradient=*/true);
   return {{"output", y},
           {"gradient of x", dx},
