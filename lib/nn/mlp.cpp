@@ -37,9 +37,10 @@ at::Tensor Mlp::backward(const at::Tensor& dy, const InputAgain& input, const Un
                          const ForwardContext& context, MlpKept& kept, bool input_gradient) const {
   const bool through_activation = input_gradient || up_->learns();
   if (!kept.up.defined()) kept.up = up_->forward(input({}), weights, context, &kept.up_linear);
-  // The gradient takes the place of what was kept, as soon as nobody reads that any more.
+  // The gradient is written over what was kept, once nobody reads that any more; the product, where down's
+  // gradients need it, comes from the same pass.
   at::Tensor dup = std::move(kept.up);
-  const auto turn = [&](const at::Tensor& dproduct, at::Tensor* product) {
+  const auto write_gradient = [&](const at::Tensor& dproduct, at::Tensor* product) {
     if (gated_) {
       ops::gated_activation_backward_(dproduct, dup, activation_, product);
     } else {
@@ -47,18 +48,18 @@ at::Tensor Mlp::backward(const at::Tensor& dy, const InputAgain& input, const Un
     }
   };
   {
-    bool turned = false;
+    bool written = false;
     const auto product_again = [&](const at::Tensor& dproduct) {
       if (!dproduct.defined()) return activated(dup);
       at::Tensor product;
-      turn(dproduct, &product);
-      turned = true;
+      write_gradient(dproduct, &product);
+      written = true;
       return product;
     };
     const at::Tensor dproduct =
         down_->backward(dy, product_again, weights, context, kept.down_linear, through_activation);
     if (!through_activation) return {};
-    if (!turned) turn(dproduct, nullptr);
+    if (!written) write_gradient(dproduct, nullptr);
   }
   return up_->backward(dup, input, weights, context, kept.up_linear, input_gradient);
 }
