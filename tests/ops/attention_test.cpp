@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "ops/attention_cases.h"
+#include "ops/matmul/matmul.h"
 #include "support/as_autograd.h"
 #include "support/catch.h"
 #include "support/gradcheck.h"
@@ -22,7 +23,9 @@ namespace {
 const Tolerance kTolerances[] = {
     {at::kDouble, 1e-12, 1e-12, "sums in fp64"},
     {at::kFloat, 3e-6, 6e-6, "fp32 sums over a sequence, exp to 2 units in the last place"},
-    {at::kBFloat16, 4e-3, 1e-2, "one rounding of the output to 8 bits; backward reads that output (dO . O)"},
+    {at::kBFloat16, 4e-3, 1e-2,
+     "roundings to 8 bits: of the output, which backward reads (dO . O), and, where products are native, of "
+     "probabilities and of the scores' gradients"},
     {at::kHalf, 1e-3, 2e-3, "one rounding to 11 bits each way"},
 };
 
@@ -83,6 +86,28 @@ TEST_CASE("attention agrees with its reference in every dtype, forward and backw
       CHECK(fused.out.scalar_type() == tolerance.dtype);
       CHECK(relative_distance(fused.out, expected.out) < tolerance.forward);
       CHECK(relative_distance(fused.grad, expected.grad) < tolerance.backward);
+    }
+  }
+}
+
+TEST_CASE("attention of bf16 agrees with its reference whichever way a CPU multiplies it") {
+  const auto& tolerance = kTolerances[2];
+  struct RestoreChoice {
+    ~RestoreChoice() { set_half_products(HalfProducts::kByFeature); }
+  } restore;
+  for (const auto choice : {HalfProducts::kNative, HalfProducts::kWidened}) {
+    set_half_products(choice);
+    for (const std::int64_t head_dim : {5, 18, 72, 80, 128, 256}) {  // 5: its rows can't be paired
+      INFO("heads of " << head_dim << (choice == HalfProducts::kNative ? ", native" : ", widened"));
+      const double scale = 1 / std::sqrt(static_cast<double>(head_dim));
+      for (const auto& options : {AttentionOptions{scale}, AttentionOptions{scale, true, 70, 2.0}}) {
+        const Case c{"", {4, 2, head_dim}, {1, 150, 64, 37}, options};
+        const auto qkv = random_qkv(c).to(at::kBFloat16), upstream = random_upstream(c).to(at::kBFloat16);
+        const auto fused = run_fused(c, qkv, upstream);
+        const auto expected = run_reference(c, qkv, upstream);
+        CHECK(relative_distance(fused.out, expected.out) < tolerance.forward);
+        CHECK(relative_distance(fused.grad, expected.grad) < tolerance.backward);
+      }
     }
   }
 }

@@ -1,6 +1,7 @@
 // Backward (Dao et al. 2022, arXiv:2205.14135, algorithm 4, in transposed tiles). With P = exp(S - lse),
 // D_i = dO_i . O_i and dS = P (dO V^T - D):  dV = P^T dO,  dK = scale dS^T Q,  dQ = scale dS K.
-// K, V and their gradients are held in fp32 for one sequence and head at a time.
+// K, V and their gradients (these in fp32) are held for one sequence and head at a time. Where products are
+// of bf16, P and dS are rounded to it for them.
 #include "ops/attention/cpu.h"
 #include "ops/attention/tiles.h"
 
@@ -11,18 +12,19 @@ namespace {
 
 using vector::Bf16;
 
-// From raw scores s and dp = dO V^T, both [keys, kTile] transposed: p in place of s, and dS in place of dp.
+// From q k and dp = dO V^T, both [keys, kTile] transposed: p in place of s, and dS in place of dp.
 LORIKEET_VECTOR_CLONES void score_gradients(float* __restrict__ scores, float* __restrict__ dp,
                                             const BlockRange& range, std::int64_t first_key,
-                                            std::int64_t rows, bool causal, std::int64_t window, float cap,
+                                            std::int64_t rows, const AttentionOptions& options,
                                             const float* __restrict__ lse, const float* __restrict__ dot) {
+  const auto scale = static_cast<float>(options.scale), cap = static_cast<float>(options.soft_cap);
   for (std::int64_t row = 0; row < rows; ++row) {
     float* __restrict__ s = scores + row * kTile;
     float* __restrict__ g = dp + row * kTile;
-    const Lanes seen = lanes_of(first_key + row, range, causal, window);
+    const Lanes seen = lanes_of(first_key + row, range, options.causal, options.window);
     if (cap > 0) {
       for (std::int32_t lane = 0; lane < kTile; ++lane) {
-        const float capped = vector::tanh(s[lane] / cap);
+        const float capped = vector::tanh(scale * s[lane] / cap);
         const float all = vector::exp(cap * capped - lse[lane]);
         const float p = lane >= seen.from && lane < seen.to ? all : 0.0F;
         s[lane] = p;
@@ -30,7 +32,7 @@ LORIKEET_VECTOR_CLONES void score_gradients(float* __restrict__ scores, float* _
       }
     } else {
       for (std::int32_t lane = 0; lane < kTile; ++lane) {
-        const float all = vector::exp(s[lane] - lse[lane]);
+        const float all = vector::exp(scale * s[lane] - lse[lane]);
         const float p = lane >= seen.from && lane < seen.to ? all : 0.0F;
         s[lane] = p;
         g[lane] = p * (g[lane] - dot[lane]);
@@ -39,9 +41,27 @@ LORIKEET_VECTOR_CLONES void score_gradients(float* __restrict__ scores, float* _
   }
 }
 
+// P or dS, [rows, kTile], rounded to bf16 as a left operand of products, and as a right one.
+LORIKEET_VECTOR_CLONES void round_tile(const float* __restrict__ in, std::int64_t rows,
+                                       Bf16* __restrict__ out) {
+  for (std::int64_t i = 0; i < rows * kTile; ++i) vector::store(in[i], out[i]);
+}
+LORIKEET_VECTOR_CLONES void pair_tile(const float* in, std::int64_t rows, Bf16Pair* out) {
+  pair_rows(in, rows, kTile, out);
+}
+
+// in [rows, width] in pairs of rows; rows is even.
+LORIKEET_VECTOR_CLONES void pair_operand(const Bf16* __restrict__ in, std::int64_t rows, std::int64_t width,
+                                         Bf16Pair* __restrict__ out) {
+  for (std::int64_t row = 0; row < rows; row += 2) {
+    const Bf16 *even = in + row * width, *odd = even + width;
+    for (std::int64_t i = 0; i < width; ++i) out[row / 2 * width + i] = pair_of(even[i], odd[i]);
+  }
+}
+
 // dot[row] = dO_row . O_row in fp32; 0 for lanes from `rows` on.
-template <typename T>
-LORIKEET_INLINE void row_dots(const float* dout, const T* out, std::int64_t stride, std::int64_t rows,
+template <typename T, typename E>
+LORIKEET_INLINE void row_dots(const E* dout, const T* out, std::int64_t stride, std::int64_t rows,
                               std::int64_t width, float* dot) {
   for (std::int64_t row = 0; row < kTile; ++row) dot[row] = 0;
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -49,11 +69,12 @@ LORIKEET_INLINE void row_dots(const float* dout, const T* out, std::int64_t stri
     std::int64_t i = 0;
     for (; i + vector::kLanes <= width; i += vector::kLanes) {
       for (std::int64_t lane = 0; lane < vector::kLanes; ++lane) {
-        lanes[lane] += dout[row * width + i + lane] * vector::load(out[row * stride + i + lane]);
+        lanes[lane] +=
+            vector::load(dout[row * width + i + lane]) * vector::load(out[row * stride + i + lane]);
       }
     }
     float total = 0;
-    for (; i < width; ++i) total += dout[row * width + i] * vector::load(out[row * stride + i]);
+    for (; i < width; ++i) total += vector::load(dout[row * width + i]) * vector::load(out[row * stride + i]);
     for (const float lane : lanes) total += lane;
     dot[row] = total;
   }
@@ -69,78 +90,131 @@ LORIKEET_INLINE void store_lanes(const float* in, float factor, std::int64_t row
 }
 
 template <typename T>
-LORIKEET_INLINE void store_rows(const float* in, std::int64_t rows, std::int64_t width, std::int64_t stride,
-                                T* out) {
+LORIKEET_INLINE void store_rows(const float* in, float factor, std::int64_t rows, std::int64_t width,
+                                std::int64_t stride, T* out) {
   for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t i = 0; i < width; ++i) vector::store(in[row * width + i], out[row * stride + i]);
+    for (std::int64_t i = 0; i < width; ++i)
+      vector::store(in[row * width + i] * factor, out[row * stride + i]);
   }
 }
 
-// NOLINTBEGIN(bugprone-macro-parentheses): T is a type
-#define LORIKEET_BACKWARD_KERNELS(T)                                                                        \
-  LORIKEET_VECTOR_CLONES void load_head(const T* in, std::int64_t stride, std::int64_t rows,                \
-                                        std::int64_t all, std::int64_t width, float factor, float* out) {   \
-    load_rows(in, stride, rows, all, width, factor, out);                                                   \
-  }                                                                                                         \
-  LORIKEET_VECTOR_CLONES void dots(const float* dout, const T* out, std::int64_t stride, std::int64_t rows, \
-                                   std::int64_t width, float* dot) {                                        \
-    row_dots(dout, out, stride, rows, width, dot);                                                          \
-  }                                                                                                         \
-  LORIKEET_VECTOR_CLONES void store_query_gradient(const float* in, float factor, std::int64_t rows,        \
-                                                   std::int64_t width, std::int64_t stride, T* out) {       \
-    store_lanes(in, factor, rows, width, stride, out);                                                      \
-  }                                                                                                         \
-  LORIKEET_VECTOR_CLONES void store_gradient(const float* in, std::int64_t rows, std::int64_t width,        \
-                                             std::int64_t stride, T* out) {                                 \
-    store_rows(in, rows, width, stride, out);                                                               \
+// NOLINTBEGIN(bugprone-macro-parentheses): T and E are types
+#define LORIKEET_BACKWARD_LOADS(T, E)                                                                   \
+  LORIKEET_VECTOR_CLONES void load_head(const T* in, std::int64_t stride, std::int64_t rows,            \
+                                        std::int64_t all, std::int64_t width, E* out) {                 \
+    load_rows(in, stride, rows, all, width, out);                                                       \
+  }                                                                                                     \
+  LORIKEET_VECTOR_CLONES void dots(const E* dout, const T* out, std::int64_t stride, std::int64_t rows, \
+                                   std::int64_t width, float* dot) {                                    \
+    row_dots(dout, out, stride, rows, width, dot);                                                      \
+  }
+#define LORIKEET_BACKWARD_STORES(T)                                                                   \
+  LORIKEET_VECTOR_CLONES void store_query_gradient(const float* in, float factor, std::int64_t rows,  \
+                                                   std::int64_t width, std::int64_t stride, T* out) { \
+    store_lanes(in, factor, rows, width, stride, out);                                                \
+  }                                                                                                   \
+  LORIKEET_VECTOR_CLONES void store_gradient(const float* in, float factor, std::int64_t rows,        \
+                                             std::int64_t width, std::int64_t stride, T* out) {       \
+    store_rows(in, factor, rows, width, stride, out);                                                 \
+  }
+#define LORIKEET_BACKWARD_TRANSPOSES(E)                                                               \
+  LORIKEET_VECTOR_CLONES void transpose(const E* in, std::int64_t rows, std::int64_t width, E* out) { \
+    transpose_tile(in, rows, width, out);                                                             \
+  }                                                                                                   \
+  LORIKEET_VECTOR_CLONES void transpose_operand(const E* in, std::int64_t rows, std::int64_t width,   \
+                                                RightOperand<E>::Element* out) {                      \
+    transpose_right(in, rows, width, out);                                                            \
   }
 // NOLINTEND(bugprone-macro-parentheses)
-LORIKEET_BACKWARD_KERNELS(float)
-LORIKEET_BACKWARD_KERNELS(Bf16)
-#undef LORIKEET_BACKWARD_KERNELS
+LORIKEET_BACKWARD_LOADS(float, float)
+LORIKEET_BACKWARD_LOADS(Bf16, float)
+LORIKEET_BACKWARD_LOADS(Bf16, Bf16)
+LORIKEET_BACKWARD_STORES(float)
+LORIKEET_BACKWARD_STORES(Bf16)
+LORIKEET_BACKWARD_TRANSPOSES(float)
+LORIKEET_BACKWARD_TRANSPOSES(Bf16)
+#undef LORIKEET_BACKWARD_LOADS
+#undef LORIKEET_BACKWARD_STORES
+#undef LORIKEET_BACKWARD_TRANSPOSES
 
-LORIKEET_VECTOR_CLONES void transpose(const float* in, std::int64_t rows, std::int64_t width, float* out) {
-  transpose_tile(in, rows, width, out);
-}
-
+// The scratch of one worker, for sequences of at most `keys`.
+template <typename E>
 struct Buffers {
-  Buffers(float* at, std::int64_t keys, std::int64_t d) {
+  using Right = typename RightOperand<E>::Element;
+  static constexpr auto kRows = RightOperand<E>::kRows;
+
+  Buffers(Cutter& cutter, std::int64_t keys, std::int64_t d) {
     const auto all = (keys + kTile - 1) / kTile * kTile;
-    k = at;                    // [keys, D]
-    k_lanes = k + all * d;     // tiles [D, kTile]
-    v = k_lanes + all * d;     // [keys, D]
-    dk = v + all * d;          // [keys, D]
-    dv = dk + all * d;         // [keys, D]
-    q = dv + all * d;          // [kTile, D], scaled
-    q_lanes = q + kTile * d;   // [D, kTile]
-    go = q_lanes + kTile * d;  // [kTile, D]: dO
-    go_lanes = go + kTile * d;
-    dq_lanes = go_lanes + kTile * d;
-    scores = dq_lanes + kTile * d;  // [kTile keys, kTile]
-    dp = scores + kTile * kTile;
-    lse = dp + kTile * kTile;
-    dot = lse + kTile;
+    k = cutter.cut<E>(all * d);
+    k_lanes = cutter.cut<E>(all * d);
+    v = cutter.cut<E>(all * d);
+    dk = cutter.cut<float>(all * d);
+    dv = cutter.cut<float>(all * d);
+    q = cutter.cut<E>(kTile * d);
+    q_lanes = cutter.cut<Right>(kTile * d / kRows);
+    go = cutter.cut<E>(kTile * d);
+    go_lanes = cutter.cut<Right>(kTile * d / kRows);
+    dq_lanes = cutter.cut<float>(kTile * d);
+    scores = cutter.cut<float>(kTile * kTile);
+    dp = cutter.cut<float>(kTile * kTile);
+    lse = cutter.cut<float>(kTile);
+    dot = cutter.cut<float>(kTile);
+    if constexpr (std::is_same_v<E, float>) {
+      q_right = q;
+      go_right = go;
+      p_left = scores;
+      ds_left = ds_right = dp;
+    } else {
+      q_right = cutter.cut<Right>(kTile * d / kRows);
+      go_right = cutter.cut<Right>(kTile * d / kRows);
+      p_left = cutter.cut<E>(kTile * kTile);
+      ds_left = cutter.cut<E>(kTile * kTile);
+      ds_right = cutter.cut<Right>(kTile * kTile / kRows);
+    }
   }
-  static std::int64_t size(std::int64_t keys, std::int64_t d) {
-    const auto all = (keys + kTile - 1) / kTile * kTile;
-    return 5 * all * d + 5 * kTile * d + 2 * kTile * kTile + 2 * kTile;
-  }
-  float *k, *k_lanes, *v, *dk, *dv, *q, *q_lanes, *go, *go_lanes, *dq_lanes, *scores, *dp, *lse, *dot;
+  E *k, *v;                   // [keys, D]
+  E* k_lanes;                 // tiles [D, kTile]
+  float *dk, *dv;             // [keys, D]
+  E *q, *go;                  // [kTile, D]: a block of Q and dO
+  Right *q_lanes, *go_lanes;  // [D, kTile]
+  Right *q_right, *go_right;  // [kTile, D]
+  float* dq_lanes;            // [D, kTile]
+  float *scores, *dp;         // [kTile keys, kTile]: become P and dS
+  E *p_left, *ds_left;        // the same, as operands
+  Right* ds_right;
+  float *lse, *dot;  // of each lane
 };
 
-// One block of queries against all keys that it sees: adds to dk and dv, leaves dq_lanes.
+// Q and dO of a block, which are in q and go, in the orders that the products read.
+template <typename E>
+void order_block(std::int64_t rows, std::int64_t d, const Buffers<E>& b) {
+  transpose_operand(b.q, rows, d, b.q_lanes);
+  transpose_operand(b.go, rows, d, b.go_lanes);
+  if constexpr (std::is_same_v<E, Bf16>) {
+    pair_operand(b.q, padded(rows), d, b.q_right);
+    pair_operand(b.go, padded(rows), d, b.go_right);
+  }
+}
+
+// One block of queries against all keys that it sees: adds to dv and, without the scale, to dk; leaves
+// dq_lanes, without the scale.
+template <typename E>
 void run_block(const BlockRange& range, std::int64_t rows, std::int64_t d, const AttentionOptions& options,
-               const Buffers& b) {
+               const Buffers<E>& b) {
   const auto lanes = padded(rows);
   for (auto first = range.key_begin; first < range.key_end; first += kTile) {
     const auto keys = padded(std::min(kTile, range.key_end - first));
     multiply(keys, lanes, d, b.k + first * d, d, b.q_lanes, kTile, b.scores, kTile, false);
     multiply(keys, lanes, d, b.v + first * d, d, b.go_lanes, kTile, b.dp, kTile, false);
-    score_gradients(b.scores, b.dp, range, first, keys, options.causal, options.window,
-                    static_cast<float>(options.soft_cap), b.lse, b.dot);
-    multiply(keys, d, lanes, b.scores, kTile, b.go, d, b.dv + first * d, d, true);
-    multiply(keys, d, lanes, b.dp, kTile, b.q, d, b.dk + first * d, d, true);
-    multiply(d, lanes, keys, b.k_lanes + first * d, kTile, b.dp, kTile, b.dq_lanes, kTile,
+    score_gradients(b.scores, b.dp, range, first, keys, options, b.lse, b.dot);
+    if constexpr (std::is_same_v<E, Bf16>) {
+      round_tile(b.scores, keys, b.p_left);
+      round_tile(b.dp, keys, b.ds_left);
+      pair_tile(b.dp, keys, b.ds_right);
+    }
+    multiply(keys, d, lanes, b.p_left, kTile, b.go_right, d, b.dv + first * d, d, true);
+    multiply(keys, d, lanes, b.ds_left, kTile, b.q_right, d, b.dk + first * d, d, true);
+    multiply(d, lanes, keys, b.k_lanes + first * d, kTile, b.ds_right, kTile, b.dq_lanes, kTile,
              first > range.key_begin);
   }
 }
@@ -157,18 +231,20 @@ void attention_backward(const at::Tensor& dout, const at::Tensor& qkv, const at:
     lengths.push_back(sequences.cu_seqlens[s + 1] - sequences.cu_seqlens[s]);
   }
   const auto longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
-  const Scratch scratch(qkv, Buffers::size(longest, d));
+  const bool bf16 = multiplies_bf16(qkv, d);
+  const Scratch scratch(qkv, bytes_of<Buffers>(bf16, longest, d));
   const auto scale = static_cast<float>(options.scale);
-  vector::dispatch(qkv, [&]<typename T>(T*) {
+  dispatch(qkv, bf16, [&]<typename T, typename E>(T*, E*) {
     for_each_item(lengths, layout.kv_heads, [&](std::int64_t worker, const WorkItem& item) {
       const std::int64_t begin = sequences.cu_seqlens[static_cast<std::size_t>(item.sequence)];
       const auto length = lengths[static_cast<std::size_t>(item.sequence)], all = padded(length);
-      const Buffers b(scratch.of(worker), longest, d);
+      auto cutter = scratch.of(worker);
+      const Buffers<E> b(cutter, longest, d);
       const T* rows = vector::data<T>(qkv) + begin * width;
       T* gradient = vector::data<T>(dqkv) + begin * width;
       const auto k_at = layout.k_begin() + item.kv_head * d, v_at = layout.v_begin() + item.kv_head * d;
-      load_head(rows + k_at, width, length, all, d, 1.0F, b.k);
-      load_head(rows + v_at, width, length, all, d, 1.0F, b.v);
+      load_head(rows + k_at, width, length, all, d, b.k);
+      load_head(rows + v_at, width, length, all, d, b.v);
       for (std::int64_t tile = 0; tile < length; tile += kTile) {
         transpose(b.k + tile * d, std::min(kTile, length - tile), d, b.k_lanes + tile * d);
       }
@@ -179,10 +255,9 @@ void attention_backward(const at::Tensor& dout, const at::Tensor& qkv, const at:
         const T* result = vector::data<T>(out) + begin * out_width + head * d;
         for (std::int64_t first = 0; first < length; first += kTile) {
           const auto count = std::min(kTile, length - first);
-          load_head(rows + first * width + head * d, width, count, padded(count), d, scale, b.q);
-          load_head(upstream + first * out_width, out_width, count, padded(count), d, 1.0F, b.go);
-          transpose(b.q, count, d, b.q_lanes);
-          transpose(b.go, count, d, b.go_lanes);
+          load_head(rows + first * width + head * d, width, count, padded(count), d, b.q);
+          load_head(upstream + first * out_width, out_width, count, padded(count), d, b.go);
+          order_block(count, d, b);
           dots(b.go, result + first * out_width, out_width, count, d, b.dot);
           const float* saved = lse.const_data_ptr<float>() + head * qkv.size(0) + begin + first;
           std::fill(b.lse + count, b.lse + kTile, 0.0F);
@@ -191,8 +266,8 @@ void attention_backward(const at::Tensor& dout, const at::Tensor& qkv, const at:
           store_query_gradient(b.dq_lanes, scale, count, d, width, gradient + first * width + head * d);
         }
       }
-      store_gradient(b.dk, length, d, width, gradient + k_at);
-      store_gradient(b.dv, length, d, width, gradient + v_at);
+      store_gradient(b.dk, scale, length, d, width, gradient + k_at);
+      store_gradient(b.dv, 1.0F, length, d, width, gradient + v_at);
     });
   });
 }

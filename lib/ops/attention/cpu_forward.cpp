@@ -25,17 +25,15 @@ struct HeadView {
   std::int64_t queries, keys, head_dim;
 };
 
-// Turns scores [keys, kTile] into exp(score - max) in place, 0 where hidden; gives each lane's max and sum.
-LORIKEET_INLINE void softmax_lanes(float* __restrict__ scores, const BlockRange& range, bool causal,
-                                   std::int64_t window, float cap, std::int64_t rows, float* __restrict__ max,
-                                   float* __restrict__ sum) {
-  for (std::int64_t lane = 0; lane < kTile; ++lane) {
-    max[lane] = kLowest;
-    sum[lane] = 0;
-  }
+// Scales scores [keys, kTile], caps them, hides them, and gives each lane's max.
+LORIKEET_INLINE void mask_lanes(float* __restrict__ scores, const BlockRange& range,
+                                const AttentionOptions& options, std::int64_t rows, float* __restrict__ max) {
+  const auto scale = static_cast<float>(options.scale), cap = static_cast<float>(options.soft_cap);
+  for (std::int64_t lane = 0; lane < kTile; ++lane) max[lane] = kLowest;
   for (std::int64_t row = 0; row < rows; ++row) {
     float* __restrict__ s = scores + row * kTile;
-    const Lanes seen = lanes_of(range.key_begin + row, range, causal, window);
+    const Lanes seen = lanes_of(range.key_begin + row, range, options.causal, options.window);
+    for (std::int64_t lane = 0; lane < kTile; ++lane) s[lane] *= scale;
     if (cap > 0) {
       for (std::int64_t lane = 0; lane < kTile; ++lane) s[lane] = cap * vector::tanh(s[lane] / cap);
     }
@@ -46,6 +44,11 @@ LORIKEET_INLINE void softmax_lanes(float* __restrict__ scores, const BlockRange&
       max[lane] = value > max[lane] ? value : max[lane];
     }
   }
+}
+
+// exp(score - max) in place; adds to each lane's sum.
+LORIKEET_INLINE void exponentiate(float* __restrict__ scores, const float* __restrict__ max,
+                                  std::int64_t rows, float* __restrict__ sum) {
   for (std::int64_t row = 0; row < rows; ++row) {
     float* __restrict__ s = scores + row * kTile;
     for (std::int64_t lane = 0; lane < kTile; ++lane) {
@@ -56,10 +59,25 @@ LORIKEET_INLINE void softmax_lanes(float* __restrict__ scores, const BlockRange&
   }
 }
 
-LORIKEET_VECTOR_CLONES void softmax_block(float* scores, const BlockRange& range, bool causal,
-                                          std::int64_t window, float cap, std::int64_t rows, float* max,
-                                          float* sum) {
-  softmax_lanes(scores, range, causal, window, cap, rows, max, sum);
+// Turns scores [rows, kTile] into exp(score - max) in place, 0 where hidden; gives each lane's max and sum.
+LORIKEET_VECTOR_CLONES void softmax_block(float* scores, const BlockRange& range,
+                                          const AttentionOptions& options, std::int64_t rows, float*,
+                                          float* max, float* sum) {
+  mask_lanes(scores, range, options, rows, max);
+  std::fill(sum, sum + kTile, 0.0F);
+  exponentiate(scores, max, rows, sum);
+}
+
+// The same, written to `pairs` in bf16; what is summed is not rounded. rows is even.
+LORIKEET_VECTOR_CLONES void softmax_block(float* scores, const BlockRange& range,
+                                          const AttentionOptions& options, std::int64_t rows, Bf16Pair* pairs,
+                                          float* max, float* sum) {
+  mask_lanes(scores, range, options, rows, max);
+  std::fill(sum, sum + kTile, 0.0F);
+  for (std::int64_t row = 0; row < rows; row += 2) {
+    exponentiate(scores + row * kTile, max, 2, sum);
+    pair_rows(scores + row * kTile, 2, kTile, pairs + row / 2 * kTile);
+  }
 }
 
 // out rows = (transposed [head_dim, kTile]) / sum.
@@ -73,87 +91,106 @@ LORIKEET_INLINE void store_transposed(const float* in, const float* sum, std::in
   }
 }
 
-template <typename T>
+template <typename T, typename E>
 LORIKEET_INLINE void load_values(const T* v, std::int64_t stride, std::int64_t keys, std::int64_t width,
-                                 float* rows, float* tiles) {
+                                 E* rows, E* tiles) {
   for (std::int64_t begin = 0; begin < keys; begin += kTile) {
     const auto count = std::min(kTile, keys - begin);
-    load_rows(v + begin * stride, stride, count, count, width, 1.0F, rows);
+    load_rows(v + begin * stride, stride, count, count, width, rows);
     transpose_tile(rows, count, width, tiles + begin * width);
   }
 }
 
-// NOLINTBEGIN(bugprone-macro-parentheses): T is a type
-#define LORIKEET_FORWARD_KERNELS(T)                                                                       \
-  LORIKEET_VECTOR_CLONES void load_head(const T* in, std::int64_t stride, std::int64_t rows,              \
-                                        std::int64_t all, std::int64_t width, float factor, float* out) { \
-    load_rows(in, stride, rows, all, width, factor, out);                                                 \
-  }                                                                                                       \
-  LORIKEET_VECTOR_CLONES void load_value_tiles(const T* v, std::int64_t stride, std::int64_t keys,        \
-                                               std::int64_t width, float* rows, float* tiles) {           \
-    load_values(v, stride, keys, width, rows, tiles);                                                     \
-  }                                                                                                       \
-  LORIKEET_VECTOR_CLONES void store_block(const float* in, const float* sum, std::int64_t rows,           \
-                                          std::int64_t width, std::int64_t stride, T* out) {              \
-    store_transposed(in, sum, rows, width, stride, out);                                                  \
+// NOLINTBEGIN(bugprone-macro-parentheses): T and E are types
+#define LORIKEET_FORWARD_KERNELS(T, E)                                                             \
+  LORIKEET_VECTOR_CLONES void load_head(const T* in, std::int64_t stride, std::int64_t rows,       \
+                                        std::int64_t all, std::int64_t width, E* out) {            \
+    load_rows(in, stride, rows, all, width, out);                                                  \
+  }                                                                                                \
+  LORIKEET_VECTOR_CLONES void load_value_tiles(const T* v, std::int64_t stride, std::int64_t keys, \
+                                               std::int64_t width, E* rows, E* tiles) {            \
+    load_values(v, stride, keys, width, rows, tiles);                                              \
+  }
+#define LORIKEET_FORWARD_STORE(T)                                                               \
+  LORIKEET_VECTOR_CLONES void store_block(const float* in, const float* sum, std::int64_t rows, \
+                                          std::int64_t width, std::int64_t stride, T* out) {    \
+    store_transposed(in, sum, rows, width, stride, out);                                        \
+  }
+#define LORIKEET_FORWARD_TRANSPOSE(E)                                                               \
+  LORIKEET_VECTOR_CLONES void transpose_queries(const E* in, std::int64_t rows, std::int64_t width, \
+                                                RightOperand<E>::Element* out) {                    \
+    transpose_right(in, rows, width, out);                                                          \
   }
 // NOLINTEND(bugprone-macro-parentheses)
-LORIKEET_FORWARD_KERNELS(float)
-LORIKEET_FORWARD_KERNELS(Bf16)
+LORIKEET_FORWARD_KERNELS(float, float)
+LORIKEET_FORWARD_KERNELS(Bf16, float)
+LORIKEET_FORWARD_KERNELS(Bf16, Bf16)
+LORIKEET_FORWARD_STORE(float)
+LORIKEET_FORWARD_STORE(Bf16)
+LORIKEET_FORWARD_TRANSPOSE(float)
+LORIKEET_FORWARD_TRANSPOSE(Bf16)
 #undef LORIKEET_FORWARD_KERNELS
-
-LORIKEET_VECTOR_CLONES void transpose_queries(const float* in, std::int64_t rows, std::int64_t width,
-                                              float* out) {
-  transpose_tile(in, rows, width, out);
-}
+#undef LORIKEET_FORWARD_STORE
+#undef LORIKEET_FORWARD_TRANSPOSE
 
 // The scratch of one worker, for sequences of at most `keys`.
+template <typename E>
 struct Buffers {
-  Buffers(float* at, std::int64_t keys, std::int64_t head_dim) {
+  using Right = typename RightOperand<E>::Element;
+  static constexpr auto kRows = RightOperand<E>::kRows;
+
+  Buffers(Cutter& cutter, std::int64_t keys, std::int64_t head_dim) {
     const auto all = (keys + kTile - 1) / kTile * kTile;
-    k = at;                            // [keys, D]
-    v = k + all * head_dim;            // tiles [D, kTile]
-    scores = v + all * head_dim;       // [keys, kTile]
-    q = scores + all * kTile;          // [kTile, D]
-    q_lanes = q + kTile * head_dim;    // [D, kTile]
-    out = q_lanes + kTile * head_dim;  // [D, kTile]
-    max = out + kTile * head_dim;
-    sum = max + kTile;
+    k = cutter.cut<E>(all * head_dim);
+    v = cutter.cut<E>(all * head_dim);
+    scores = cutter.cut<float>(all * kTile);
+    if constexpr (std::is_same_v<Right, float>) {
+      p = scores;
+    } else {
+      p = cutter.cut<Right>(all * kTile / kRows);
+    }
+    q = cutter.cut<E>(kTile * head_dim);
+    q_lanes = cutter.cut<Right>(kTile * head_dim / kRows);
+    out = cutter.cut<float>(kTile * head_dim);
+    max = cutter.cut<float>(kTile);
+    sum = cutter.cut<float>(kTile);
   }
-  static std::int64_t size(std::int64_t keys, std::int64_t head_dim) {
-    const auto all = (keys + kTile - 1) / kTile * kTile;
-    return 2 * all * head_dim + all * kTile + 3 * kTile * head_dim + 2 * kTile;
-  }
-  float *k, *v, *scores, *q, *q_lanes, *out, *max, *sum;
+  E* k;            // [keys, D]
+  E* v;            // tiles [D, kTile]
+  float* scores;   // [keys, kTile]
+  Right* p;        // [keys, kTile], exp(score - max)
+  E* q;            // [kTile, D]
+  Right* q_lanes;  // [D, kTile]
+  float* out;      // [D, kTile]
+  float *max, *sum;
 };
 
-template <typename T>
-void load_keys_and_values(const HeadView<T>& head, const Buffers& buffers) {
-  load_head(head.k, head.k_stride, head.keys, padded(head.keys), head.head_dim, 1.0F, buffers.k);
+template <typename T, typename E>
+void load_keys_and_values(const HeadView<T>& head, const Buffers<E>& buffers) {
+  load_head(head.k, head.k_stride, head.keys, padded(head.keys), head.head_dim, buffers.k);
   load_value_tiles(head.v, head.v_stride, head.keys, head.head_dim, buffers.q, buffers.v);
 }
 
 // All queries of one head, whose keys and values are in the buffers.
-template <typename T>
-void run_head(const HeadView<T>& head, const AttentionOptions& options, const Buffers& b) {
+template <typename T, typename E>
+void run_head(const HeadView<T>& head, const AttentionOptions& options, const Buffers<E>& b) {
+  constexpr auto kRows = Buffers<E>::kRows;
   const auto d = head.head_dim;
   for (std::int64_t begin = 0; begin < head.queries; begin += kTile) {
     const auto rows = std::min(kTile, head.queries - begin);
     const auto lanes = padded(rows);
     const auto range = block_range(head.keys - head.queries + begin, rows, head.keys, options);
-    load_head(head.q + begin * head.q_stride, head.q_stride, rows, rows, d, static_cast<float>(options.scale),
-              b.q);
+    load_head(head.q + begin * head.q_stride, head.q_stride, rows, rows, d, b.q);
     transpose_queries(b.q, rows, d, b.q_lanes);
     const auto seen = range.key_end - range.key_begin;
     for (std::int64_t tile = 0; tile < seen; tile += kTile) {
       multiply(padded(std::min(kTile, seen - tile)), lanes, d, b.k + (range.key_begin + tile) * d, d,
                b.q_lanes, kTile, b.scores + tile * kTile, kTile, false);
     }
-    softmax_block(b.scores, range, options.causal, options.window, static_cast<float>(options.soft_cap),
-                  padded(seen), b.max, b.sum);
+    softmax_block(b.scores, range, options, padded(seen), b.p, b.max, b.sum);
     for (std::int64_t tile = 0; tile < seen; tile += kTile) {
       multiply(d, lanes, padded(std::min(kTile, seen - tile)), b.v + (range.key_begin + tile) * d, kTile,
-               b.scores + tile * kTile, kTile, b.out, kTile, tile > 0);
+               b.p + tile / kRows * kTile, kTile, b.out, kTile, tile > 0);
     }
     store_block(b.out, b.sum, rows, d, head.out_stride, head.out + begin * head.out_stride);
     if (head.lse == nullptr) continue;
@@ -172,12 +209,14 @@ void attention_forward(const at::Tensor& q, const std::vector<at::Tensor>& k,
   lengths.reserve(k.size());
   for (std::size_t s = 0; s < k.size(); ++s) lengths.push_back(cu_q[s] == cu_q[s + 1] ? 0 : k[s].size(0));
   const auto longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
-  const Scratch scratch(q, Buffers::size(longest, d));
-  vector::dispatch(q, [&]<typename T>(T*) {
+  const bool bf16 = multiplies_bf16(q, d);
+  const Scratch scratch(q, bytes_of<Buffers>(bf16, longest, d));
+  dispatch(q, bf16, [&]<typename T, typename E>(T*, E*) {
     for_each_item(lengths, kv_heads, [&](std::int64_t worker, const WorkItem& item) {
       const auto s = static_cast<std::size_t>(item.sequence);
       const std::int64_t begin = cu_q[s];
-      const Buffers buffers(scratch.of(worker), longest, d);
+      auto cutter = scratch.of(worker);
+      const Buffers<E> buffers(cutter, longest, d);
       for (std::int64_t head = item.kv_head * group; head < (item.kv_head + 1) * group; ++head) {
         const HeadView<T> view{
             .q = vector::data<T>(q) + begin * q.stride(0) + head * q.stride(1),

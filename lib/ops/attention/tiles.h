@@ -1,33 +1,30 @@
 #pragma once
 
 #include <ATen/Parallel.h>
-#include <ATen/native/CPUBlas.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "ops/attention/attention.h"
+#include "ops/attention/products.h"
 #include "ops/vector.h"
 
 // What the two CPU kernels of attention share. Both work on transposed score tiles [keys, 64 queries]: a
 // query is a vector lane, so that softmax needs no sums across lanes, and only whole rows of K and V are
 // read. All sizes that reach a product are 64 or, at a sequence's end, multiples of 16: oneDNN compiles a
-// kernel for each size it meets, and sequences come in all lengths.
+// kernel for each size it meets, and sequences come in all lengths. T is the dtype of the tensors, E that of
+// the products' operands: T, or fp32.
 namespace lorikeet::ops::cpu {
 
 inline constexpr std::int64_t kTile = 64;
 inline constexpr std::int64_t kPad = 16;
 
 inline std::int64_t padded(std::int64_t n) { return (n + kPad - 1) / kPad * kPad; }
-
-/// c [m, n] (+)= a [m, k] b [k, n], fp32, row-major with the given row strides.
-inline void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda,
-                     const float* b, std::int64_t ldb, float* c, std::int64_t ldc, bool add) {
-  at::native::cpublas::brgemm(m, n, k, lda, ldb, ldc, add, a, b, c, /*is_vnni=*/false);
-}
 
 /// Which keys a block of queries sees. Positions count from the sequence's first key.
 struct BlockRange {
@@ -60,24 +57,62 @@ LORIKEET_INLINE Lanes lanes_of(std::int64_t j, const BlockRange& range, bool cau
   return {static_cast<std::int32_t>(from), static_cast<std::int32_t>(to)};
 }
 
-/// out [rows_padded, width] = factor * in, where rows from `rows` on are 0. `stride` is in's, in elements.
-template <typename T>
+/// out [rows_padded, width] = in, where rows from `rows` on are 0. `stride` is in's, in elements.
+template <typename T, typename E>
 LORIKEET_INLINE void load_rows(const T* in, std::int64_t stride, std::int64_t rows, std::int64_t rows_padded,
-                               std::int64_t width, float factor, float* __restrict__ out) {
+                               std::int64_t width, E* __restrict__ out) {
   for (std::int64_t row = 0; row < rows; ++row) {
     const T* from = in + row * stride;
-    for (std::int64_t i = 0; i < width; ++i) out[row * width + i] = vector::load(from[i]) * factor;
+    for (std::int64_t i = 0; i < width; ++i) {
+      if constexpr (std::is_same_v<T, E>) {
+        out[row * width + i] = from[i];
+      } else {
+        out[row * width + i] = vector::load(from[i]);
+      }
+    }
   }
-  std::fill(out + rows * width, out + rows_padded * width, 0.0F);
+  std::fill(out + rows * width, out + rows_padded * width, E{});
 }
 
 /// out [width, kTile] = in^T for in [rows, width]; lanes from `rows` on are 0.
-LORIKEET_INLINE void transpose_tile(const float* __restrict__ in, std::int64_t rows, std::int64_t width,
-                                    float* __restrict__ out) {
+template <typename E>
+LORIKEET_INLINE void transpose_tile(const E* __restrict__ in, std::int64_t rows, std::int64_t width,
+                                    E* __restrict__ out) {
   for (std::int64_t i = 0; i < width; ++i) {
-    float* to = out + i * kTile;
+    E* to = out + i * kTile;
     for (std::int64_t row = 0; row < rows; ++row) to[row] = in[row * width + i];
-    for (std::int64_t row = rows; row < kTile; ++row) to[row] = 0.0F;
+    for (std::int64_t row = rows; row < kTile; ++row) to[row] = E{};
+  }
+}
+
+/// The same, stored as a product's right operand.
+LORIKEET_INLINE void transpose_right(const float* __restrict__ in, std::int64_t rows, std::int64_t width,
+                                     float* __restrict__ out) {
+  transpose_tile(in, rows, width, out);
+}
+LORIKEET_INLINE void transpose_right(const vector::Bf16* __restrict__ in, std::int64_t rows,
+                                     std::int64_t width, Bf16Pair* __restrict__ out) {
+  for (std::int64_t i = 0; i < width; i += 2) {
+    Bf16Pair* to = out + i / 2 * kTile;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      to[row] = pair_of(in[row * width + i], in[row * width + i + 1]);
+    }
+    for (std::int64_t row = rows; row < kTile; ++row) to[row] = Bf16Pair{};
+  }
+}
+
+/// out [rows, width], bf16 and in pairs of rows, = in, fp32; rows is even.
+LORIKEET_INLINE void pair_rows(const float* __restrict__ in, std::int64_t rows, std::int64_t width,
+                               Bf16Pair* __restrict__ out) {
+  for (std::int64_t row = 0; row < rows; row += 2) {
+    const float *even = in + row * width, *odd = even + width;
+    Bf16Pair* to = out + row / 2 * width;
+    for (std::int64_t i = 0; i < width; ++i) {
+      vector::Bf16 lower, upper;
+      vector::store(even[i], lower);
+      vector::store(odd[i], upper);
+      to[i] = pair_of(lower, upper);
+    }
   }
 }
 
@@ -106,21 +141,67 @@ void for_each_item(const std::vector<std::int64_t>& lengths, std::int64_t kv_hea
                          f(worker, WorkItem{order[static_cast<std::size_t>(i / kv_heads)], i % kv_heads});
                        }
                      }
+                     release_products();
                    });
 }
 
-/// Each worker's scratch for an operator over `tensor`: `floats` fp32, 64-byte aligned.
-class Scratch {
+/// Cuts arrays out of a worker's scratch, each at a cache line's begin. Without memory it only counts bytes.
+class Cutter {
  public:
-  Scratch(const at::Tensor& tensor, std::int64_t floats) : stride_((floats + kPad - 1) / kPad * kPad) {
-    const std::int64_t threads = tensor.is_meta() ? dry_target()->threads : at::get_num_threads();
-    buffer_ = at::empty({threads * stride_}, tensor.options().dtype(at::kFloat));
+  explicit Cutter(std::byte* memory) : memory_(memory) {}
+  template <typename E>
+  E* cut(std::int64_t count) {
+    E* const array = memory_ == nullptr ? nullptr : reinterpret_cast<E*>(memory_ + bytes_);
+    bytes_ += (count * static_cast<std::int64_t>(sizeof(E)) + kLine - 1) / kLine * kLine;
+    return array;
   }
-  float* of(std::int64_t worker) const { return buffer_.data_ptr<float>() + worker * stride_; }
+  std::int64_t bytes() const { return bytes_; }
 
  private:
-  std::int64_t stride_;
+  static constexpr std::int64_t kLine = 64;
+  std::byte* memory_;
+  std::int64_t bytes_ = 0;
+};
+
+/// What a worker's Buffers<E> take: a template of structs of arrays, each constructed from (Cutter&, keys,
+/// head_dim).
+template <template <typename> typename Buffers>
+std::int64_t bytes_of(bool bf16, std::int64_t keys, std::int64_t head_dim) {
+  Cutter counter(nullptr);
+  if (bf16) {
+    Buffers<vector::Bf16>(counter, keys, head_dim);
+  } else {
+    Buffers<float>(counter, keys, head_dim);
+  }
+  return counter.bytes();
+}
+
+/// Each worker's scratch for an operator over `tensor`, aligned to cache lines.
+class Scratch {
+ public:
+  Scratch(const at::Tensor& tensor, std::int64_t bytes) : bytes_(bytes) {
+    const std::int64_t threads = tensor.is_meta() ? dry_target()->threads : at::get_num_threads();
+    buffer_ = at::empty({threads * bytes_}, tensor.options().dtype(at::kByte));
+  }
+  Cutter of(std::int64_t worker) const {
+    return Cutter(static_cast<std::byte*>(buffer_.data_ptr()) + worker * bytes_);
+  }
+
+ private:
+  std::int64_t bytes_;
   at::Tensor buffer_;
 };
+
+/// Calls f with null pointers of the element types of `tensor` (fp32 or bf16) and of the products' operands.
+/// Without data it isn't called.
+template <typename F>
+void dispatch(const at::Tensor& tensor, bool bf16, F&& f) {
+  vector::dispatch(tensor, [&]<typename T>(T* element) {
+    if constexpr (std::is_same_v<T, vector::Bf16>) {
+      if (bf16) return f(element, element);
+    }
+    f(element, static_cast<float*>(nullptr));
+  });
+}
 
 }  // namespace lorikeet::ops::cpu
