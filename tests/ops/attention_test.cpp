@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "ops/attention_cases.h"
-#include "ops/matmul/matmul.h"
+#include "ops/forced_products.h"
 #include "support/as_autograd.h"
 #include "support/catch.h"
 #include "support/gradcheck.h"
@@ -92,11 +92,8 @@ TEST_CASE("attention agrees with its reference in every dtype, forward and backw
 
 TEST_CASE("attention of bf16 agrees with its reference whichever way a CPU multiplies it") {
   const auto& tolerance = kTolerances[2];
-  struct RestoreChoice {
-    ~RestoreChoice() { set_half_products(HalfProducts::kByFeature); }
-  } restore;
   for (const auto choice : {HalfProducts::kNative, HalfProducts::kWidened}) {
-    set_half_products(choice);
+    const Forced forced(choice);
     for (const std::int64_t head_dim : {5, 18, 72, 80, 128, 256}) {  // 5: its rows can't be paired
       INFO("heads of " << head_dim << (choice == HalfProducts::kNative ? ", native" : ", widened"));
       const double scale = 1 / std::sqrt(static_cast<double>(head_dim));

@@ -41,22 +41,10 @@ LORIKEET_VECTOR_CLONES void score_gradients(float* __restrict__ scores, float* _
   }
 }
 
-// P or dS, [rows, kTile], rounded to bf16 as a left operand of products, and as a right one.
+// P or dS, [rows, kTile], as products of bf16 read it.
 LORIKEET_VECTOR_CLONES void round_tile(const float* __restrict__ in, std::int64_t rows,
                                        Bf16* __restrict__ out) {
   for (std::int64_t i = 0; i < rows * kTile; ++i) vector::store(in[i], out[i]);
-}
-LORIKEET_VECTOR_CLONES void pair_tile(const float* in, std::int64_t rows, Bf16Pair* out) {
-  pair_rows(in, rows, kTile, out);
-}
-
-// in [rows, width] in pairs of rows; rows is even.
-LORIKEET_VECTOR_CLONES void pair_operand(const Bf16* __restrict__ in, std::int64_t rows, std::int64_t width,
-                                         Bf16Pair* __restrict__ out) {
-  for (std::int64_t row = 0; row < rows; row += 2) {
-    const Bf16 *even = in + row * width, *odd = even + width;
-    for (std::int64_t i = 0; i < width; ++i) out[row / 2 * width + i] = pair_of(even[i], odd[i]);
-  }
 }
 
 // dot[row] = dO_row . O_row in fp32; 0 for lanes from `rows` on.
@@ -99,11 +87,7 @@ LORIKEET_INLINE void store_rows(const float* in, float factor, std::int64_t rows
 }
 
 // NOLINTBEGIN(bugprone-macro-parentheses): T and E are types
-#define LORIKEET_BACKWARD_LOADS(T, E)                                                                   \
-  LORIKEET_VECTOR_CLONES void load_head(const T* in, std::int64_t stride, std::int64_t rows,            \
-                                        std::int64_t all, std::int64_t width, E* out) {                 \
-    load_rows(in, stride, rows, all, width, out);                                                       \
-  }                                                                                                     \
+#define LORIKEET_BACKWARD_DOTS(T, E)                                                                    \
   LORIKEET_VECTOR_CLONES void dots(const E* dout, const T* out, std::int64_t stride, std::int64_t rows, \
                                    std::int64_t width, float* dot) {                                    \
     row_dots(dout, out, stride, rows, width, dot);                                                      \
@@ -117,25 +101,14 @@ LORIKEET_INLINE void store_rows(const float* in, float factor, std::int64_t rows
                                              std::int64_t width, std::int64_t stride, T* out) {       \
     store_rows(in, factor, rows, width, stride, out);                                                 \
   }
-#define LORIKEET_BACKWARD_TRANSPOSES(E)                                                               \
-  LORIKEET_VECTOR_CLONES void transpose(const E* in, std::int64_t rows, std::int64_t width, E* out) { \
-    transpose_tile(in, rows, width, out);                                                             \
-  }                                                                                                   \
-  LORIKEET_VECTOR_CLONES void transpose_operand(const E* in, std::int64_t rows, std::int64_t width,   \
-                                                RightOperand<E>::Element* out) {                      \
-    transpose_right(in, rows, width, out);                                                            \
-  }
 // NOLINTEND(bugprone-macro-parentheses)
-LORIKEET_BACKWARD_LOADS(float, float)
-LORIKEET_BACKWARD_LOADS(Bf16, float)
-LORIKEET_BACKWARD_LOADS(Bf16, Bf16)
+LORIKEET_BACKWARD_DOTS(float, float)
+LORIKEET_BACKWARD_DOTS(Bf16, float)
+LORIKEET_BACKWARD_DOTS(Bf16, Bf16)
 LORIKEET_BACKWARD_STORES(float)
 LORIKEET_BACKWARD_STORES(Bf16)
-LORIKEET_BACKWARD_TRANSPOSES(float)
-LORIKEET_BACKWARD_TRANSPOSES(Bf16)
-#undef LORIKEET_BACKWARD_LOADS
+#undef LORIKEET_BACKWARD_DOTS
 #undef LORIKEET_BACKWARD_STORES
-#undef LORIKEET_BACKWARD_TRANSPOSES
 
 // The scratch of one worker, for sequences of at most `keys`.
 template <typename E>
@@ -188,11 +161,11 @@ struct Buffers {
 // Q and dO of a block, which are in q and go, in the orders that the products read.
 template <typename E>
 void order_block(std::int64_t rows, std::int64_t d, const Buffers<E>& b) {
-  transpose_operand(b.q, rows, d, b.q_lanes);
-  transpose_operand(b.go, rows, d, b.go_lanes);
+  transpose_right(b.q, rows, d, b.q_lanes);
+  transpose_right(b.go, rows, d, b.go_lanes);
   if constexpr (std::is_same_v<E, Bf16>) {
-    pair_operand(b.q, padded(rows), d, b.q_right);
-    pair_operand(b.go, padded(rows), d, b.go_right);
+    pair_rows(b.q, padded(rows), d, b.q_right);
+    pair_rows(b.go, padded(rows), d, b.go_right);
   }
 }
 
@@ -210,7 +183,7 @@ void run_block(const BlockRange& range, std::int64_t rows, std::int64_t d, const
     if constexpr (std::is_same_v<E, Bf16>) {
       round_tile(b.scores, keys, b.p_left);
       round_tile(b.dp, keys, b.ds_left);
-      pair_tile(b.dp, keys, b.ds_right);
+      pair_rows(b.ds_left, keys, kTile, b.ds_right);
     }
     multiply(keys, d, lanes, b.p_left, kTile, b.go_right, d, b.dv + first * d, d, true);
     multiply(keys, d, lanes, b.ds_left, kTile, b.q_right, d, b.dk + first * d, d, true);
@@ -243,10 +216,10 @@ void attention_backward(const at::Tensor& dout, const at::Tensor& qkv, const at:
       const T* rows = vector::data<T>(qkv) + begin * width;
       T* gradient = vector::data<T>(dqkv) + begin * width;
       const auto k_at = layout.k_begin() + item.kv_head * d, v_at = layout.v_begin() + item.kv_head * d;
-      load_head(rows + k_at, width, length, all, d, b.k);
-      load_head(rows + v_at, width, length, all, d, b.v);
+      load_rows(rows + k_at, width, length, all, d, b.k);
+      load_rows(rows + v_at, width, length, all, d, b.v);
       for (std::int64_t tile = 0; tile < length; tile += kTile) {
-        transpose(b.k + tile * d, std::min(kTile, length - tile), d, b.k_lanes + tile * d);
+        transpose_tile(b.k + tile * d, std::min(kTile, length - tile), d, b.k_lanes + tile * d);
       }
       std::fill(b.dk, b.dk + all * d, 0.0F);
       std::fill(b.dv, b.dv + all * d, 0.0F);
@@ -255,8 +228,8 @@ void attention_backward(const at::Tensor& dout, const at::Tensor& qkv, const at:
         const T* result = vector::data<T>(out) + begin * out_width + head * d;
         for (std::int64_t first = 0; first < length; first += kTile) {
           const auto count = std::min(kTile, length - first);
-          load_head(rows + first * width + head * d, width, count, padded(count), d, b.q);
-          load_head(upstream + first * out_width, out_width, count, padded(count), d, b.go);
+          load_rows(rows + first * width + head * d, width, count, padded(count), d, b.q);
+          load_rows(upstream + first * out_width, out_width, count, padded(count), d, b.go);
           order_block(count, d, b);
           dots(b.go, result + first * out_width, out_width, count, d, b.dot);
           const float* saved = lse.const_data_ptr<float>() + head * qkv.size(0) + begin + first;

@@ -76,7 +76,14 @@ LORIKEET_VECTOR_CLONES void softmax_block(float* scores, const BlockRange& range
   std::fill(sum, sum + kTile, 0.0F);
   for (std::int64_t row = 0; row < rows; row += 2) {
     exponentiate(scores + row * kTile, max, 2, sum);
-    pair_rows(scores + row * kTile, 2, kTile, pairs + row / 2 * kTile);
+    const float *even = scores + row * kTile, *odd = even + kTile;
+    Bf16Pair* to = pairs + row / 2 * kTile;
+    for (std::int64_t lane = 0; lane < kTile; ++lane) {
+      Bf16 lower, upper;
+      vector::store(even[lane], lower);
+      vector::store(odd[lane], upper);
+      to[lane] = pair_of(lower, upper);
+    }
   }
 }
 
@@ -91,47 +98,14 @@ LORIKEET_INLINE void store_transposed(const float* in, const float* sum, std::in
   }
 }
 
-template <typename T, typename E>
-LORIKEET_INLINE void load_values(const T* v, std::int64_t stride, std::int64_t keys, std::int64_t width,
-                                 E* rows, E* tiles) {
-  for (std::int64_t begin = 0; begin < keys; begin += kTile) {
-    const auto count = std::min(kTile, keys - begin);
-    load_rows(v + begin * stride, stride, count, count, width, rows);
-    transpose_tile(rows, count, width, tiles + begin * width);
-  }
+LORIKEET_VECTOR_CLONES void store_block(const float* in, const float* sum, std::int64_t rows,
+                                        std::int64_t width, std::int64_t stride, float* out) {
+  store_transposed(in, sum, rows, width, stride, out);
 }
-
-// NOLINTBEGIN(bugprone-macro-parentheses): T and E are types
-#define LORIKEET_FORWARD_KERNELS(T, E)                                                             \
-  LORIKEET_VECTOR_CLONES void load_head(const T* in, std::int64_t stride, std::int64_t rows,       \
-                                        std::int64_t all, std::int64_t width, E* out) {            \
-    load_rows(in, stride, rows, all, width, out);                                                  \
-  }                                                                                                \
-  LORIKEET_VECTOR_CLONES void load_value_tiles(const T* v, std::int64_t stride, std::int64_t keys, \
-                                               std::int64_t width, E* rows, E* tiles) {            \
-    load_values(v, stride, keys, width, rows, tiles);                                              \
-  }
-#define LORIKEET_FORWARD_STORE(T)                                                               \
-  LORIKEET_VECTOR_CLONES void store_block(const float* in, const float* sum, std::int64_t rows, \
-                                          std::int64_t width, std::int64_t stride, T* out) {    \
-    store_transposed(in, sum, rows, width, stride, out);                                        \
-  }
-#define LORIKEET_FORWARD_TRANSPOSE(E)                                                               \
-  LORIKEET_VECTOR_CLONES void transpose_queries(const E* in, std::int64_t rows, std::int64_t width, \
-                                                RightOperand<E>::Element* out) {                    \
-    transpose_right(in, rows, width, out);                                                          \
-  }
-// NOLINTEND(bugprone-macro-parentheses)
-LORIKEET_FORWARD_KERNELS(float, float)
-LORIKEET_FORWARD_KERNELS(Bf16, float)
-LORIKEET_FORWARD_KERNELS(Bf16, Bf16)
-LORIKEET_FORWARD_STORE(float)
-LORIKEET_FORWARD_STORE(Bf16)
-LORIKEET_FORWARD_TRANSPOSE(float)
-LORIKEET_FORWARD_TRANSPOSE(Bf16)
-#undef LORIKEET_FORWARD_KERNELS
-#undef LORIKEET_FORWARD_STORE
-#undef LORIKEET_FORWARD_TRANSPOSE
+LORIKEET_VECTOR_CLONES void store_block(const float* in, const float* sum, std::int64_t rows,
+                                        std::int64_t width, std::int64_t stride, Bf16* out) {
+  store_transposed(in, sum, rows, width, stride, out);
+}
 
 // The scratch of one worker, for sequences of at most `keys`.
 template <typename E>
@@ -167,8 +141,13 @@ struct Buffers {
 
 template <typename T, typename E>
 void load_keys_and_values(const HeadView<T>& head, const Buffers<E>& buffers) {
-  load_head(head.k, head.k_stride, head.keys, padded(head.keys), head.head_dim, buffers.k);
-  load_value_tiles(head.v, head.v_stride, head.keys, head.head_dim, buffers.q, buffers.v);
+  const auto d = head.head_dim;
+  load_rows(head.k, head.k_stride, head.keys, padded(head.keys), d, buffers.k);
+  for (std::int64_t begin = 0; begin < head.keys; begin += kTile) {
+    const auto count = std::min(kTile, head.keys - begin);
+    load_rows(head.v + begin * head.v_stride, head.v_stride, count, count, d, buffers.q);
+    transpose_tile(buffers.q, count, d, buffers.v + begin * d);
+  }
 }
 
 // All queries of one head, whose keys and values are in the buffers.
@@ -180,8 +159,8 @@ void run_head(const HeadView<T>& head, const AttentionOptions& options, const Bu
     const auto rows = std::min(kTile, head.queries - begin);
     const auto lanes = padded(rows);
     const auto range = block_range(head.keys - head.queries + begin, rows, head.keys, options);
-    load_head(head.q + begin * head.q_stride, head.q_stride, rows, rows, d, b.q);
-    transpose_queries(b.q, rows, d, b.q_lanes);
+    load_rows(head.q + begin * head.q_stride, head.q_stride, rows, rows, d, b.q);
+    transpose_right(b.q, rows, d, b.q_lanes);
     const auto seen = range.key_end - range.key_begin;
     for (std::int64_t tile = 0; tile < seen; tile += kTile) {
       multiply(padded(std::min(kTile, seen - tile)), lanes, d, b.k + (range.key_begin + tile) * d, d,

@@ -2,6 +2,8 @@
 
 #include <ATen/native/CPUBlas.h>
 
+#include <algorithm>
+
 #include "ops/matmul/matmul.h"
 
 namespace lorikeet::ops::cpu {
@@ -9,7 +11,7 @@ namespace {
 
 using vector::Bf16;
 
-// For a CPU without arithmetic for bf16 that was told to multiply natively: slow, and of the same meaning.
+// For native products on a CPU without arithmetic for bf16: the same sums, slow.
 void multiply_plainly(std::int64_t m, std::int64_t n, std::int64_t k, const Bf16* a, std::int64_t lda,
                       const Bf16Pair* b, std::int64_t ldb, float* c, std::int64_t ldc, bool add) {
   for (std::int64_t i = 0; i < m; ++i) {

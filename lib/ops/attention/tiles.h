@@ -58,63 +58,23 @@ LORIKEET_INLINE Lanes lanes_of(std::int64_t j, const BlockRange& range, bool cau
 }
 
 /// out [rows_padded, width] = in, where rows from `rows` on are 0. `stride` is in's, in elements.
-template <typename T, typename E>
-LORIKEET_INLINE void load_rows(const T* in, std::int64_t stride, std::int64_t rows, std::int64_t rows_padded,
-                               std::int64_t width, E* __restrict__ out) {
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const T* from = in + row * stride;
-    for (std::int64_t i = 0; i < width; ++i) {
-      if constexpr (std::is_same_v<T, E>) {
-        out[row * width + i] = from[i];
-      } else {
-        out[row * width + i] = vector::load(from[i]);
-      }
-    }
-  }
-  std::fill(out + rows * width, out + rows_padded * width, E{});
-}
+void load_rows(const float* in, std::int64_t stride, std::int64_t rows, std::int64_t rows_padded,
+               std::int64_t width, float* out);
+void load_rows(const vector::Bf16* in, std::int64_t stride, std::int64_t rows, std::int64_t rows_padded,
+               std::int64_t width, float* out);
+void load_rows(const vector::Bf16* in, std::int64_t stride, std::int64_t rows, std::int64_t rows_padded,
+               std::int64_t width, vector::Bf16* out);
 
 /// out [width, kTile] = in^T for in [rows, width]; lanes from `rows` on are 0.
-template <typename E>
-LORIKEET_INLINE void transpose_tile(const E* __restrict__ in, std::int64_t rows, std::int64_t width,
-                                    E* __restrict__ out) {
-  for (std::int64_t i = 0; i < width; ++i) {
-    E* to = out + i * kTile;
-    for (std::int64_t row = 0; row < rows; ++row) to[row] = in[row * width + i];
-    for (std::int64_t row = rows; row < kTile; ++row) to[row] = E{};
-  }
-}
+void transpose_tile(const float* in, std::int64_t rows, std::int64_t width, float* out);
+void transpose_tile(const vector::Bf16* in, std::int64_t rows, std::int64_t width, vector::Bf16* out);
 
 /// The same, stored as a product's right operand.
-LORIKEET_INLINE void transpose_right(const float* __restrict__ in, std::int64_t rows, std::int64_t width,
-                                     float* __restrict__ out) {
-  transpose_tile(in, rows, width, out);
-}
-LORIKEET_INLINE void transpose_right(const vector::Bf16* __restrict__ in, std::int64_t rows,
-                                     std::int64_t width, Bf16Pair* __restrict__ out) {
-  for (std::int64_t i = 0; i < width; i += 2) {
-    Bf16Pair* to = out + i / 2 * kTile;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      to[row] = pair_of(in[row * width + i], in[row * width + i + 1]);
-    }
-    for (std::int64_t row = rows; row < kTile; ++row) to[row] = Bf16Pair{};
-  }
-}
+void transpose_right(const float* in, std::int64_t rows, std::int64_t width, float* out);
+void transpose_right(const vector::Bf16* in, std::int64_t rows, std::int64_t width, Bf16Pair* out);
 
-/// out [rows, width], bf16 and in pairs of rows, = in, fp32; rows is even.
-LORIKEET_INLINE void pair_rows(const float* __restrict__ in, std::int64_t rows, std::int64_t width,
-                               Bf16Pair* __restrict__ out) {
-  for (std::int64_t row = 0; row < rows; row += 2) {
-    const float *even = in + row * width, *odd = even + width;
-    Bf16Pair* to = out + row / 2 * width;
-    for (std::int64_t i = 0; i < width; ++i) {
-      vector::Bf16 lower, upper;
-      vector::store(even[i], lower);
-      vector::store(odd[i], upper);
-      to[i] = pair_of(lower, upper);
-    }
-  }
-}
+/// out [rows, width], in pairs of rows, = in; rows is even.
+void pair_rows(const vector::Bf16* in, std::int64_t rows, std::int64_t width, Bf16Pair* out);
 
 /// One sequence and one key/value head: what a thread takes at a time. Each writes rows that no other does
 /// and sums in its own fixed order, so the result is the same whoever does it.
