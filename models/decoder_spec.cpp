@@ -90,18 +90,19 @@ ops::Activation read_activation(ConfigReader& config, const char* key, const std
   return tanh ? ops::Activation::kGeluTanh : ops::Activation::kGelu;
 }
 
-std::int64_t count_linear_parameters(const std::vector<nn::DecoderLayerSpec>& layers) {
-  std::int64_t total = 0;
+void count_linear_parameters(nn::ModelShape& shape, const std::vector<nn::DecoderLayerSpec>& layers) {
+  shape.layer_linear_parameters = 0;
   for (const nn::DecoderLayerSpec& layer : layers) {
     const auto& [heads, kv_heads, head_dim] = layer.attention.layout;
     for (const nn::Module& module : layer.attention.qkv_modules())
-      total += module.out_features * layer.attention.hidden_size;
-    total += heads * head_dim * layer.attention.hidden_size;
+      shape.layer_linear_parameters += module.out_features * layer.attention.hidden_size;
+    std::int64_t behind_attention = heads * head_dim * layer.attention.hidden_size;
     for (const nn::Module& module : layer.mlp.gate_up_modules())
-      total += module.out_features * layer.mlp.hidden_size;
-    total += layer.mlp.intermediate_size * layer.mlp.hidden_size;
+      behind_attention += module.out_features * layer.mlp.hidden_size;
+    behind_attention += layer.mlp.intermediate_size * layer.mlp.hidden_size;
+    shape.layer_linear_parameters += behind_attention;
+    shape.output_row_parameters = behind_attention;  // at last of the last layer
   }
-  return total;
 }
 
 }  // namespace lorikeet::models

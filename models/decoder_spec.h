@@ -29,7 +29,7 @@ std::vector<std::int64_t> read_windows(ConfigReader& config, const DecoderSizes&
 ops::Activation read_activation(ConfigReader& config, const char* key, const std::string& fallback,
                                 std::initializer_list<std::string_view> known);
 
-/// Weights of all layers' projections.
-std::int64_t count_linear_parameters(const std::vector<nn::DecoderLayerSpec>& layers);
+/// Fills in the parameters of a shape, of the layers' projections.
+void count_linear_parameters(nn::ModelShape& shape, const std::vector<nn::DecoderLayerSpec>& layers);
 
 }  // namespace lorikeet::models

@@ -51,7 +51,7 @@ nn::CausalLMSpec model_spec(const JsonView& config) {
   for (const Family& family : families()) {
     if (family.model_type == type) {
       nn::CausalLMSpec spec = family.spec(config);
-      spec.shape.layer_linear_parameters = count_linear_parameters(spec.layers);
+      count_linear_parameters(spec.shape, spec.layers);
       return spec;
     }
     known.push_back(family.model_type);

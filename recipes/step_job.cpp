@@ -32,7 +32,8 @@ plan::Work work_of(const ModelSession& session, const data::TokenDataset& datase
   const nn::ModelShape& shape = session.model->shape();
   const train::AdapterSize adapter = train::adapter_size(*session.adapters, spec);
   const double flops = train::step_flops(shape, adapter, all);
-  const double head = flops - train::step_flops(shape, adapter, {all.tokens, 0, all.attention_squares});
+  const double head = train::step_flops({.hidden_size = shape.hidden_size, .vocab_size = shape.vocab_size},
+                                        {.head = adapter.head, .head_table = adapter.head_table}, all);
   const auto recomputed = [&](config::ActivationCheckpointing grade) {
     return train::recomputed_flops(spec, adapter, all, grade) / steps;
   };

@@ -242,7 +242,7 @@ void bench_lora(const Settings& s, const std::string& name, std::int64_t in,
 
 void bench_cross_entropy(const Settings& s) {
   const auto head = random(s, {kVocabulary, kHidden}, 0.05);
-  const auto rows = at::arange(kTokens, at::kLong), labels = at::randint(kVocabulary, {kTokens}, at::kLong);
+  const auto labels = at::randint(kVocabulary, {kTokens}, at::kLong);
   const auto loss = [=](const at::Tensor& x) {
     return at::cross_entropy_loss(at::linear(x, head).to(at::kFloat), labels, {}, at::Reduction::Sum)
         .view({1, 1});
@@ -252,9 +252,9 @@ void bench_cross_entropy(const Settings& s) {
   compare(s, {.name = "token_nll",
               .input = hidden,
               .here = forward_alone(
-                  [=](const auto& x) { return token_nll(x, head, {}, rows, labels, {}).sum().view({1, 1}); }),
+                  [=](const auto& x) { return token_nll(x, head, {}, labels, {}).sum().view({1, 1}); }),
               .reference = way([=](const auto& x) {
-                return reference::token_nll(x, head, {}, rows, labels, {}).sum().view({1, 1});
+                return reference::token_nll(x, head, {}, labels, {}).sum().view({1, 1});
               }),
               .aten = way(loss),
               .forward_flops = flops,
@@ -264,12 +264,12 @@ void bench_cross_entropy(const Settings& s) {
               .upstream = at::ones({1, 1}),
               .here =
                   [=](const auto& x, Backward& backward) {
-                    const auto found = linear_cross_entropy(x, head, {}, rows, labels, 1.0, {}, true);
+                    const auto found = linear_cross_entropy(x, head, {}, labels, 1.0, {}, true);
                     backward = [=](const auto&) { return found.hidden; };
                     return found.loss.view({1, 1});
                   },
               .reference = way([=](const auto& x) {
-                return reference::token_nll(x, head, {}, rows, labels, {}).sum().view({1, 1});
+                return reference::token_nll(x, head, {}, labels, {}).sum().view({1, 1});
               }),
               .aten = way(loss),
               .together_flops = 2 * flops,

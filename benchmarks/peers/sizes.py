@@ -87,12 +87,14 @@ def layouts(model, device):
 
 def flops(config, lengths, labels):
     """Floating-point operations of a LoRA step over rows of `lengths` tokens with `labels` label tokens in all: products
-    forward and back to the inputs, no product for a frozen weight's gradient, padding or a token without a label."""
+    forward and back to the inputs, none for a frozen weight's gradient, for padding, or behind the last layer's attention for
+    a token without a label."""
     hidden, heads, width = config["hidden_size"], config["num_attention_heads"], config["head_dim"]
     kv, layers = config["num_key_value_heads"], config["num_hidden_layers"]
     shapes = [(hidden, heads * width), (hidden, kv * width), (hidden, kv * width), (heads * width, hidden)]
     shapes += [(hidden, config["intermediate_size"])] * 3
-    frozen = layers * sum(a * b for a, b in shapes)
-    adapters = layers * RANK * sum(a + b for a, b in shapes)
+    layer = 4 * sum(a * b for a, b in shapes) + 6 * RANK * sum(a + b for a, b in shapes)
+    output = 4 * sum(a * b for a, b in shapes[3:]) + 6 * RANK * sum(a + b for a, b in shapes[3:])
     attention = 6 * layers * heads * width * sum(s * s for s in lengths)
-    return (4 * frozen + 6 * adapters) * sum(lengths) + 4 * hidden * config["vocab_size"] * labels + attention
+    tokens = sum(lengths)
+    return layers * layer * tokens - output * (tokens - labels) + 4 * hidden * config["vocab_size"] * labels + attention

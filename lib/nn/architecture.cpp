@@ -166,7 +166,8 @@ Architecture architecture(const CausalLMSpec& spec) {
                                 local_rotary, layers, final_norm, head, checkpoint_names] = spec;
   // What the layers' own lines say, and what only limits lengths or follows from the rest.
   [[maybe_unused]] const auto& [layer_count, hidden_size, heads, kv_heads, head_dim, intermediate_size,
-                                vocab_size, max_position, layer_linear_parameters, tied_head] = shape;
+                                vocab_size, max_position, layer_linear_parameters, output_row_parameters,
+                                tied_head] = shape;
   [[maybe_unused]] const auto& [head_name, head_hidden_size, head_vocab_size, soft_cap, scale] = head;
   Lines lines("");
   lines.add("hidden_size", hidden_size);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "nn/batch.h"
 #include "nn/kv_cache.h"
+#include "nn/output_rows.h"
 #include "ops/rotary/rotary.h"
 
 namespace lorikeet::nn {
@@ -102,7 +103,8 @@ at::Tensor Attention::forward(const at::Tensor& x, const UnitLoan& weights, cons
     kept->qkv = std::move(projected);
     kept->out = out;
   }
-  return out_->forward(out, weights, context, kept != nullptr ? &kept->out_linear : nullptr);
+  return out_->forward(read_rows(out, context), weights, behind_attention(context),
+                       kept != nullptr ? &kept->out_linear : nullptr);
 }
 
 at::Tensor Attention::backward(const at::Tensor& dy, const InputAgain& input, const UnitLoan& weights,
@@ -110,8 +112,10 @@ at::Tensor Attention::backward(const at::Tensor& dy, const InputAgain& input, co
                                bool input_gradient) const {
   const bool through_attention = input_gradient || qkv_->learns();
   at::Tensor dout = out_->backward(
-      dy, [&](const at::Tensor&) { return kept.out; }, weights, context, kept.out_linear, through_attention);
+      dy, [&](const at::Tensor&) { return read_rows(kept.out, context); }, weights, behind_attention(context),
+      kept.out_linear, through_attention);
   if (!through_attention) return {};
+  dout = read_rows_backward(dout, context);
   at::Tensor dqkv;
   {
     const at::Tensor qkv = q_norm_ ? prepare(kept.qkv, context, nullptr) : kept.qkv;

@@ -57,7 +57,8 @@ class Attention {
   Attention(const AttentionSpec& spec, std::int64_t layer, LayerRotary rotary, LinearFactory& factory,
             WeightUnit& unit);
 
-  /// x [T, D] -> [T, D]. `kept`, unless it is null, gets what backward needs beside x.
+  /// x [T, D] -> [T, D], or, where the context has output rows, [R, D]. `kept`, unless it is null, gets what
+  /// backward needs beside x.
   at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                      AttentionKept* kept) const;
   /// As LinearGroup::backward, for the whole block; gives back what was kept on the way.

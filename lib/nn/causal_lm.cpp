@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "nn/batch.h"
+#include "nn/output_rows.h"
 
 namespace lorikeet::nn {
 
@@ -61,24 +62,27 @@ std::vector<const WeightUnit*> CausalLM::units_in_order(bool training) const {
   return order;
 }
 
-at::Tensor CausalLM::hidden_states(const ForwardContext& given) const {
-  const ForwardContext context = this->context(given);
+at::Tensor CausalLM::hidden_states(const ForwardContext& given, const at::Tensor& rows) const {
+  ForwardContext context = this->context(given);
+  std::optional<OutputRows> read;
+  if (rows.defined()) read = output_rows(context.batch, rows);
   store_.expect(units_in_order(/*training=*/false));
   Hidden hidden = embed(context.batch);
   for (const auto& layer : layers_) {
+    if (read && layer == layers_.back()) context.output_rows = &*read;
     hidden = layer->forward(std::move(hidden), store_.borrow(layer->unit()), context, nullptr);
   }
   return final_norm_->forward(hidden, nullptr);
 }
 
 at::Tensor CausalLM::token_nll(const ForwardContext& context) const {
-  const at::Tensor hidden = hidden_states(context);
-  return head_->token_nll(hidden, store_.borrow(head_unit()), context);
+  const at::Tensor hidden = hidden_states(context, context.batch.label_rows);
+  return head_->token_nll(hidden, context.batch.labels, store_.borrow(head_unit()));
 }
 
 at::Tensor CausalLM::logits(const ForwardContext& context, const at::Tensor& rows) const {
-  const at::Tensor hidden = hidden_states(context);
-  return head_->logits(rows.defined() ? hidden.index_select(0, rows) : hidden, store_.borrow(head_unit()));
+  const at::Tensor hidden = hidden_states(context, rows);
+  return head_->logits(hidden, store_.borrow(head_unit()));
 }
 
 }  // namespace lorikeet::nn

@@ -55,11 +55,11 @@ class CausalLM {
   /// Units in the order of their use: forward, and, in training, the layers back to first_trained_layer.
   std::vector<const WeightUnit*> units_in_order(bool training) const;
 
-  /// Normed hidden states [T, D] of a batch.
-  at::Tensor hidden_states(const ForwardContext& context) const;
-  /// fp32 [L].
+  /// Normed hidden states [R, D] of the given rows (int64 [R]) of a batch, or of all rows where undefined.
+  at::Tensor hidden_states(const ForwardContext& context, const at::Tensor& rows = {}) const;
+  /// Of each of the batch's labels, fp32 [L].
   at::Tensor token_nll(const ForwardContext& context) const;
-  /// Logits [rows, vocabulary] of the given rows (int64), or of all rows when undefined.
+  /// Logits [R, vocabulary] of the given rows (int64 [R]), or of all rows where undefined.
   at::Tensor logits(const ForwardContext& context, const at::Tensor& rows = {}) const;
 
  private:

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "nn/output_rows.h"
 
 namespace lorikeet::nn {
 namespace {
@@ -117,9 +118,12 @@ Hidden DecoderLayer::forward(Hidden hidden, const UnitLoan& weights, const Forwa
   attended = post_forward(post_attention_norm_,
                           attention_.forward(x, weights, context, part(kept, &LayerKept::attention)), m,
                           part(kept, &LayerKept::post_attention_norm));
-  if (!parallel_ || mlp_norm_) x = pre_forward(mlp_norm_, hidden, part(kept, &LayerKept::mlp_norm));
-  hidden.delta = post_forward(post_mlp_norm_, mlp_.forward(x, weights, context, part(kept, &LayerKept::mlp)),
-                              m, part(kept, &LayerKept::post_mlp_norm));
+  hidden.residual = read_rows(hidden.residual, context);
+  x = parallel_ && !mlp_norm_ ? read_rows(x, context)
+                              : pre_forward(mlp_norm_, hidden, part(kept, &LayerKept::mlp_norm));
+  hidden.delta = post_forward(
+      post_mlp_norm_, mlp_.forward(x, weights, behind_attention(context), part(kept, &LayerKept::mlp)), m,
+      part(kept, &LayerKept::post_mlp_norm));
   if (parallel_) hidden.delta.add_(beside);
   return hidden;
 }
@@ -134,10 +138,10 @@ at::Tensor DecoderLayer::backward(at::Tensor gradient, const UnitLoan& weights, 
   at::Tensor mlp_dx = mlp_.backward(
       post_backward(post_mlp_norm_, gradient, m, kept.post_mlp_norm),
       [&](const at::Tensor&) {
-        return one_norm ? pre_again(attention_norm_, kept.attention_norm)
+        return one_norm ? read_rows(pre_again(attention_norm_, kept.attention_norm), context)
                         : pre_again(mlp_norm_, kept.mlp_norm);
       },
-      weights, context, kept.mlp, through_mlp);
+      weights, behind_attention(context), kept.mlp, through_mlp);
   if (!parallel_) {
     if (!through_mlp) return {};
     gradient = pre_backward(mlp_norm_, std::exchange(mlp_dx, {}), gradient, std::exchange(kept.mlp_norm, {}));
@@ -147,9 +151,10 @@ at::Tensor DecoderLayer::backward(at::Tensor gradient, const UnitLoan& weights, 
       [&](const at::Tensor&) { return pre_again(attention_norm_, kept.attention_norm); }, weights, context,
       kept.attention, input_gradient);
   if (!input_gradient) return {};
-  if (one_norm) attention_dx.add_(mlp_dx);
+  if (one_norm) attention_dx.add_(read_rows_backward(mlp_dx, context));
   if (parallel_ && mlp_norm_) gradient = pre_backward(mlp_norm_, mlp_dx, gradient, kept.mlp_norm);
-  return pre_backward(attention_norm_, attention_dx, gradient, kept.attention_norm);
+  return pre_backward(attention_norm_, attention_dx, read_rows_backward(gradient, context),
+                      kept.attention_norm);
 }
 
 }  // namespace lorikeet::nn

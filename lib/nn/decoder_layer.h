@@ -51,11 +51,12 @@ class DecoderLayer {
   /// Throws Error where a block has neither a norm before nor one behind it.
   DecoderLayer(const DecoderLayerSpec& spec, LinearFactory& factory, WeightStore& store);
 
-  /// The stream after this layer. `kept`, unless it is null, gets what backward needs.
+  /// The stream after this layer, of the context's output rows where it has some. `kept`, unless it is null,
+  /// gets what backward needs.
   Hidden forward(Hidden hidden, const UnitLoan& weights, const ForwardContext& context,
                  LayerKept* kept) const;
-  /// From the gradient [T, D] of the stream after this layer that of the stream before it, or nothing without
-  /// `input_gradient`; adds the gradients of what is trainable in the layer. Uses `kept` up.
+  /// From the gradient of the stream after this layer that of the stream before it, [T, D], or nothing
+  /// without `input_gradient`; adds the gradients of what is trainable in the layer. Uses `kept` up.
   at::Tensor backward(at::Tensor gradient, const UnitLoan& weights, const ForwardContext& context,
                       LayerKept& kept, bool input_gradient) const;
 

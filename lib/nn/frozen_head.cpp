@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include "nn/batch.h"
 #include "ops/dtype.h"
 #include "ops/lora/dora.h"
 #include "ops/lora/lora_linear.h"
@@ -19,24 +18,23 @@ at::Tensor FrozenHead::logits(const at::Tensor& hidden, const UnitLoan& weights)
   return logits;
 }
 
-ops::CrossEntropy FrozenHead::loss(const at::Tensor& hidden, const UnitLoan& weights, double loss_scale,
-                                   const ForwardContext& context, bool hidden_gradient) const {
-  const Batch& batch = context.batch;
+ops::CrossEntropy FrozenHead::loss(const at::Tensor& hidden, const at::Tensor& labels,
+                                   const UnitLoan& weights, double loss_scale, const ForwardContext& context,
+                                   bool hidden_gradient) const {
   ops::CrossEntropyOptions options = options_;
   options.dropout = dropout(context);
   const ops::FrozenMatrix table = this->table(weights);
   options.dora = dora(table);
-  return ops::linear_cross_entropy(hidden, table.dense(ops::to_torch(compute_)), adapters(), batch.label_rows,
-                                   batch.labels, loss_scale, options, hidden_gradient, table_gradient());
+  return ops::linear_cross_entropy(hidden, table.dense(ops::to_torch(compute_)), adapters(), labels,
+                                   loss_scale, options, hidden_gradient, table_gradient());
 }
 
-at::Tensor FrozenHead::token_nll(const at::Tensor& hidden, const UnitLoan& weights,
-                                 const ForwardContext& context) const {
+at::Tensor FrozenHead::token_nll(const at::Tensor& hidden, const at::Tensor& labels,
+                                 const UnitLoan& weights) const {
   const ops::FrozenMatrix table = this->table(weights);
   ops::CrossEntropyOptions options = options_;
   options.dora = dora(table);
-  return ops::token_nll(hidden, table.dense(ops::to_torch(compute_)), adapters(), context.batch.label_rows,
-                        context.batch.labels, options);
+  return ops::token_nll(hidden, table.dense(ops::to_torch(compute_)), adapters(), labels, options);
 }
 
 }  // namespace lorikeet::nn

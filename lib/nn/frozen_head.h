@@ -17,10 +17,11 @@ class FrozenHead : public Head {
         logits_dtype_(policy.loss) {}
 
   at::Tensor logits(const at::Tensor& hidden, const UnitLoan& weights) const override;
-  ops::CrossEntropy loss(const at::Tensor& hidden, const UnitLoan& weights, double loss_scale,
-                         const ForwardContext& context, bool hidden_gradient) const override;
-  at::Tensor token_nll(const at::Tensor& hidden, const UnitLoan& weights,
-                       const ForwardContext& context) const override;
+  ops::CrossEntropy loss(const at::Tensor& hidden, const at::Tensor& labels, const UnitLoan& weights,
+                         double loss_scale, const ForwardContext& context,
+                         bool hidden_gradient) const override;
+  at::Tensor token_nll(const at::Tensor& hidden, const at::Tensor& labels,
+                       const UnitLoan& weights) const override;
   bool learns() const override { return !adapters().empty() || table_gradient().defined(); }
 
  protected:

@@ -18,16 +18,18 @@
 namespace lorikeet::nn {
 
 struct Batch;
+struct OutputRows;
 class KvCache;
 
 /// What a pass knows beside its input.
 struct ForwardContext {
   const Batch& batch;
-  bool training = false;     ///< dropout acts
-  std::uint64_t step = 0;    ///< optimizer step, keys dropout masks
-  KvCache* cache = nullptr;  ///< decoding: keys and values of earlier tokens
-  RotaryRows rotary;         ///< of the batch's positions; CausalLM::context fills it
-  RotaryRows local_rotary;   ///< the same of layers with LayerRotary::kLocal
+  bool training = false;                    ///< dropout acts
+  std::uint64_t step = 0;                   ///< optimizer step, keys dropout masks
+  KvCache* cache = nullptr;                 ///< decoding: keys and values of earlier tokens
+  RotaryRows rotary;                        ///< of the batch's positions; CausalLM::context fills it
+  RotaryRows local_rotary;                  ///< the same of layers with LayerRotary::kLocal
+  const OutputRows* output_rows = nullptr;  ///< given to the last layer; see output_rows.h
 };
 
 /// One module of the checkpoint that holds several parts of a group, as Phi-3's qkv_proj holds q, k and v.
@@ -83,14 +85,15 @@ class Head {
   virtual ~Head() = default;
   /// Logits [rows, vocabulary] of hidden states [rows, D], in the policy's loss dtype.
   virtual at::Tensor logits(const at::Tensor& hidden, const UnitLoan& weights) const = 0;
-  /// The sum of the negative log-likelihoods of `context.batch`'s labels, fp32 scalar, and, where it is asked
-  /// for, `loss_scale` times the gradient of the hidden states. Adds the gradients of what is trainable in
-  /// the head, multiplied alike.
-  virtual ops::CrossEntropy loss(const at::Tensor& hidden, const UnitLoan& weights, double loss_scale,
-                                 const ForwardContext& context, bool hidden_gradient) const = 0;
+  /// The sum of the negative log-likelihoods of `labels` (int64 [L]) under the hidden states [L, D], fp32
+  /// scalar, and, where it is asked for, `loss_scale` times their gradient. Adds the gradients of what is
+  /// trainable in the head, multiplied alike. `context` is that of the hidden states' rows.
+  virtual ops::CrossEntropy loss(const at::Tensor& hidden, const at::Tensor& labels, const UnitLoan& weights,
+                                 double loss_scale, const ForwardContext& context,
+                                 bool hidden_gradient) const = 0;
   /// Negative log-likelihood of each label, fp32 [L].
-  virtual at::Tensor token_nll(const at::Tensor& hidden, const UnitLoan& weights,
-                               const ForwardContext& context) const = 0;
+  virtual at::Tensor token_nll(const at::Tensor& hidden, const at::Tensor& labels,
+                               const UnitLoan& weights) const = 0;
   /// Whether anything of the head is trainable.
   virtual bool learns() const = 0;
 };

@@ -114,10 +114,11 @@ class TrainedHead : public nn::FrozenHead {
   TrainedHead(const nn::HeadSpec& spec, const AdapterStore& store, LoraAdapters::Table table)
       : nn::FrozenHead(spec, table.weight, store.policy()), store_(store), own_(std::move(table)) {}
 
-  ops::CrossEntropy loss(const at::Tensor& hidden, const nn::UnitLoan& weights, double loss_scale,
-                         const nn::ForwardContext& context, bool hidden_gradient) const override {
+  ops::CrossEntropy loss(const at::Tensor& hidden, const at::Tensor& labels, const nn::UnitLoan& weights,
+                         double loss_scale, const nn::ForwardContext& context,
+                         bool hidden_gradient) const override {
     *own_.reached = true;
-    return nn::FrozenHead::loss(hidden, weights, loss_scale, context, hidden_gradient);
+    return nn::FrozenHead::loss(hidden, labels, weights, loss_scale, context, hidden_gradient);
   }
 
  protected:

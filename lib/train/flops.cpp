@@ -14,13 +14,22 @@ double attention_flops(const nn::ModelShape& shape, const StepSize& size) {
   return 2.0 * d(shape.heads) * d(shape.head_dim) * d(size.attention_squares);
 }
 
-std::int64_t gate_up_parameters(const nn::CausalLMSpec& spec) {
+// Parameters times the rows that they multiply: all tokens, but for those of them that only output rows pass.
+double row_products(std::int64_t parameters, std::int64_t of_output_rows, const StepSize& size) {
+  return d(parameters - of_output_rows) * d(size.tokens) + d(of_output_rows) * d(size.label_tokens);
+}
+
+std::int64_t gate_up_parameters(const nn::DecoderLayerSpec& layer) {
   std::int64_t parameters = 0;
-  for (const nn::DecoderLayerSpec& layer : spec.layers) {
-    for (const nn::Module& module : layer.mlp.gate_up_modules())
-      parameters += module.out_features * layer.mlp.hidden_size;
-  }
+  for (const nn::Module& module : layer.mlp.gate_up_modules())
+    parameters += module.out_features * layer.mlp.hidden_size;
   return parameters;
+}
+
+double gate_up_row_products(const nn::CausalLMSpec& spec, const StepSize& size) {
+  std::int64_t parameters = 0;
+  for (const nn::DecoderLayerSpec& layer : spec.layers) parameters += gate_up_parameters(layer);
+  return row_products(parameters, spec.layers.empty() ? 0 : gate_up_parameters(spec.layers.back()), size);
 }
 
 std::set<std::string> gate_up_names(const nn::CausalLMSpec& spec) {
@@ -28,6 +37,15 @@ std::set<std::string> gate_up_names(const nn::CausalLMSpec& spec) {
   for (const nn::DecoderLayerSpec& layer : spec.layers) {
     for (const nn::Module& module : layer.mlp.gate_up_modules()) names.insert(module.name);
   }
+  return names;
+}
+
+// Modules behind the last layer's attention.
+std::set<std::string> output_row_names(const nn::CausalLMSpec& spec) {
+  if (spec.layers.empty()) return {};
+  const nn::DecoderLayerSpec& last = spec.layers.back();
+  std::set<std::string> names{last.attention.output_module().name, last.mlp.down_module().name};
+  for (const nn::Module& module : last.mlp.gate_up_modules()) names.insert(module.name);
   return names;
 }
 
@@ -51,7 +69,7 @@ std::int64_t AttentionSquares::of(std::int64_t length) const {
 AdapterSize adapter_size(const peft::LoraAdapters& adapters, const nn::CausalLMSpec& spec) {
   using Kind = peft::LoraAdapters::Kind;
   AdapterSize size;
-  const std::set<std::string> gate_up = gate_up_names(spec);
+  const std::set<std::string> gate_up = gate_up_names(spec), output_rows = output_row_names(spec);
   for (const auto& module : adapters.modules()) {
     for (const std::size_t index : module.segments()) {
       const peft::AdapterSegment& segment = adapters.store().segment(index);
@@ -60,7 +78,11 @@ AdapterSize adapter_size(const peft::LoraAdapters& adapters, const nn::CausalLMS
                            : segment.frozen           ? size.frozen
                                                       : size.trained;
       part += segment.size();
-      if (gate_up.contains(module.name)) size.gate_up += segment.size();
+      const bool of_gate_up = gate_up.contains(module.name);
+      if (of_gate_up) size.gate_up += segment.size();
+      if (!output_rows.contains(module.name)) continue;
+      (segment.frozen ? size.output_frozen : size.output_trained) += segment.size();
+      if (of_gate_up) size.output_gate_up += segment.size();
     }
   }
   for (const auto& table : adapters.tables()) {
@@ -71,22 +93,26 @@ AdapterSize adapter_size(const peft::LoraAdapters& adapters, const nn::CausalLMS
 }
 
 double step_flops(const nn::ModelShape& shape, const AdapterSize& adapter, const StepSize& size) {
-  const double linear = 4.0 * d(shape.layer_linear_parameters) * d(size.tokens);
+  const double linear = 4 * row_products(shape.layer_linear_parameters, shape.output_row_parameters, size);
   const double head = 4.0 * d(shape.hidden_size) * d(shape.vocab_size) * d(size.label_tokens);
-  const double low_rank = (6.0 * d(adapter.trained) + 4.0 * d(adapter.frozen)) * d(size.tokens);
+  const double low_rank = 6 * row_products(adapter.trained, adapter.output_trained, size) +
+                          4 * row_products(adapter.frozen, adapter.output_frozen, size);
   const double tables = (6.0 * d(adapter.head) + 2.0 * d(adapter.head_table)) * d(size.label_tokens);
   return linear + head + low_rank + tables + 3 * attention_flops(shape, size);
 }
 
 double recomputed_flops(const nn::CausalLMSpec& spec, const AdapterSize& adapter, const StepSize& size,
                         config::ActivationCheckpointing grade) {
-  const auto forward = [&](std::int64_t parameters) { return 2.0 * d(parameters) * d(size.tokens); };
   switch (grade) {
     case config::ActivationCheckpointing::kNone: return 0;
-    case config::ActivationCheckpointing::kMlp: return forward(gate_up_parameters(spec) + adapter.gate_up);
+    case config::ActivationCheckpointing::kMlp:
+      return 2 *
+             (gate_up_row_products(spec, size) + row_products(adapter.gate_up, adapter.output_gate_up, size));
     case config::ActivationCheckpointing::kFull: break;
   }
-  return forward(spec.shape.layer_linear_parameters + adapter.trained + adapter.frozen) +
+  return 2 * (row_products(spec.shape.layer_linear_parameters, spec.shape.output_row_parameters, size) +
+              row_products(adapter.trained, adapter.output_trained, size) +
+              row_products(adapter.frozen, adapter.output_frozen, size)) +
          attention_flops(spec.shape, size);
 }
 

@@ -12,12 +12,12 @@ namespace lorikeet::train {
 
 /// Floating-point operations of one LoRA training step (a multiply-add counts two), forward and backward,
 /// without recomputation:
-///   4 x frozen linear parameters x tokens            forward and input gradient; frozen weights get no
-///   gradient,
-///                                                     and the embedding is a lookup
-/// + 4 x hidden x vocabulary x label tokens            the head sees only rows that have a label
-/// + 6 x trained adapter parameters x tokens           forward, input and weight gradient
-/// + 4 x frozen adapter parameters x tokens            LoRA-FA's A; what PiSSA and OLoRA subtract
+///   4 x frozen linear parameters x rows              forward and input gradient; frozen weights get no
+///                                                     gradient, and the embedding is a lookup
+/// + 6 x trained adapter parameters x rows             forward, input and weight gradient
+/// + 4 x frozen adapter parameters x rows              LoRA-FA's A; what PiSSA and OLoRA subtract
+/// where rows are all tokens, but behind the last layer's attention those with a label (nn::OutputRows)
+/// + 4 x hidden x vocabulary x label tokens            the head
 /// + 6 x the head's adapter parameters x label tokens
 /// + 2 x elements of a head trained whole x label tokens   its gradient; an embedding's is no product
 /// + 3 x 2 x heads x head_dim x squares                AttentionSquares of the real causal sequences
@@ -49,6 +49,8 @@ struct AdapterSize {
   std::int64_t head = 0;        ///< factors of the head's adapter
   std::int64_t head_table = 0;  ///< of a head that is trained whole
   std::int64_t gate_up = 0;     ///< of trained and frozen ones, those beside MLPs' gate and up
+  /// Of trained, frozen and gate_up: those behind the last layer's attention.
+  std::int64_t output_trained = 0, output_frozen = 0, output_gate_up = 0;
 };
 
 AdapterSize adapter_size(const peft::LoraAdapters& adapters, const nn::CausalLMSpec& spec);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "nn/batch.h"
+#include "nn/output_rows.h"
 #include "trace/range.h"
 #include "train/kept_layers.h"
 
@@ -20,6 +21,7 @@ class MicroStep {
         store_(model.store()),
         options_(options),
         context_(model.context({.batch = batch, .training = true, .step = options.step})),
+        label_rows_(nn::output_rows(batch, batch.label_rows)),
         first_trained_(model.first_trained_layer()),
         kept_(batch.tokens.device(), first_trained_, layers(), options.saving.offload.activations) {
     store_.expect(model.units_in_order(/*training=*/true));
@@ -40,6 +42,13 @@ class MicroStep {
     return *model_.layers()[static_cast<std::size_t>(i)];
   }
 
+  // What layer i knows. The last one's output is read where a label is predicted, and nowhere else.
+  nn::ForwardContext context(std::int64_t i) const {
+    nn::ForwardContext context = context_;
+    if (i == layers() - 1) context.output_rows = &label_rows_;
+    return context;
+  }
+
   nn::Hidden forward() {
     const trace::Range range("forward");
     nn::Hidden hidden = model_.embed(context_.batch, &kept_embedding_);
@@ -47,11 +56,11 @@ class MicroStep {
       const nn::UnitLoan weights = store_.borrow(layer(i).unit());
       // Nothing is kept below the lowest trainable tensor: backward doesn't get there.
       if (i < first_trained_) {
-        hidden = layer(i).forward(std::move(hidden), weights, context_, nullptr);
+        hidden = layer(i).forward(std::move(hidden), weights, context(i), nullptr);
         continue;
       }
       nn::LayerKept kept;
-      hidden = layer(i).forward(std::move(hidden), weights, context_, &kept);
+      hidden = layer(i).forward(std::move(hidden), weights, context(i), &kept);
       nn::drop_recomputed(kept, checkpointing());
       kept_.put(i, std::move(kept));
     }
@@ -65,8 +74,9 @@ class MicroStep {
     nn::NormKept kept;
     at::Tensor normed = model_.final_norm().forward(hidden, trained_below ? &kept : nullptr);
     hidden = {};
-    ops::CrossEntropy loss = model_.head().loss(normed, store_.borrow(model_.head_unit()),
-                                                options_.loss_scale, context_, trained_below);
+    ops::CrossEntropy loss =
+        model_.head().loss(normed, context_.batch.labels, store_.borrow(model_.head_unit()),
+                           options_.loss_scale, nn::behind_attention(context(layers() - 1)), trained_below);
     normed.reset();
     if (trained_below) loss.hidden = model_.final_norm().backward(loss.hidden, {}, kept);
     return loss;
@@ -78,8 +88,8 @@ class MicroStep {
       const nn::UnitLoan weights = store_.borrow(layer(i).unit());
       nn::LayerKept own = kept_.take(i);
       if (checkpointing() == config::ActivationCheckpointing::kFull)
-        layer(i).forward({std::move(own.input), {}}, weights, context_, &own);
-      gradient = layer(i).backward(std::move(gradient), weights, context_, own,
+        layer(i).forward({std::move(own.input), {}}, weights, context(i), &own);
+      gradient = layer(i).backward(std::move(gradient), weights, context(i), own,
                                    i > first_trained_ || model_.embedding().learns());
       if (options_.reducer != nullptr) options_.reducer->completed(i);
     }
@@ -90,6 +100,7 @@ class MicroStep {
   const nn::WeightStore& store_;
   const MicroStepOptions& options_;
   nn::ForwardContext context_;
+  nn::OutputRows label_rows_;
   std::int64_t first_trained_;
   nn::EmbeddingKept kept_embedding_;
   KeptLayers kept_;

@@ -34,11 +34,17 @@ TEST_CASE("a Llama model's parameters are counted as its projections have them")
   const nn::CausalLMSpec spec = model_spec(JsonView(json, "config.json"));
   nn::FrozenFactory factory(precision::Policy{});
   const nn::CausalLM model(spec, factory);
-  std::int64_t counted = 0;
+  std::int64_t counted = 0, output_rows = 0;
+  const std::string last = "model.layers." + std::to_string(spec.layers.size() - 1);
   for (const auto& unit : model.store().units()) {
     for (const nn::WeightSegment& segment : unit->segments()) {
-      if (segment.name.ends_with("_proj.weight")) counted += segment.shape[0] * segment.shape[1];
+      if (!segment.name.ends_with("_proj.weight")) continue;
+      counted += segment.shape[0] * segment.shape[1];
+      if (segment.name.starts_with(last + ".mlp") || segment.name == last + ".self_attn.o_proj.weight")
+        output_rows += segment.shape[0] * segment.shape[1];
     }
   }
   CHECK(model.shape().layer_linear_parameters == counted);
+  CHECK(output_rows > 0);
+  CHECK(model.shape().output_row_parameters == output_rows);
 }

@@ -25,14 +25,17 @@ TEST_CASE("the formula equals the sum over a model's matrix products") {
     double in, out;
   };
   const std::vector<Projection> layer{{16, 32}, {16, 16}, {16, 16}, {32, 16}, {16, 24}, {16, 24}, {24, 16}};
-  double expected = 0, linear = 0, adapter = 0;
+  double expected = 0, linear = 0, adapter = 0, output_linear = 0, output_adapter = 0;
   for (int l = 0; l < 2; ++l) {
-    for (const Projection& p : layer) {
-      linear += p.in * p.out;
-      adapter += rank * (p.in + p.out);
-      expected += gemm(tokens, p.in, p.out);  // x W^T
-      expected += gemm(tokens, p.out, p.in);  // dy W
-      const double down = gemm(tokens, p.in, rank), up = gemm(tokens, rank, p.out);
+    for (std::size_t i = 0; i < layer.size(); ++i) {
+      const Projection& p = layer[i];
+      const bool output_rows = l == 1 && i >= 3;  // behind the last attention: rows with a label
+      const double rows = output_rows ? labels : tokens;
+      (output_rows ? output_linear : linear) += p.in * p.out;
+      (output_rows ? output_adapter : adapter) += rank * (p.in + p.out);
+      expected += gemm(rows, p.in, p.out);  // x W^T
+      expected += gemm(rows, p.out, p.in);  // dy W
+      const double down = gemm(rows, p.in, rank), up = gemm(rows, rank, p.out);
       expected += 3 * (down + up);  // forward, input gradient, weight gradient
     }
     for (const double s : {5.0, 3.0}) {
@@ -49,10 +52,13 @@ TEST_CASE("the formula equals the sum over a model's matrix products") {
                              .head_dim = 8,
                              .intermediate_size = 24,
                              .vocab_size = 50,
-                             .layer_linear_parameters = static_cast<std::int64_t>(linear)};
+                             .layer_linear_parameters = static_cast<std::int64_t>(linear + output_linear),
+                             .output_row_parameters = static_cast<std::int64_t>(output_linear)};
   const StepSize size{.tokens = 8, .label_tokens = 6, .attention_squares = 2 * (25 + 9)};
-  CHECK(step_flops(shape, {.trained = static_cast<std::int64_t>(adapter)}, size) ==
-        Approx(expected).epsilon(1e-12));
+  CHECK(step_flops(shape,
+                   {.trained = static_cast<std::int64_t>(adapter + output_adapter),
+                    .output_trained = static_cast<std::int64_t>(output_adapter)},
+                   size) == Approx(expected).epsilon(1e-12));
 }
 
 TEST_CASE("attention past a window counts the pairs that it sees") {
@@ -129,10 +135,25 @@ TEST_CASE("what recomputing MLPs adds is the products of gate and up, and of the
   double expected = 0;
   for (const auto& layer : spec.layers) {
     const auto hidden = layer.mlp.hidden_size, inner = layer.mlp.intermediate_size;
-    expected += 2 * (gemm(8, hidden, inner) + gemm(8, hidden, 2) + gemm(8, 2, inner));
+    const double rows = layer.index == 2 ? 5 : 8;  // of the last layer those with a label
+    expected += 2 * (gemm(rows, hidden, inner) + gemm(rows, hidden, 2) + gemm(rows, 2, inner));
   }
-  CHECK(recomputed_flops(spec, adapter, {.tokens = 8, .attention_squares = 99},
+  CHECK(recomputed_flops(spec, adapter, {.tokens = 8, .label_tokens = 5, .attention_squares = 99},
                          config::ActivationCheckpointing::kMlp) == expected);
+}
+
+TEST_CASE("of an adapter those factors count by label tokens that lie behind the last layer's attention") {
+  // Rank 2 with a frozen A.
+  const ToyLora toy({.rank = 2, .freeze_a = true, .target_modules = {"query", "dense", "w1", "w2"}});
+  const AdapterSize size = adapter_size(toy.adapters, toy.model.spec());
+  const nn::DecoderLayerSpec& layer = toy.model.spec().layers.back();
+  const auto hidden = layer.mlp.hidden_size, inner = layer.mlp.intermediate_size,
+             heads = layer.attention.layout.heads * layer.attention.layout.head_dim;
+  CHECK(size.output_frozen == 2 * (heads + hidden + inner));
+  CHECK(size.output_trained == 2 * (hidden + inner + hidden));
+  CHECK(size.output_gate_up == 2 * (hidden + inner));
+  CHECK(size.trained == 3 * (size.output_trained + 2 * heads));
+  CHECK(size.frozen == 3 * (size.output_frozen + 2 * hidden));
 }
 
 TEST_CASE("counts beyond 32 bits don't overflow") {

@@ -10,7 +10,6 @@
 #include "ops/dry_run.h"
 #include "ops/linear_cross_entropy/softmax.h"
 #include "ops/matmul/matmul.h"
-#include "ops/take_rows.h"
 #include "ops/wide.h"
 
 namespace lorikeet::ops {
@@ -35,22 +34,19 @@ struct Inputs {
   const at::Tensor& hidden;
   const at::Tensor& head;
   const std::vector<LoraProjection>& lora;
-  const at::Tensor& rows;
   const at::Tensor& labels;
   const CrossEntropyOptions& options;
 };
 
 void check_inputs(const Inputs& in) {
   check_tensor(in.hidden.defined() && in.hidden.dim() == 2 && in.hidden.size(1) == in.head.size(1), kOp,
-               "hidden states [tokens, hidden] as wide as the head", in.hidden);
+               "hidden states [labels, hidden] as wide as the head", in.hidden);
   check(in.head.scalar_type() == in.hidden.scalar_type() && in.head.device() == in.hidden.device(), kOp,
         "a head of the hidden states' dtype on their device",
         [&] { return describe(in.head) + " for " + describe(in.hidden); });
-  for (const auto* index : {&in.rows, &in.labels}) {
-    check_tensor(index->defined() && index->dim() == 1 && index->scalar_type() == at::kLong &&
-                     index->size(0) == in.rows.size(0) && index->device() == in.hidden.device(),
-                 kOp, "int64 label rows and as many labels, on the hidden states' device", *index);
-  }
+  check_tensor(in.labels.defined() && in.labels.dim() == 1 && in.labels.scalar_type() == at::kLong &&
+                   in.labels.size(0) == in.hidden.size(0) && in.labels.device() == in.hidden.device(),
+               kOp, "as many int64 labels as hidden states, on their device", in.labels);
   check(in.lora.size() <= 1 &&
             (in.lora.empty() || (in.lora[0].out_begin == 0 && in.lora[0].out_end == in.head.size(0))),
         kOp, "at most one adapter, of all the head's rows",
@@ -67,29 +63,28 @@ void check_inputs(const Inputs& in) {
   }
 }
 
-// The dropout of the given rows.
-std::optional<LoraDropout> dropout_of(const Inputs& in, const at::Tensor& rows) {
+// The dropout of rows [begin, end).
+std::optional<LoraDropout> dropout_of(const Inputs& in, std::int64_t begin, std::int64_t end) {
   if (!in.options.dropout || in.lora.empty()) return std::nullopt;
   LoraDropout dropout = *in.options.dropout;
-  dropout.sample_ids = take_rows(dropout.sample_ids.unsqueeze(1), rows).squeeze(1);
-  dropout.position_ids = take_rows(dropout.position_ids.unsqueeze(1), rows).squeeze(1);
+  dropout.sample_ids = dropout.sample_ids.slice(0, begin, end);
+  dropout.position_ids = dropout.position_ids.slice(0, begin, end);
   return dropout;
 }
 
 // One pass over the chunks: writes nll [L]. With `gradients` adds the adapter's and, where it is defined, the
-// head's, and writes the hidden states' [T, D] where that is defined (zeroed by the caller).
+// head's, and writes the hidden states' [L, D] where that is defined.
 void run_chunks(const Inputs& in, double grad_scale, at::Tensor& nll, bool gradients,
                 const at::Tensor& hidden_gradient = {}, at::Tensor head_gradient = {}) {
-  const auto count = in.rows.size(0);
+  const auto count = in.hidden.size(0);
   const auto factors = in.options.dora ? in.options.dora->factors() : at::Tensor();
   const auto step = in.options.chunk_rows > 0 ? in.options.chunk_rows
                                               : default_chunk_rows(in.head.size(0), kernels_of(in.hidden));
   for (std::int64_t begin = 0; begin < count; begin += step) {
     const auto end = std::min(begin + step, count);
-    const auto rows = in.rows.slice(0, begin, end);
-    const auto chunk = take_rows(in.hidden, rows);
+    const auto chunk = in.hidden.slice(0, begin, end);
     const auto x = matmul_operand(chunk);
-    const auto dropout = dropout_of(in, rows);
+    const auto dropout = dropout_of(in, begin, end);
     const auto adapted = dropout ? matmul_operand(apply_dropout(chunk, *dropout)) : x;
     std::vector<LowRankTerm> terms;
     at::Tensor xa;
@@ -129,10 +124,9 @@ void run_chunks(const Inputs& in, double grad_scale, at::Tensor& nll, bool gradi
     }
     if (head_gradient.defined()) matmul_tn_add(head_gradient, logits, x, 1);
     if (hidden_gradient.defined()) {
-      auto dx = at::empty({end - begin, in.hidden.size(1)}, in.hidden.options());
+      auto dx = hidden_gradient.slice(0, begin, end);
       matmul_nn_out(dx, logits, in.head, back);
       if (dropped.defined()) dx.add_(dropped);
-      hidden_gradient.index_copy_(0, rows, dx);
     }
   }
 }
@@ -140,19 +134,18 @@ void run_chunks(const Inputs& in, double grad_scale, at::Tensor& nll, bool gradi
 }  // namespace
 
 CrossEntropy linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& head,
-                                  const std::vector<LoraProjection>& head_lora, const at::Tensor& label_rows,
-                                  const at::Tensor& labels, double loss_scale,
-                                  const CrossEntropyOptions& options, bool hidden_gradient,
+                                  const std::vector<LoraProjection>& head_lora, const at::Tensor& labels,
+                                  double loss_scale, const CrossEntropyOptions& options, bool hidden_gradient,
                                   const at::Tensor& head_gradient) {
-  const Inputs in{hidden, head, head_lora, label_rows, labels, options};
+  const Inputs in{hidden, head, head_lora, labels, options};
   check_inputs(in);
   if (head_gradient.defined()) {
     check_tensor(head_gradient.sizes() == head.sizes() && head_gradient.scalar_type() == wide_type(hidden),
                  kOp, "a gradient of the head's shape in fp32 (fp64 for fp64 hidden)", head_gradient);
   }
   CrossEntropy result;
-  if (hidden_gradient) result.hidden = at::zeros_like(hidden);
-  auto nll = at::empty({label_rows.size(0)}, hidden.options().dtype(wide_type(hidden)));
+  if (hidden_gradient) result.hidden = at::empty_like(hidden);
+  auto nll = at::empty({hidden.size(0)}, hidden.options().dtype(wide_type(hidden)));
   run_chunks(in, loss_scale, nll, /*gradients=*/true, result.hidden, head_gradient);
   for (const auto& p : head_lora) {
     if (p.reached != nullptr) *p.reached = true;
@@ -162,11 +155,11 @@ CrossEntropy linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& he
 }
 
 at::Tensor token_nll(const at::Tensor& hidden, const at::Tensor& head,
-                     const std::vector<LoraProjection>& head_lora, const at::Tensor& label_rows,
-                     const at::Tensor& labels, const CrossEntropyOptions& options) {
-  const Inputs in{hidden, head, head_lora, label_rows, labels, options};
+                     const std::vector<LoraProjection>& head_lora, const at::Tensor& labels,
+                     const CrossEntropyOptions& options) {
+  const Inputs in{hidden, head, head_lora, labels, options};
   check_inputs(in);
-  auto nll = at::empty({label_rows.size(0)}, hidden.options().dtype(wide_type(hidden)));
+  auto nll = at::empty({hidden.size(0)}, hidden.options().dtype(wide_type(hidden)));
   run_chunks(in, 1, nll, /*gradients=*/false);
   return nll;
 }

@@ -6,18 +6,15 @@
 namespace lorikeet::ops::reference {
 
 at::Tensor token_nll(const at::Tensor& hidden, const at::Tensor& head,
-                     const std::vector<LoraProjection>& head_lora, const at::Tensor& label_rows,
-                     const at::Tensor& labels, const CrossEntropyOptions& options) {
+                     const std::vector<LoraProjection>& head_lora, const at::Tensor& labels,
+                     const CrossEntropyOptions& options) {
   const auto wide = wide_type(hidden);
-  const auto rows = hidden.index_select(0, label_rows).to(wide);
+  const auto rows = hidden.to(wide);
   auto logits = at::matmul(rows, head.to(wide).t());
   auto adapted = rows;
   if (options.dropout) {
-    LoraDropout dropout = *options.dropout;
-    dropout.sample_ids = dropout.sample_ids.index_select(0, label_rows);
-    dropout.position_ids = dropout.position_ids.index_select(0, label_rows);
     // The mask times its scale: differentiable where apply_dropout isn't.
-    adapted = rows * apply_dropout(at::ones_like(rows.detach()), dropout);
+    adapted = rows * apply_dropout(at::ones_like(rows.detach()), *options.dropout);
   }
   for (const auto& p : head_lora) {
     logits = logits + at::matmul(at::matmul(adapted, p.a.to(wide).t()), p.b.to(wide).t()) * p.scale;
