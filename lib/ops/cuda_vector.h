@@ -39,6 +39,10 @@ template <>
 struct Bits<2> {
   unsigned short words[1];
 };
+template <>
+struct Bits<1> {
+  unsigned char words[1];
+};
 
 /// `n` neighbouring elements as they lie in memory.
 template <typename T, int n>
@@ -51,7 +55,7 @@ __device__ __forceinline__ Pack<T, n> load_pack(const T* from) {
 template <int n, typename T>
 __device__ __forceinline__ void store_pack(const Pack<T, n>& pack, T* to) {
   // An assignment of several words may be split into narrow stores.
-  if constexpr (n == 1) {
+  if constexpr (sizeof(pack) <= sizeof(unsigned)) {
     *reinterpret_cast<Pack<T, n>*>(to) = pack;
   } else if constexpr (sizeof(pack) == sizeof(uint2)) {
     __stwb(reinterpret_cast<uint2*>(to), make_uint2(pack.words[0], pack.words[1]));
@@ -82,6 +86,19 @@ __device__ __forceinline__ Pack<T, n> pack(const float (&in)[n]) {
 #pragma unroll
   for (int i = 0; i < n; ++i) narrow(in[i], elements[i]);
   return packed;
+}
+
+/// Rounds `n` numbers, a multiple of those of an access, and stores them; `to` is aligned to 16 bytes.
+template <int n, typename T>
+__device__ __forceinline__ void store_rounded(const float (&values)[n], T* to) {
+  constexpr int kEach = kElements<T, true>;
+#pragma unroll
+  for (int i = 0; i < n; i += kEach) {
+    float part[kEach];
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) part[j] = values[i + j];
+    store_pack<kEach>(pack<T, kEach>(part), to + i);
+  }
 }
 
 /// `n` fp32 numbers: n is 1 or a multiple of 4, and then `from` is aligned to 16 bytes.

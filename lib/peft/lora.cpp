@@ -221,7 +221,8 @@ std::optional<ops::LoraDropout> LoraAdapters::dropout(const nn::ForwardContext& 
                           context.batch.position_ids};
 }
 
-at::Tensor LoraAdapters::norms(const Module& module, const ops::FrozenMatrix& weight) const {
+at::Tensor LoraAdapters::norms(const Module& module, const ops::FrozenMatrix& weight,
+                               const at::Tensor& squares) const {
   const Factors factors = computed(module);
   const ops::LoraProjection update{.out_begin = 0,
                                    .out_end = module.weight.rows,
@@ -230,7 +231,8 @@ at::Tensor LoraAdapters::norms(const Module& module, const ops::FrozenMatrix& we
                                    .grad_a = {},
                                    .grad_b = {},
                                    .scale = module.scale};
-  return module.is_embedding() ? ops::dora_column_norms(weight, update) : ops::dora_norms(weight, {update});
+  if (module.is_embedding()) return ops::dora_column_norms(weight, update);
+  return ops::dora_norms(weight, {update}, squares);
 }
 
 std::vector<std::string> LoraAdapters::narrower_than_rank() const {

@@ -6,12 +6,14 @@
 #include <c10/core/StreamGuard.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
 #include "card/report.h"
 #include "ops/quantized/code_books.h"
 #include "ops/quantized/float8_matrix.h"
+#include "ops/quantized/float8_product.h"
 #include "ops/quantized/quantized_format.h"
 #include "support/catch.h"
 #include "support/tolerance.h"
@@ -80,7 +82,7 @@ TEST_CASE("4-bit weights decoded on a card have the CPU's bits, for every form, 
   std::int64_t launches = 0;
   for (const FourBits& quantization : forms) {
     // One number, an odd count within a block, whole blocks, a short last block, and several nested blocks.
-    for (const std::int64_t elements : {1, 65, 256, 1001, 64 * 256 * 2 + 77}) {
+    for (const std::int64_t elements : {1, 65, 256, 1001, 64 * 256 * 2 + 77, 64 * 256 * 3}) {
       const QuantizedLayout layout(elements, quantization);
       const at::Tensor bytes = random_bytes(layout, quantization);
       for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
@@ -110,8 +112,10 @@ TEST_CASE("4-bit weights decoded on a card have the CPU's bits, for every form, 
 TEST_CASE("fp8 weights decoded on a card have the CPU's bits, for every block, width, range and dtype") {
   card::reset_report();
   std::int64_t launches = 0;
-  for (const precision::Float8& how : std::vector<precision::Float8>{{1, 0}, {0, 0}, {128, 128}, {3, 5}}) {
-    for (const auto& [rows, cols] : {std::pair{1, 1}, std::pair{37, 129}, std::pair{200, 260}}) {
+  for (const precision::Float8& how :
+       std::vector<precision::Float8>{{1, 0}, {0, 0}, {128, 128}, {2, 8}, {3, 5}}) {
+    for (const auto& [rows, cols] :
+         {std::pair{1, 1}, std::pair{37, 129}, std::pair{200, 260}, std::pair{3, 2176}}) {
       const Float8Layout layout(rows, cols, how);
       at::Tensor bytes = at::randint(0, 256, {layout.bytes}, at::kByte);
       bytes.masked_fill_(bytes.bitwise_and(0x7F).eq(0x7F), 0x7E);  // without NaN
@@ -132,6 +136,37 @@ TEST_CASE("fp8 weights decoded on a card have the CPU's bits, for every block, w
     }
   }
   CHECK(card::report().kernels.at("float8_cuda.cu") == launches);
+  CHECK(card::report().hazards.empty());
+}
+
+TEST_CASE("rows are brought to fp8 on a card with the CPU's bits, whatever their width and values") {
+  const auto generator = at::make_generator<at::CPUGeneratorImpl>(9);
+  card::reset_report();
+  std::int64_t launches = 0;
+  for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const std::int64_t width : {1, 40, 133, 2048, 5000}) {
+      INFO(dtype << ", rows of " << width);
+      at::Tensor x = at::randn({7, width}, generator)
+                         .mul_(at::tensor({1.0, 1e-3, 300.0, 1.0, 0.0, 1e-6, 5.0}).view({7, 1}));
+      x = x.to(dtype);
+      const Float8Rows cpu = to_float8_rows(x), card = to_float8_rows(x.to(kCard));
+      CHECK(same_bits(card.scales.cpu(), cpu.scales));
+      CHECK(same_bits(card.codes.cpu(), cpu.codes));
+      // Columns of a wider matrix, whose rows begin anywhere.
+      const at::Tensor wide = at::cat({x.slice(1, 0, 1), x}, 1).to(kCard).slice(1, 1, width + 1);
+      CHECK(same_bits(to_float8_rows(wide).codes.cpu(), cpu.codes));
+      launches += 2;
+    }
+  }
+  CHECK(card::report().kernels.at("float8_cuda.cu") == launches);
+  // A number that is none, or infinite, makes its row's results NaN, and no other's.
+  at::Tensor broken = at::ones({3, 64});
+  broken[0][5] = std::numeric_limits<float>::quiet_NaN();
+  broken[2][63] = -std::numeric_limits<float>::infinity();
+  const Float8Rows rows = to_float8_rows(broken.to(kCard));
+  const at::Tensor decoded = rows.codes.cpu().to(at::kFloat) * rows.scales.cpu();
+  for (const std::int64_t row : {0, 2}) CHECK(decoded[row].sum().isnan().item<bool>());
+  CHECK(at::equal(decoded[1], at::ones({64})));
   CHECK(card::report().hazards.empty());
 }
 

@@ -54,7 +54,7 @@ struct DropoutArguments {
       : x(at::ones({4, 8}).to(device)), out(at::empty_like(x)), ids(at::zeros({4}, at::kLong).to(device)) {}
   void launch(void* stream) const { launch(stream, x.data_ptr()); }
   void launch(void* stream, const void* input) const {
-    ops::launch_dropout(ops::DropoutElement::kF32, input, out.data_ptr(), 4, 8, ids.data_ptr<std::int64_t>(),
+    ops::launch_dropout(ops::CudaElement::kF32, input, out.data_ptr(), 4, 8, ids.data_ptr<std::int64_t>(),
                         ids.data_ptr<std::int64_t>(), ops::dropout_key(1, 1, 1, 0.5), stream);
   }
   at::Tensor x, out, ids;
@@ -367,8 +367,9 @@ TEST_CASE("the report is JSON with every counter") {
   card::Report report;
   report.hazards["a \"quoted\" one"] = 2;
   report.uploads = 3;
+  report.contexts = {1, 0};
   CHECK(
       card::to_json(report) ==
-      R"({"operators": {}, "kernels": {}, "waits": {}, "hazards": {"a \"quoted\" one": 2}, "uploads": 3, )"
+      R"({"operators": {}, "kernels": {}, "waits": {}, "hazards": {"a \"quoted\" one": 2}, "contexts": [0, 1], "uploads": 3, )"
       R"("pinned_uploads": 0, "downloads": 0, "pinned_downloads": 0, "allocations": 0, "idle_waits": 0, "launches": 0})");
 }

@@ -1,9 +1,8 @@
 // Our CUDA kernels on the fake card, against fp64 references: values, gradients, and that nothing else ran.
 #include <ATen/ATen.h>
 
-#include "card/report.h"
+#include "card/kernel_checks.h"
 #include "ops/activation/activation.h"
-#include "ops/distance.h"
 #include "ops/linear_cross_entropy/softmax.h"
 #include "ops/norm/norm.h"
 #include "ops/qk_norm_cases.h"
@@ -14,36 +13,6 @@ using namespace lorikeet::ops;
 using namespace lorikeet::test;
 
 namespace {
-
-const at::Device kCard("cuda:1");
-
-// A pair of functions of tensors on the card, for inputs on the host.
-at::Tensor on_card(const at::Tensor& x, const Forward& pair) {
-  return as_autograd(x, [=](const at::Tensor& in, Backward& backward) {
-    Backward inner;
-    const at::Tensor y = pair(in.to(kCard), inner).cpu();
-    backward = [=](const at::Tensor& dy) { return inner(dy.to(kCard)).cpu(); };
-    return y;
-  });
-}
-
-// fp64 has no kernel: there the reference runs, on the card.
-void check_kernel_dtypes(const std::string& file, const Forward& pair, const Function& reference,
-                         const at::Tensor& x) {
-  for (const auto& tolerance : kTolerances) {
-    if (tolerance.dtype == at::kDouble) continue;
-    INFO(c10::toString(tolerance.dtype) << ": " << tolerance.why);
-    card::reset_report();
-    const auto found =
-        distance([&](const at::Tensor& in) { return on_card(in, pair); }, reference, x, tolerance.dtype);
-    CHECK(found.forward < tolerance.forward);
-    CHECK(found.backward < tolerance.backward);
-    CHECK(card::report().kernels[file] >= 2);
-    CHECK(card::report().hazards.empty());
-  }
-}
-
-at::Tensor random(at::IntArrayRef sizes, std::uint64_t seed) { return leaf(sizes, seed).detach(); }
 
 NormParameters parameters(std::int64_t width, bool bias, at::ScalarType dtype) {
   const auto values = [&](std::uint64_t seed) { return random({width}, seed).to(at::kBFloat16).to(dtype); };
@@ -90,7 +59,8 @@ TEST_CASE(
     check_norm(1, 96, options, at::kFloat);
     check_norm(9, 128, options, at::kHalf);
     // 512 threads of one access of 16 bytes, of four, and beyond; of single elements beyond.
-    for (const std::int64_t width : {4096, 16384, 24576, 5003}) check_norm(2, width, options, at::kBFloat16);
+    for (const std::int64_t width : {4096, 5120, 16384, 24576, 5003})
+      check_norm(2, width, options, at::kBFloat16);
   }
 }
 
@@ -115,7 +85,7 @@ TEST_CASE("add_norm on a card norms the rounded sum, and backward adds what come
   for (const auto& tolerance : kTolerances) {
     if (tolerance.dtype == at::kDouble) continue;
     for (const auto& options : kForms) {
-      for (const std::int64_t width : {40, 4100, 20480}) {
+      for (const std::int64_t width : {40, 3072, 4100, 5120, 20480}) {
         CAPTURE(c10::toString(tolerance.dtype), width);
         const auto p = parameters(width, true, at::kBFloat16), q = moved(p, kCard);
         const auto made = [&](std::uint64_t seed) { return random({3, width}, seed).to(tolerance.dtype); };

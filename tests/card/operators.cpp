@@ -154,16 +154,19 @@ at::Tensor& addmm_dtype_out(const at::Tensor& self, const at::Tensor& a, const a
 }
 
 // fp8 matrices with a scale for each row of the one and each column of the other: only CUDA has it so.
-at::Tensor scaled_mm(const at::Tensor& a, const at::Tensor& b, const at::Tensor& scale_a,
-                     const at::Tensor& scale_b, const std::optional<at::Tensor>& bias,
-                     const std::optional<at::Tensor>& scale_result, std::optional<at::ScalarType> out, bool) {
+at::Tensor& scaled_mm_out(const at::Tensor& a, const at::Tensor& b, const at::Tensor& scale_a,
+                          const at::Tensor& scale_b, const std::optional<at::Tensor>& bias,
+                          const std::optional<at::Tensor>& scale_result, std::optional<at::ScalarType> dtype,
+                          bool, at::Tensor& out) {
+  constexpr const char* kName = "aten::_scaled_mm.out";
   const Lock lock(mutex());
-  count_operator("aten::_scaled_mm");
-  const LaunchTraffic traffic("aten::_scaled_mm");
+  count_operator(kName);
+  const LaunchTraffic traffic(kName);
+  note_access(out.storage().data(), /*writes=*/true, kName);
   for (const auto* tensor : {&a, &b, &scale_a, &scale_b}) {
     TORCH_CHECK(tensor->is_cuda() && tensor->dim() == 2 && tensor->device() == a.device(),
                 "fake card: _scaled_mm: expected matrices on one card");
-    note_access(tensor->storage().data(), /*writes=*/false, "aten::_scaled_mm");
+    note_access(tensor->storage().data(), /*writes=*/false, kName);
   }
   // What libtorch 2.11 asks of them.
   TORCH_CHECK(a.scalar_type() == at::kFloat8_e4m3fn && b.scalar_type() == at::kFloat8_e4m3fn &&
@@ -174,11 +177,13 @@ at::Tensor scaled_mm(const at::Tensor& a, const at::Tensor& b, const at::Tensor&
   TORCH_CHECK(rows.is_contiguous() && columns.is_contiguous() && rows.numel() == a.size(0) &&
                   columns.numel() == b.size(1) && rows.size(1) == 1 && columns.size(0) == 1 &&
                   rows.scalar_type() == at::kFloat && columns.scalar_type() == at::kFloat && !bias &&
-                  !scale_result && out == at::kBFloat16,
-              "fake card: _scaled_mm: expected fp32 scales of rows and columns, and a bf16 result");
+                  !scale_result && dtype == at::kBFloat16 && out.scalar_type() == dtype &&
+                  out.is_contiguous() && out.size(0) == a.size(0) && out.size(1) == b.size(1),
+              "fake card: _scaled_mm: expected fp32 scales of rows and columns, and a dense bf16 result");
   const OnCard on(a.get_device());
   const auto sums = at::mm(as_cpu(a).to(at::kFloat), as_cpu(b).to(at::kFloat));
-  return from_cpu((sums * rows * columns).to(*out));
+  as_cpu(out).copy_(sums * rows * columns);
+  return out;
 }
 
 TORCH_LIBRARY_IMPL(aten, CUDA, library) {
@@ -190,7 +195,7 @@ TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   library.impl("mm.dtype", &mm_dtype);
   library.impl("mm.dtype_out", &mm_dtype_out);
   library.impl("addmm.dtype_out", &addmm_dtype_out);
-  library.impl("_scaled_mm", &scaled_mm);
+  library.impl("_scaled_mm.out", &scaled_mm_out);
 }
 
 }  // namespace

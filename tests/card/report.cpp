@@ -52,6 +52,9 @@ std::string to_json(const Report& report) {
   write(out, "kernels", report.kernels);
   write(out, "waits", report.waits);
   write(out, "hazards", report.hazards);
+  out << "\"contexts\": [";
+  for (const int card : report.contexts) out << (card == *report.contexts.begin() ? "" : ", ") << card;
+  out << "], ";
   out << "\"uploads\": " << report.uploads << ", \"pinned_uploads\": " << report.pinned_uploads
       << ", \"downloads\": " << report.downloads << ", \"pinned_downloads\": " << report.pinned_downloads
       << ", \"allocations\": " << report.allocations << ", \"idle_waits\": " << report.idle_waits

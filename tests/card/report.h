@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 
 namespace lorikeet::card {
@@ -25,6 +26,7 @@ struct Report {
   std::int64_t downloads = 0;                   ///< copies from card to host
   std::int64_t pinned_downloads = 0;            ///< those of them that the host doesn't wait for
   std::int64_t allocations = 0;                 ///< of card memory
+  std::set<int> contexts;                       ///< cards on which CUDA would have made a context
   std::int64_t launches = 0;                    ///< of kernels, ATen's and our own
   std::map<std::string, Traffic> traffic;       ///< of launches, by name, where it is counted (traffic.h)
 };

@@ -96,6 +96,14 @@ TEST_CASE("the norms of W + scale * B A are those of its rows") {
   }
 }
 
+TEST_CASE("norms from squares at hand are those of the weight that they are of") {
+  Norms n(at::kFloat);
+  const FrozenMatrix weight = frozen_matrix(n.weight);
+  const at::Tensor squares = row_squares(weight, at::kFloat);
+  CHECK(at::equal(dora_norms(weight, n.projections, squares), dora_norms(weight, n.projections)));
+  CHECK(relative_distance(dora_norms(weight, n.projections, 1.2 * squares), n.expected()) > 1e-2);
+}
+
 TEST_CASE("norms of a weight that is larger than a chunk of scratch") {
   const auto weight = random({300, 9000}, 7, at::kFloat);
   const LoraProjection p{0, 300, random({2, 9000}, 8, at::kFloat), at::zeros({300, 2}), {}, {}, 1};

@@ -6,7 +6,9 @@
 #include <limits>
 
 #include "ops/check.h"
+#include "ops/cuda_launch.h"
 #include "ops/lora/dora_cpu.h"
+#include "ops/lora/dora_cuda.h"
 #include "ops/vector.h"
 #include "ops/wide.h"
 
@@ -38,7 +40,12 @@ at::Tensor squared_norms(const FrozenMatrix& weight, std::int64_t begin, std::in
 
 }  // namespace
 
-at::Tensor dora_norms(const FrozenMatrix& weight, const std::vector<LoraProjection>& projections) {
+at::Tensor row_squares(const FrozenMatrix& weight, at::ScalarType wide) {
+  return squared_norms(weight, 0, weight.rows, wide);
+}
+
+at::Tensor dora_norms(const FrozenMatrix& weight, const std::vector<LoraProjection>& projections,
+                      const at::Tensor& known_squares) {
   std::vector<at::Tensor> norms;
   for (const auto& p : projections) {
     const auto wide = wide_type(p.a);
@@ -48,8 +55,9 @@ at::Tensor dora_norms(const FrozenMatrix& weight, const std::vector<LoraProjecti
     const auto a = p.a.to(wide), b = p.b.to(wide);
     const auto along = (b * crossed.slice(1, p.out_begin, p.out_end).t().to(wide)).sum(1);
     const auto update = (at::mm(b, at::mm(a, a.t())) * b).sum(1);
-    const auto squares = squared_norms(weight, p.out_begin, p.out_end, wide) + along * (2 * p.scale) +
-                         update * (p.scale * p.scale);
+    const auto frozen = known_squares.defined() ? known_squares.slice(0, p.out_begin, p.out_end)
+                                                : squared_norms(weight, p.out_begin, p.out_end, wide);
+    const auto squares = frozen + along * (2 * p.scale) + update * (p.scale * p.scale);
     norms.push_back(squares.clamp_min_(0).sqrt_().clamp_min_(std::numeric_limits<float>::min()));
   }
   return norms.size() == 1 ? norms[0] : at::cat(norms);
@@ -87,6 +95,17 @@ at::Tensor scale_columns(const at::Tensor& x, const at::Tensor& factors, const a
   check_factors(x, factors);
   check_tensor(!bias.defined() || (bias.dim() == 1 && bias.size(0) == x.size(1)), kOp,
                "a bias as long as there are columns", bias);
+  if (has_cuda_elements(x)) {
+    auto y = at::empty(x.sizes(), x.options());
+    const auto input = x.contiguous(), scale = factors.contiguous();
+    const auto offset = bias.defined() ? bias.to(x.scalar_type()).contiguous() : bias;
+    launch_on_device_of(x, [&](void* stream) {
+      launch_scale_columns(cuda_element(x), input.const_data_ptr(), scale.const_data_ptr<float>(),
+                           offset.defined() ? offset.const_data_ptr() : nullptr, x.size(0), x.size(1),
+                           y.mutable_data_ptr(), stream);
+    });
+    return y;
+  }
   if (!vector::is_fast(x)) return reference::scale_columns(x, factors, bias);
   auto y = at::empty_like(x);
   cpu::scale_columns(x, factors.contiguous(), bias.defined() ? bias.to(at::kFloat).contiguous() : bias, y);
@@ -99,8 +118,19 @@ ScaleColumnsBackward scale_columns_backward(const at::Tensor& dy, const at::Tens
   check_tensor(dy.defined() && dy.sizes() == x.sizes() && dy.scalar_type() == x.scalar_type(), kOp,
                "a gradient of the output's shape and dtype", dy);
   auto dx = at::empty_like(x);
-  auto sums = at::empty_like(factors);
   const auto gradient = dy.contiguous();
+  if (has_cuda_elements(x) && x.is_contiguous()) {
+    const std::int64_t runs = (x.size(0) + kScaleColumnsRows - 1) / kScaleColumnsRows;
+    const auto sums = at::empty({runs, x.size(1)}, factors.options());
+    const auto scale = factors.contiguous();
+    launch_on_device_of(x, [&](void* stream) {
+      launch_scale_columns_backward(cuda_element(x), gradient.const_data_ptr(), x.const_data_ptr(),
+                                    scale.const_data_ptr<float>(), x.size(0), x.size(1),
+                                    dx.mutable_data_ptr(), sums.mutable_data_ptr<float>(), stream);
+    });
+    return {dx, sums.sum(0)};
+  }
+  auto sums = at::empty_like(factors);
   if (vector::is_fast(x)) {
     cpu::scale_columns_backward(gradient, x, factors.contiguous(), dx, sums);
     return {dx, sums};

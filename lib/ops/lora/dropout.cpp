@@ -3,9 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
-#include <c10/core/DeviceGuard.h>
 
 #include "ops/check.h"
+#include "ops/cuda_launch.h"
 #include "ops/dry_run.h"
 #include "ops/lora/dropout_mask.h"
 #include "ops/reference_ops.h"
@@ -59,15 +59,6 @@ at::Tensor masked_by_host(const at::Tensor& x, const LoraDropout& dropout) {
   return (x * mask).to(x.scalar_type());
 }
 
-DropoutElement element_of(const at::Tensor& x) {
-  switch (x.scalar_type()) {
-    case at::kFloat: return DropoutElement::kF32;
-    case at::kHalf: return DropoutElement::kF16;
-    case at::kBFloat16: return DropoutElement::kBF16;
-    default: fail(kOp, "fp32, fp16 or bf16 on a GPU", describe(x));
-  }
-}
-
 }  // namespace
 
 at::Tensor apply_dropout(const at::Tensor& x, const LoraDropout& dropout) {
@@ -80,12 +71,12 @@ at::Tensor apply_dropout(const at::Tensor& x, const LoraDropout& dropout) {
   auto out = at::empty_like(input);
   if (input.is_meta()) return out;
   if (input.is_cuda()) {
-    // A launch goes to the current device, whichever device its stream and its memory belong to.
-    const c10::OptionalDeviceGuard guard(input.device());
-    const auto stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStream(input.device());
-    launch_dropout(element_of(input), input.const_data_ptr(), out.data_ptr(), input.size(0), input.size(1),
-                   samples.const_data_ptr<std::int64_t>(), positions.const_data_ptr<std::int64_t>(), key,
-                   stream.native_handle());
+    check_tensor(has_cuda_elements(input), kOp, "fp32, fp16 or bf16 on a GPU", input);
+    launch_on_device_of(input, [&](void* stream) {
+      launch_dropout(cuda_element(input), input.const_data_ptr(), out.data_ptr(), input.size(0),
+                     input.size(1), samples.const_data_ptr<std::int64_t>(),
+                     positions.const_data_ptr<std::int64_t>(), key, stream);
+    });
     return out;
   }
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, input.scalar_type(), kOp, [&] {

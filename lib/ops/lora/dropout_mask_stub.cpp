@@ -4,7 +4,7 @@
 
 namespace lorikeet::ops {
 
-void launch_dropout(DropoutElement, const void*, void*, std::int64_t, std::int64_t, const std::int64_t*,
+void launch_dropout(CudaElement, const void*, void*, std::int64_t, std::int64_t, const std::int64_t*,
                     const std::int64_t*, const DropoutKey&, void*) {
   throw Error(
       "[dropout] expected a CPU tensor, got a CUDA tensor in a build without CUDA; configure with "

@@ -91,14 +91,20 @@ __global__ void __launch_bounds__(kMostThreads, 1)
 #pragma unroll
         for (int j = 0; j < n; ++j) values[j] += more[j];
         pack = device::pack<T, n>(values);
-        store_pack<n>(pack, added + i);
       }
       unpack<T, n>(pack, values);
 #pragma unroll
       for (int j = 0; j < n; ++j) total += values[j];
       return pack;
     };
-    part.visit([&](std::int64_t i, int k) { kept[k] = read(i); }, [&](std::int64_t i) { read(i); });
+    part.visit([&](std::int64_t i, int k) { kept[k] = read(i); },
+               [&](std::int64_t i) {
+                 const Pack<T, n> pack = read(i);
+                 if (add != nullptr) store_pack<n>(pack, added + i);
+               });
+    // Behind all of a thread's loads, which wouldn't pass a store.
+    if (add != nullptr)
+      part.visit([&](std::int64_t i, int k) { store_pack<n>(kept[k], added + i); }, [](std::int64_t) {});
     const T* again = add == nullptr ? in : added;
     const float mean = mean_out == nullptr ? 0.0F : row_sum(total) / count;
 
@@ -203,9 +209,11 @@ struct Shape {
   dim3 grid, block;
 };
 
-// Threads for `accesses` in a row, in whole warps; narrow rows go several to a block.
-Shape shape_of(std::int64_t rows, std::int64_t accesses) {
-  const std::int64_t warps = (accesses + kWarp - 1) / kWarp, most = kMostThreads / kWarp;
+// Threads for `accesses` in a row of which each keeps `parts`, in whole warps; narrow rows go several to a
+// block.
+Shape shape_of(std::int64_t rows, std::int64_t accesses, int parts) {
+  const std::int64_t of_warp = std::int64_t{kWarp} * parts;
+  const std::int64_t warps = (accesses + of_warp - 1) / of_warp, most = kMostThreads / kWarp;
   const dim3 block(static_cast<unsigned>((warps < most ? warps : most) * kWarp),
                    warps == 1 ? kRowsOfNarrowBlocks : 1);
   const std::int64_t blocks = (rows + block.y - 1) / block.y;
@@ -223,6 +231,8 @@ void with_reach(bool aligned, std::int64_t width, const F& f) {
     f(Constant<1>(), Constant<8>());
   } else if (width <= kWide * kMostThreads) {
     f(Constant<kWide>(), Constant<1>());
+  } else if (width <= 2 * kWide * kMostThreads) {
+    f(Constant<kWide>(), Constant<2>());
   } else {
     f(Constant<kWide>(), Constant<4>());
   }
@@ -247,7 +257,7 @@ void launch_norm_forward(CudaElement element, const NormRows& rows, const NormFo
                          device::is_aligned(in.scale.weight) && device::is_aligned(in.scale.bias);
     with_reach<T>(aligned, rows.width, [&](auto of_access, auto kept) {
       constexpr int n = of_access, parts = kept;
-      const Shape shape = shape_of(count, (rows.width + n - 1) / n);
+      const Shape shape = shape_of(count, (rows.width + n - 1) / n, parts);
       norm_forward_kernel<T, n, parts><<<shape.grid, shape.block, 0, static_cast<cudaStream_t>(stream)>>>(
           count, rows.heads, rows.width, static_cast<const T*>(in.x), in.x_stride,
           static_cast<const T*>(in.delta), static_cast<T*>(in.sum), in.scale.weight, in.scale.bias,
@@ -269,7 +279,7 @@ void launch_norm_backward(CudaElement element, const NormRows& rows, const NormB
                          rows.width % device::kElements<T, true> == 0 && device::is_aligned(in.scale.weight);
     with_reach<T>(aligned, rows.width, [&](auto of_access, auto kept) {
       constexpr int n = of_access, parts = kept;
-      const Shape shape = shape_of(count, (rows.width + n - 1) / n);
+      const Shape shape = shape_of(count, (rows.width + n - 1) / n, parts);
       norm_backward_kernel<T, n, parts><<<shape.grid, shape.block, 0, static_cast<cudaStream_t>(stream)>>>(
           count, rows.heads, rows.width, static_cast<const T*>(in.dy), in.dy_stride,
           static_cast<const T*>(in.extra), in.extra_stride, static_cast<const T*>(in.x), in.x_stride,

@@ -1,9 +1,9 @@
 #include "ops/quantized/decoded_output.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/DeviceGuard.h>
 
 #include "ops/check.h"
+#include "ops/cuda_launch.h"
 
 namespace lorikeet::ops {
 
@@ -20,7 +20,7 @@ cpu::Rounding rounding_to(at::ScalarType rounded) {
 }
 
 void launch_decoder(const at::Tensor& out, at::ScalarType rounded,
-                    const std::function<void(DecodedElement element, void* numbers, void* stream)>& launch) {
+                    const std::function<void(CudaElement element, void* numbers, void* stream)>& launch) {
   if (out.scalar_type() != rounded) {
     // Rows of 16-bit numbers as fp32: the norms of DoRA and merging, not the products.
     const at::Tensor narrow = at::empty(out.sizes(), out.options().dtype(rounded));
@@ -28,12 +28,7 @@ void launch_decoder(const at::Tensor& out, at::ScalarType rounded,
     out.copy_(narrow);
     return;
   }
-  const auto element = rounded == at::kFloat      ? DecodedElement::kF32
-                       : rounded == at::kBFloat16 ? DecodedElement::kBF16
-                                                  : DecodedElement::kF16;
-  const c10::OptionalDeviceGuard guard(out.device());
-  const auto stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStream(out.device());
-  launch(element, out.mutable_data_ptr(), stream.native_handle());
+  launch_on_device_of(out, [&](void* stream) { launch(cuda_element(out), out.mutable_data_ptr(), stream); });
 }
 
 }  // namespace lorikeet::ops

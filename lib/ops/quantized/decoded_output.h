@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "ops/quantized/dequantize_cuda.h"
+#include "ops/cuda_element.h"
 #include "ops/quantized/expand_blocks.h"
 
 namespace lorikeet::ops {
@@ -19,6 +19,6 @@ cpu::Rounding rounding_to(at::ScalarType rounded);
 /// `rounded`: out's own memory, or one that is copied there where out is fp32 and numbers are rounded to
 /// less.
 void launch_decoder(const at::Tensor& out, at::ScalarType rounded,
-                    const std::function<void(DecodedElement element, void* numbers, void* stream)>& launch);
+                    const std::function<void(CudaElement element, void* numbers, void* stream)>& launch);
 
 }  // namespace lorikeet::ops

@@ -44,7 +44,7 @@ void dequantize(const at::Tensor& bytes, const QuantizedLayout& layout,
     on_cpu(parts, first, rounding_to(rounded), out);
     return;
   }
-  launch_decoder(out, rounded, [&](DecodedElement element, void* numbers, void* stream) {
+  launch_decoder(out, rounded, [&](CudaElement element, void* numbers, void* stream) {
     launch_dequantize(parts, first, out.numel(), element, numbers, stream);
   });
 }

@@ -2,15 +2,14 @@
 
 #include <cstdint>
 
+#include "ops/cuda_element.h"
 #include "ops/quantized/parts.h"
 
 namespace lorikeet::ops {
 
-enum class DecodedElement { kF32, kF16, kBF16 };
-
 /// The numbers [first, first + count) of a quantised tensor in device memory, to `out` there. `stream` is a
 /// cudaStream_t. Throws Error when the launch fails, and always in a build without CUDA.
 void launch_dequantize(const QuantizedParts& parts, std::int64_t first, std::int64_t count,
-                       DecodedElement element, void* out, void* stream);
+                       CudaElement element, void* out, void* stream);
 
 }  // namespace lorikeet::ops

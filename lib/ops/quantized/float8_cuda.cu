@@ -1,83 +1,136 @@
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_runtime.h>
-
-#include <string>
-
-#include "base/error.h"
-#include "ops/quantized/float8.h"
 #include "ops/quantized/float8_cuda.h"
+
+#include <type_traits>
+
+#include "ops/cuda_vector.h"
+#include "ops/quantized/float8.h"
 
 namespace lorikeet::ops {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr std::int64_t kMostBlocks = 65535;
+constexpr int kThreads = 256, kWarp = 32, kGroup = 8;
 
-__device__ void narrow(float value, float& out) { out = value; }
-__device__ void narrow(float value, __half& out) { out = __float2half_rn(value); }
-__device__ void narrow(float value, __nv_bfloat16& out) { out = __float2bfloat16_rn(value); }
-
-// Four numbers of a row a thread, in strides; `cols` is a multiple of `kEach`.
+// One thread `kEach` neighbouring numbers of a row, which have one scale; rows over gridDim.y in strides.
 template <typename T, int kEach>
-__global__ void decode_float8_kernel(const std::uint8_t* codes, const float* scales, std::int64_t cols,
-                                     std::int64_t block_rows, std::int64_t block_cols,
-                                     std::int64_t scale_cols, std::int64_t first, std::int64_t groups,
-                                     T* out) {
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  std::int64_t group = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  for (; group < groups; group += stride) {
-    const std::int64_t at = group * kEach, row = first + at / cols, col = at % cols;
-    const float* row_scales = scales + row / block_rows * scale_cols;
-    const std::uint8_t* from = codes + row * cols + col;
-    alignas(4) std::uint8_t read[kEach];
-    if (kEach == 4) {
-      // Aligned: matrices are, and rows are multiples of four bytes.
-      *reinterpret_cast<std::uint32_t*>(read) = *reinterpret_cast<const std::uint32_t*>(from);
+__global__ void __launch_bounds__(kThreads)
+    decode_float8_kernel(const std::uint8_t* codes, const float* scales, std::int64_t cols,
+                         std::int64_t block_rows, std::int64_t block_cols, std::int64_t scale_cols,
+                         std::int64_t first, std::int64_t rows, T* out) {
+  const std::int64_t col = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kEach;
+  if (col >= cols) return;
+  const float* col_scales = scales + col / block_cols;
+  for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
+    const float scale = col_scales[(first + row) / block_rows * scale_cols];
+    const device::Bits<kEach> read = device::load_pack<kEach>(codes + (first + row) * cols + col);
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(&read);
+    float values[kEach];
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) values[i] = float8_value(bytes[i]) * scale;
+    T* to = out + row * cols + col;
+    if constexpr (kEach == 1) {
+      device::narrow(values[0], *to);
     } else {
-      for (int i = 0; i < kEach; ++i) read[i] = from[i];
+      device::store_rounded<kEach>(values, to);
     }
-    for (int i = 0; i < kEach; ++i)
-      narrow(float8_value(read[i]) * row_scales[(col + i) / block_cols], out[at + i]);
   }
 }
 
 template <typename T, int kEach>
-void launch(const Float8Matrix& matrix, std::int64_t first, std::int64_t rows, void* out,
-            cudaStream_t stream) {
-  const std::int64_t groups = rows * matrix.cols / kEach, blocks = (groups + kThreads - 1) / kThreads;
-  const auto grid = static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks);
-  decode_float8_kernel<T, kEach><<<grid, kThreads, 0, stream>>>(
-      matrix.codes, matrix.scales, matrix.cols, matrix.block_rows, matrix.block_cols, matrix.scale_cols,
-      first, groups, static_cast<T*>(out));
+void launch_decode(const Float8Matrix& matrix, std::int64_t first, std::int64_t rows, T* out,
+                   cudaStream_t stream) {
+  const std::int64_t of_block = std::int64_t{kThreads} * kEach;
+  const dim3 grid(static_cast<unsigned>((matrix.cols + of_block - 1) / of_block),
+                  static_cast<unsigned>(rows < device::kMostBlocksY ? rows : device::kMostBlocksY));
+  decode_float8_kernel<T, kEach><<<grid, kThreads, 0, stream>>>(matrix.codes, matrix.scales, matrix.cols,
+                                                                matrix.block_rows, matrix.block_cols,
+                                                                matrix.scale_cols, first, rows, out);
 }
 
-template <typename T>
-void launch_of(const Float8Matrix& matrix, std::int64_t first, std::int64_t rows, void* out,
-               cudaStream_t stream) {
-  if (matrix.cols % 4 == 0) {
-    launch<T, 4>(matrix, first, rows, out, stream);
-  } else {
-    launch<T, 1>(matrix, first, rows, out, stream);
+// Larger of both; NaN where one is.
+__device__ __forceinline__ float larger(float a, float b) { return a > b || a != a ? a : b; }
+
+// One block a row, in strides, which it reads twice, the second time from a cache: the largest absolute
+// value, of all threads in each of them, and then the codes.
+template <typename T, int n>
+__global__ void __launch_bounds__(kThreads)
+    encode_float8_kernel(const T* x, std::int64_t rows, std::int64_t cols, std::int64_t stride,
+                         float least_scale, std::uint8_t* codes, float* scales) {
+  __shared__ float of_warps[kThreads / kWarp];
+  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const T* from = x + row * stride;
+    float values[n];
+    float largest = 0;
+    for (std::int64_t i = static_cast<std::int64_t>(threadIdx.x) * n; i < cols; i += kThreads * n) {
+      device::unpack<T, n>(device::load_pack<n>(from + i), values);
+#pragma unroll
+      for (int j = 0; j < n; ++j) largest = larger(fabsf(values[j]), largest);
+    }
+#pragma unroll
+    for (int lanes = kWarp / 2; lanes > 0; lanes /= 2)
+      largest = larger(__shfl_xor_sync(0xFFFFFFFFU, largest, lanes), largest);
+    if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = largest;
+    __syncthreads();
+    for (int warp = 0; warp < kThreads / kWarp; ++warp) largest = larger(of_warps[warp], largest);
+    __syncthreads();  // the next row writes there
+    const float scale = larger(largest / kFloat8Largest, least_scale);
+    if (threadIdx.x == 0) scales[row] = scale;
+    for (std::int64_t i = static_cast<std::int64_t>(threadIdx.x) * n; i < cols; i += kThreads * n) {
+      device::unpack<T, n>(device::load_pack<n>(from + i), values);
+      device::Bits<n> packed;
+      auto* bytes = reinterpret_cast<std::uint8_t*>(&packed);
+#pragma unroll
+      for (int j = 0; j < n; ++j) {
+        const float value = values[j] / scale;
+        bytes[j] = value != value ? kFloat8Nan : float8_code(value);
+      }
+      device::store_pack<n>(packed, codes + row * cols + i);
+    }
   }
+}
+
+template <typename T, int n>
+void launch_encode(const T* x, std::int64_t rows, std::int64_t cols, std::int64_t stride, float least_scale,
+                   std::uint8_t* codes, float* scales, cudaStream_t stream) {
+  const auto grid = static_cast<unsigned>(rows < device::kMostBlocksX ? rows : device::kMostBlocksX);
+  encode_float8_kernel<T, n>
+      <<<grid, kThreads, 0, stream>>>(x, rows, cols, stride, least_scale, codes, scales);
 }
 
 }  // namespace
 
 void launch_decode_float8(const Float8Matrix& matrix, std::int64_t first, std::int64_t rows,
-                          DecodedElement element, void* out, void* stream) {
+                          CudaElement element, void* out, void* stream) {
   if (rows * matrix.cols == 0) return;
-  const auto on = static_cast<cudaStream_t>(stream);
-  switch (element) {
-    case DecodedElement::kF32: launch_of<float>(matrix, first, rows, out, on); break;
-    case DecodedElement::kF16: launch_of<__half>(matrix, first, rows, out, on); break;
-    case DecodedElement::kBF16: launch_of<__nv_bfloat16>(matrix, first, rows, out, on); break;
-  }
-  const cudaError_t status = cudaGetLastError();
-  if (status != cudaSuccess) {
-    throw Error(std::string("[fp8] expected the kernel to start, got ") + cudaGetErrorString(status),
-                ErrorKind::kRunFailed);
-  }
+  const bool in_groups = matrix.cols % kGroup == 0 && matrix.block_cols % kGroup == 0 &&
+                         device::is_aligned(matrix.codes) && device::is_aligned(out);
+  device::dispatch(element, [&](auto* typed) {
+    using T = std::remove_pointer_t<decltype(typed)>;
+    const auto on = static_cast<cudaStream_t>(stream);
+    if (in_groups) {
+      launch_decode<T, kGroup>(matrix, first, rows, static_cast<T*>(out), on);
+    } else {
+      launch_decode<T, 1>(matrix, first, rows, static_cast<T*>(out), on);
+    }
+  });
+  device::check_launch("fp8", cudaGetLastError());
+}
+
+void launch_encode_float8(CudaElement element, const void* x, std::int64_t rows, std::int64_t cols,
+                          std::int64_t stride, float least_scale, std::uint8_t* codes, float* scales,
+                          void* stream) {
+  if (rows == 0 || cols == 0) return;
+  device::dispatch(element, [&](auto* typed) {
+    using T = std::remove_pointer_t<decltype(typed)>;
+    constexpr int kWide = device::kElements<T, true>;
+    const auto on = static_cast<cudaStream_t>(stream);
+    const auto* from = static_cast<const T*>(x);
+    if (cols % kWide == 0 && stride % kWide == 0 && device::is_aligned(x) && device::is_aligned(codes)) {
+      launch_encode<T, kWide>(from, rows, cols, stride, least_scale, codes, scales, on);
+    } else {
+      launch_encode<T, 1>(from, rows, cols, stride, least_scale, codes, scales, on);
+    }
+  });
+  device::check_launch("fp8", cudaGetLastError());
 }
 
 }  // namespace lorikeet::ops

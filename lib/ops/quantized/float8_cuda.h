@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "ops/quantized/dequantize_cuda.h"
+#include "ops/cuda_element.h"
 
 namespace lorikeet::ops {
 
@@ -16,6 +16,12 @@ struct Float8Matrix {
 /// The rows [first, first + rows) as numbers, to `out` [rows, cols] there. `stream` is a cudaStream_t. Throws
 /// Error when the launch fails, and always in a build without CUDA.
 void launch_decode_float8(const Float8Matrix& matrix, std::int64_t first, std::int64_t rows,
-                          DecodedElement element, void* out, void* stream);
+                          CudaElement element, void* out, void* stream);
+
+/// Rows of x, `stride` elements apart, to codes [rows, cols] and a scale each (to_float8_rows): the largest
+/// absolute value over 448, at least `least_scale`. As launch_decode_float8 otherwise.
+void launch_encode_float8(CudaElement element, const void* x, std::int64_t rows, std::int64_t cols,
+                          std::int64_t stride, float least_scale, std::uint8_t* codes, float* scales,
+                          void* stream);
 
 }  // namespace lorikeet::ops

@@ -60,7 +60,7 @@ void decode_float8(const at::Tensor& bytes, const Float8Layout& layout, std::int
   const Float8Matrix matrix = matrix_of(bytes, layout);
   const std::int64_t rows = out.size(0);
   if (out.is_cuda()) {
-    launch_decoder(out, rounded, [&](DecodedElement element, void* numbers, void* stream) {
+    launch_decoder(out, rounded, [&](CudaElement element, void* numbers, void* stream) {
       launch_decode_float8(matrix, first_row, rows, element, numbers, stream);
     });
   } else if (out.scalar_type() == at::kFloat) {

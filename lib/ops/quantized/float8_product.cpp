@@ -4,8 +4,10 @@
 
 #include <atomic>
 
+#include "ops/cuda_launch.h"
 #include "ops/dry_run.h"
 #include "ops/quantized/float8.h"
+#include "ops/quantized/float8_cuda.h"
 #include "ops/quantized/float8_matrix.h"
 
 namespace lorikeet::ops {
@@ -13,24 +15,27 @@ namespace {
 
 std::atomic<bool> in_float8{false};
 
-// Of at::_scaled_mm, in elements of a byte.
+// Of at::_scaled_mm_out, in elements of a byte.
 constexpr std::int64_t kMultipleOf = 16;
 // Keeps the inverse of a row of zeros finite.
-constexpr double kLeastScale = 1e-12;
+constexpr float kLeastScale = 1e-12F;
 
 bool has_scaled_product(const at::Tensor& x, const at::Tensor& codes, const at::Tensor& out) {
   return kernels_of(x) == at::kCUDA && out.scalar_type() == at::kBFloat16 &&
          codes.size(0) % kMultipleOf == 0 && codes.size(1) % kMultipleOf == 0;
 }
 
-// x W^T for rows of codes [n, K] with scales [n], as columns of the output.
-at::Tensor product(const Float8Rows& x, const at::Tensor& codes, const at::Tensor& scales,
-                   const at::Tensor& out) {
+// out [T, n] = x W^T for rows of codes [n, K] with scales [n]; out may be columns of a larger matrix.
+void product_out(at::Tensor out, const Float8Rows& x, const at::Tensor& codes, const at::Tensor& scales) {
   const std::int64_t tokens = x.codes.size(0), count = codes.size(0);
+  if (tokens == 0) return;  // of the last layer, in a pass without labels
   if (has_scaled_product(x.codes, codes, out)) {
-    if (x.codes.is_meta()) return at::empty({tokens, count}, out.options());
-    return at::_scaled_mm(x.codes, codes.t(), x.scales, scales.view({1, count}), /*bias=*/{},
-                          /*scale_result=*/{}, out.scalar_type(), /*use_fast_accum=*/false);
+    at::Tensor dense = out.is_contiguous() ? out : at::empty(out.sizes(), out.options());
+    if (!out.is_meta())
+      at::_scaled_mm_out(dense, x.codes, codes.t(), x.scales, scales.view({1, count}), /*bias=*/{},
+                         /*scale_result=*/{}, out.scalar_type(), /*use_fast_accum=*/false);
+    if (!dense.is_same(out)) out.copy_(dense);
+    return;
   }
   auto sums = at::empty({tokens, count}, out.options().dtype(at::kFloat));
   const RowSource rows{.rows = count,
@@ -39,7 +44,7 @@ at::Tensor product(const Float8Rows& x, const at::Tensor& codes, const at::Tenso
                          panel.copy_(codes.slice(0, begin, end));
                        }};
   matmul_nt_out(sums, x.codes.to(at::kFloat), rows);
-  return sums.mul_(x.scales).mul_(scales);
+  out.copy_(sums.mul_(x.scales).mul_(scales));
 }
 
 }  // namespace
@@ -54,6 +59,16 @@ bool has_float8_products(const precision::Quantization& quantization) {
 }
 
 Float8Rows to_float8_rows(const at::Tensor& x) {
+  if (has_cuda_elements(x) && x.stride(1) == 1) {
+    Float8Rows rows{at::empty(x.sizes(), x.options().dtype(at::kFloat8_e4m3fn)),
+                    at::empty({x.size(0), 1}, x.options().dtype(at::kFloat))};
+    launch_on_device_of(x, [&](void* stream) {
+      launch_encode_float8(cuda_element(x), x.const_data_ptr(), x.size(0), x.size(1), x.stride(0),
+                           kLeastScale, static_cast<std::uint8_t*>(rows.codes.mutable_data_ptr()),
+                           rows.scales.mutable_data_ptr<float>(), stream);
+    });
+    return rows;
+  }
   const at::Tensor numbers = x.to(at::kFloat);
   // Not by abs, which has no form without data.
   const at::Tensor largest =
@@ -73,8 +88,8 @@ void float8_forward(at::Tensor& out, const at::Tensor& x, const FrozenMatrix& ma
     const at::Tensor scales = float8_scales(bytes, layout).flatten().expand({part.rows}).contiguous();
     for (const StoredRun& run : part.runs) {
       const std::int64_t from = run.stored_row, to = from + run.count;
-      out.slice(1, run.row, run.row + run.count)
-          .copy_(product(input, codes.slice(0, from, to), scales.slice(0, from, to), out));
+      product_out(out.slice(1, run.row, run.row + run.count), input, codes.slice(0, from, to),
+                  scales.slice(0, from, to));
     }
   }
   matmul_add_terms(out, terms, bias);
