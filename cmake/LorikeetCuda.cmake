@@ -16,7 +16,8 @@ if(LORIKEET_WITH_CUDA)
   set(CMAKE_CUDA_COMPILER "${LORIKEET_NVCC}")
   set(CMAKE_CUDA_STANDARD 17)
   if(NOT CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES "80-real;90a-real")
+    # Turing; Ampere and Ada; Hopper, and as PTX, which the driver compiles, all after it.
+    set(CMAKE_CUDA_ARCHITECTURES "75-real;80-real;90")
   endif()
   # The runtime is linked as the shared library of the wheel, by path: it has no unversioned name there.
   set(CMAKE_CUDA_COMPILER_FORCED TRUE)

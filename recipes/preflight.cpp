@@ -22,7 +22,6 @@ probe::RunNeeds needs_on(const std::vector<device::Device>& devices, const confi
                         .cpu_is_meant = settings.device.kind == config::DeviceSetting::Kind::kCpu,
                         .threads = at::get_num_threads(),
                         .deterministic = settings.training.deterministic,
-                        .own_kernels = settings.lora.dropout > 0,
                         .output_dir = settings.checkpoint.output_dir};
   for (const device::Device& device : devices) {
     if (device.is_cuda())

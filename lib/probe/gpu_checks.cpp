@@ -176,9 +176,9 @@ Findings check_architecture(const Sources& sources) {
     if (runs || std::count(told.begin(), told.end(), capability) > 0) continue;
     told.push_back(capability);
     found.emplace_back(
-        kName, sources.needs.own_kernels ? Severity::kUnfit : Severity::kNote,
+        kName, Severity::kUnfit,
         gpu->name.value_or("a GPU") + " has compute capability " + std::to_string(*gpu->compute_major) + "." +
-            std::to_string(*gpu->compute_minor) + ", and this build's own kernels (lora.dropout) are for " +
+            std::to_string(*gpu->compute_minor) + ", and this build's own kernels are for " +
             join(built, ", "),
         "cmake --preset release -DCMAKE_CUDA_ARCHITECTURES=" + capability + ", and build again");
   }

@@ -29,7 +29,6 @@ struct RunNeeds {
   bool cpu_is_meant = false;                ///< device=cpu: unused GPUs are no finding
   int threads = 1;                          ///< of each process, as libtorch will start them
   bool deterministic = false;
-  bool own_kernels = true;  ///< it needs this build's CUDA kernels besides libtorch's
   precision::Policy policy;
   std::filesystem::path output_dir = ".";
 

@@ -1,4 +1,4 @@
-"""What CUDA's compiler says of each kernel for sm_80 and sm_90a, as Markdown; exits 1 where a kernel spills registers.
+"""What CUDA's compiler says of each kernel for sm_80 and sm_90, as Markdown; exits 1 where a kernel spills registers.
 
     .venv/bin/python scripts/support/kernel_facts.py [FILE.cu ...] > benchmarks/results/kernels.md
 
@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 USUAL_THREADS = 256
 # Bytes of shared memory of a multiprocessor; all else is the same on both (CUDA's programming guide, technical
 # specifications per compute capability).
-SHARED_BYTES = {"sm_80": 167936, "sm_90a": 233472}
+SHARED_BYTES = {"sm_80": 167936, "sm_90": 233472}
 REGISTERS, WARPS, BLOCKS, WARP = 65536, 64, 32, 32
 REGISTER_UNIT, SCHEDULERS, SHARED_UNIT, SHARED_RESERVED = 256, 4, 128, 1024
 

@@ -64,10 +64,10 @@ class KernelFacts(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "spilling.cu"
             file.write_text(SPILLING)
-            kernels = {kernel.name: kernel for kernel in kernel_facts.kernels_of(file, "sm_90a", self.nvcc)}
+            kernels = {kernel.name: kernel for kernel in kernel_facts.kernels_of(file, "sm_90", self.nvcc)}
         self.assertEqual(set(kernels), {"sums_kernel", "copy_kernel"})
         (sentence,) = kernel_facts.spilling(kernels.values())
-        self.assertRegex(sentence, r"spilling.cu: sums_kernel for sm_90a spills \d+ bytes")
+        self.assertRegex(sentence, r"spilling.cu: sums_kernel for sm_90 spills \d+ bytes")
         self.assertEqual(kernels["sums_kernel"].threads, 1024)
         copy = kernels["copy_kernel"]
         self.assertEqual((copy.loads, copy.stores, copy.shared_bytes), ({16: 1}, {16: 1}, 4096))
@@ -81,9 +81,9 @@ class Occupancy(unittest.TestCase):
             ("sm_80", 32, 0, 256): 1.0,
             ("sm_80", 33, 0, 256): 0.75,
             ("sm_80", 255, 0, 256): 0.125,
-            ("sm_90a", 64, 0, 128): 0.5,
+            ("sm_90", 64, 0, 128): 0.5,
             ("sm_80", 32, 49152, 256): 0.375,
-            ("sm_90a", 32, 49152, 256): 0.5,
+            ("sm_90", 32, 49152, 256): 0.5,
         }.items():
             self.assertEqual(kernel_facts.occupancy(arch, registers, shared, threads), expected)
 
