@@ -115,7 +115,7 @@ void require_storage_fits(const config::PrecisionSettings& settings, const std::
 }
 
 at::Device torch_device(const device::Device& device) {
-  return device.is_cuda() ? ops::cuda_device(device.index) : at::Device(at::kCPU);
+  return device.is_cuda() ? ops::use_cuda_device(device.index) : at::Device(at::kCPU);
 }
 
 ModelSession open_model(const std::filesystem::path& path, const precision::Policy& policy,

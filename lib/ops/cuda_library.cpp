@@ -1,6 +1,7 @@
 #include "ops/cuda_library.h"
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 
 #include <string>
@@ -22,6 +23,12 @@ void load_cuda_library() {
 at::Device cuda_device(int index) {
   load_cuda_library();
   return {at::kCUDA, static_cast<at::DeviceIndex>(index)};
+}
+
+at::Device use_cuda_device(int index) {
+  const at::Device device = cuda_device(index);
+  c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device);
+  return device;
 }
 
 }  // namespace lorikeet::ops

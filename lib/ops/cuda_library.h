@@ -13,4 +13,8 @@ void load_cuda_library();
 /// The device cuda:`index`, with what libtorch needs for it loaded.
 at::Device cuda_device(int index);
 
+/// The same, made this thread's current device. A process that works with one GPU calls it before all else:
+/// with another one current, an event's record has CUDA make a context there too, of some 0.4 GB.
+at::Device use_cuda_device(int index);
+
 }  // namespace lorikeet::ops

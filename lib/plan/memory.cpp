@@ -89,6 +89,11 @@ data::MicroBatch micro_batch(const MicroSize& size) {
     micro.cu_seqlens.push_back(static_cast<std::int32_t>(end));
     micro.sample_ids.push_back(0);
   }
+  // Empty ones stand for those that are shorter than the longest: kernels have scratch for each.
+  while (micro.sequences() < size.sequences) {
+    micro.cu_seqlens.push_back(static_cast<std::int32_t>(size.tokens));
+    micro.sample_ids.push_back(0);
+  }
   for (Bytes row = size.tokens - size.label_tokens; row < size.tokens; ++row) micro.label_rows.push_back(row);
   micro.max_seqlen = std::min(size.longest, size.tokens);
   micro.real_tokens = size.tokens;

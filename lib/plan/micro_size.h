@@ -13,11 +13,13 @@ namespace lorikeet::plan {
 struct MicroSize {
   std::int64_t tokens = 0;
   std::int64_t label_tokens = 0;
-  std::int64_t longest = 0;  ///< tokens of the longest row
+  std::int64_t longest = 0;    ///< tokens of the longest row
+  std::int64_t sequences = 0;  ///< the most of them; 0: as few as have the tokens
 };
 
-/// The most tokens, and labels among them, that a micro-batch of the first epoch can hold: a bound from the
-/// examples' lengths and `options`, without grouping any step. Other epochs draw from the same examples.
+/// The most tokens, labels among them and sequences that a micro-batch of the first epoch can hold: a bound
+/// from the examples' lengths and `options`, without grouping any step. Other epochs draw from the same
+/// examples.
 MicroSize largest_micro_batch(const data::TokenDataset& dataset, const data::Sampler& sampler,
                               const data::MicroOptions& options);
 

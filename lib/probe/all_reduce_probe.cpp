@@ -37,7 +37,7 @@ ProbeAnswer probe_all_reduce(const ProbeRequest& request) {
       .timeout = std::chrono::seconds(static_cast<std::int64_t>(request.limit_seconds) + 1)};
   const auto limit = std::chrono::duration_cast<seconds>(options.timeout);
   comm::use_for_nccl(options.address);
-  const at::Device device = request.device >= 0 ? ops::cuda_device(request.device) : at::Device(at::kCPU);
+  const at::Device device = request.device >= 0 ? ops::use_cuda_device(request.device) : at::Device(at::kCPU);
   log_info("meeting the other ranks");
   const auto store = comm::connect_store(placement, limit);
   log_info("joining the group");

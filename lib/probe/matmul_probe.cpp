@@ -73,7 +73,7 @@ ProbeAnswer probe_half_products(at::ScalarType dtype) {
 ProbeAnswer probe_matmul(const ProbeRequest& request) {
   const bool cuda = request.device >= 0;
   const std::int64_t n = cuda ? kSizeCuda : kSizeCpu;
-  const at::Device device = cuda ? ops::cuda_device(request.device) : at::Device(at::kCPU);
+  const at::Device device = cuda ? ops::use_cuda_device(request.device) : at::Device(at::kCPU);
   const auto options = at::TensorOptions().device(device).dtype(ops::to_torch(request.compute));
   ops::set_cuda_products(request.matmul == config::Matmul::kTf32);
   const at::InferenceMode no_gradients;

@@ -1,6 +1,7 @@
 #include "train/kept_layers.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 namespace lorikeet::train {
@@ -24,9 +25,16 @@ std::vector<std::vector<at::Tensor*>> places_in(nn::LayerKept& kept) {
 
 }  // namespace
 
+KeptLayers::~KeptLayers() {
+  try {
+    for (Layer& layer : layers_) finish(layer);
+  } catch (const std::exception&) {  // a device that failed: the error that ends the pass says so
+  }
+}
+
 void KeptLayers::put(std::int64_t i, nn::LayerKept&& kept) {
   layer(i).kept = std::move(kept);
-  if (!offload_) return;
+  if (!transfers_) return;
   if (i > first_) finish(layer(i - 1));
   if (i + 1 < std::ssize(layers_)) send(layer(i));
 }
@@ -34,7 +42,7 @@ void KeptLayers::put(std::int64_t i, nn::LayerKept&& kept) {
 nn::LayerKept KeptLayers::take(std::int64_t i) {
   finish(layer(i));
   nn::LayerKept kept = std::exchange(layer(i).kept, {});
-  if (offload_ && i > first_) fetch(layer(i - 1));
+  if (transfers_ && i > first_) fetch(layer(i - 1));
   return kept;
 }
 
@@ -50,16 +58,16 @@ void KeptLayers::move(Layer& layer, const Begin& begin) {
 
 void KeptLayers::send(Layer& layer) {
   layer.places = places_in(layer.kept);
-  move(layer, [&](const at::Tensor& tensor) { return transfers_.to_host(tensor); });
+  move(layer, [&](const at::Tensor& tensor) { return transfers_->to_host(tensor); });
 }
 
 void KeptLayers::fetch(Layer& layer) {
-  move(layer, [&](const at::Tensor& tensor) { return transfers_.to_device(tensor); });
+  move(layer, [&](const at::Tensor& tensor) { return transfers_->to_device(tensor); });
   layer.places.clear();
 }
 
 void KeptLayers::finish(Layer& layer) {
-  for (auto& copy : layer.copies) transfers_.wait(copy);
+  for (auto& copy : layer.copies) transfers_->wait(copy);
   layer.copies.clear();
   layer.sources.clear();
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "nn/decoder_layer.h"
@@ -20,7 +21,14 @@ namespace lorikeet::train {
 class KeptLayers {
  public:
   KeptLayers(const at::Device& device, std::int64_t first, std::int64_t layers, bool offload)
-      : transfers_(device), first_(first), layers_(static_cast<std::size_t>(layers)), offload_(offload) {}
+      : first_(first), layers_(static_cast<std::size_t>(layers)) {
+    if (offload) transfers_.emplace(device);
+  }
+  /// Where an exception ends the pass: the device's later work waits for copies under way, whose memory it
+  /// gets.
+  ~KeptLayers();
+  KeptLayers(const KeptLayers&) = delete;
+  KeptLayers& operator=(const KeptLayers&) = delete;
 
   /// What layer `i` keeps; layers come in ascending order.
   void put(std::int64_t i, nn::LayerKept&& kept);
@@ -42,10 +50,9 @@ class KeptLayers {
   void fetch(Layer& layer);
   void finish(Layer& layer);
 
-  ops::HostTransfers transfers_;
+  std::optional<ops::HostTransfers> transfers_;  // with offload
   std::int64_t first_;
   std::vector<Layer> layers_;
-  bool offload_;
 };
 
 }  // namespace lorikeet::train

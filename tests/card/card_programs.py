@@ -57,6 +57,7 @@ class CardPrograms(unittest.TestCase):
         for report in reports:
             called_operators.update(report["operators"])
             self.assertEqual(report["hazards"], {})
+            self.assertLessEqual(len(report["contexts"]), 1, "a process takes memory of a card that it doesn't work with")
             self.assertEqual(report["uploads"] - report["pinned_uploads"], report["waits"].get("copy to the card", 0))
         return out, said, reports[0] if cards == 1 else reports
 

@@ -25,6 +25,12 @@ c10::Stream stream_of(StreamKey key) {
   return c10::Stream(c10::Stream::UNSAFE, device, id_of(key));
 }
 
+// CUDA's guard makes the stream's card current, and then again the one that was: on both there is a context.
+void use_contexts(const c10::Stream& stream) {
+  const Lock lock(mutex());
+  report().contexts.insert({current_card(), stream.device_index()});
+}
+
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return at::kCUDA; }
   c10::Device exchangeDevice(c10::Device device) const override {
@@ -65,10 +71,12 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex,
               const c10::EventFlag) const override {
+    use_contexts(stream);
     if (*event == nullptr) *event = new Event;
     *static_cast<Event*>(*event) = {record_event(key_of(stream)), report().launches};
   }
   void block(void* event, const c10::Stream& stream) const override {
+    use_contexts(stream);
     if (event != nullptr) wait_for_event(key_of(stream), static_cast<Event*>(event)->clock);
   }
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {

@@ -111,6 +111,17 @@ TEST_CASE("with few labels the peak is in a layer's backward, and of the last on
   CHECK(memory.activations < 4 * kLayer);
 }
 
+TEST_CASE("FlashAttention's backward has scratch of 128 rows for each sequence, in fp32") {
+  const auto scratch = [](std::int64_t sequences) {
+    MemoryInput in = input();
+    in.target.device = at::kCUDA;
+    in.micro.sequences = sequences;
+    return step_memory(in).workspace;
+  };
+  // Sums of queries' gradients, whose heads of 16 are rounded to 32, and of outputs times their gradients.
+  CHECK(scratch(80) - scratch(40) == 40 * 128 * 4 * (32 + 1) * 4);
+}
+
 TEST_CASE("checkpointing keeps every layer's input, and one layer at a time is recomputed") {
   MemoryInput in = input();
   in.micro.label_tokens = 1;

@@ -16,6 +16,7 @@ plan::MicroSize counted(const data::TokenDataset& dataset, const data::Sampler& 
       most.tokens = std::max(most.tokens, micro.real_tokens);
       most.label_tokens = std::max(most.label_tokens, micro.label_count());
       most.longest = std::max(most.longest, micro.max_seqlen);
+      most.sequences = std::max(most.sequences, micro.sequences());
     }
   }
   return most;
@@ -36,10 +37,13 @@ TEST_CASE("no micro-batch is larger than the bound, and the bound is near") {
     CHECK(most.label_tokens <= bound.label_tokens);
     CHECK(bound.tokens <= most.tokens * 12 / 10);
     CHECK(bound.longest == most.longest);
+    CHECK(most.sequences <= bound.sequences);
+    CHECK(bound.sequences <= 2 * most.sequences);
   }
   const data::MicroOptions rows{.micro_tokens = 1000, .micro_rows = 2};
   CHECK(counted(dataset, sampler, rows).tokens <= plan::largest_micro_batch(dataset, sampler, rows).tokens);
   CHECK(plan::largest_micro_batch(dataset, sampler, rows).tokens <= 2 * 52);
+  CHECK(plan::largest_micro_batch(dataset, sampler, rows).sequences == 2);
 }
 
 TEST_CASE("the fullest micro-batch holds the longest rows that fit") {

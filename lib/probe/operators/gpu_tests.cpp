@@ -32,7 +32,7 @@ ProbeAnswer probe_operator(const ProbeRequest& request) {
     throw Error("[probe] expected an operator's name, got '" + request.op + "'");
   ProbeAnswer answer;
   for (const CheckedPrecision& precision : precisions_of(cards[index])) {
-    const OperatorCheck check = check_operator(request.op, ops::cuda_device(request.device), precision);
+    const OperatorCheck check = check_operator(request.op, ops::use_cuda_device(request.device), precision);
     answer.figures.emplace_back(figure_of(precision, "results"), check.results);
     answer.figures.emplace_back(figure_of(precision, "error"), check.error);
     answer.figures.emplace_back(figure_of(precision, "tolerance"), precision.tolerance);
