@@ -101,7 +101,7 @@ void count_linear_parameters(nn::ModelShape& shape, const std::vector<nn::Decode
       behind_attention += module.out_features * layer.mlp.hidden_size;
     behind_attention += layer.mlp.intermediate_size * layer.mlp.hidden_size;
     shape.layer_linear_parameters += behind_attention;
-    shape.output_row_parameters = behind_attention;  // at last of the last layer
+    shape.output_row_parameters = behind_attention;  // ends as the last layer's
   }
 }
 

@@ -29,7 +29,7 @@ std::vector<std::int64_t> read_windows(ConfigReader& config, const DecoderSizes&
 ops::Activation read_activation(ConfigReader& config, const char* key, const std::string& fallback,
                                 std::initializer_list<std::string_view> known);
 
-/// Fills in the parameters of a shape, of the layers' projections.
+/// Sets a shape's layer_linear_parameters and output_row_parameters.
 void count_linear_parameters(nn::ModelShape& shape, const std::vector<nn::DecoderLayerSpec>& layers);
 
 }  // namespace lorikeet::models

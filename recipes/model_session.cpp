@@ -52,6 +52,7 @@ void add_ids(const JsonView& config, std::set<std::int32_t>* ids) {
 
 void allocate_weights(ModelSession& session, const nn::WeightShard& shard, bool on_host = false) {
   ops::install_cpu_allocator();
+  if (session.device.is_cuda()) ops::use_cuda_device(session.device.index);
   session.model->store().allocate(session.torch_device(), shard, on_host);
 }
 
@@ -115,7 +116,7 @@ void require_storage_fits(const config::PrecisionSettings& settings, const std::
 }
 
 at::Device torch_device(const device::Device& device) {
-  return device.is_cuda() ? ops::use_cuda_device(device.index) : at::Device(at::kCPU);
+  return device.is_cuda() ? ops::cuda_device(device.index) : at::Device(at::kCPU);
 }
 
 ModelSession open_model(const std::filesystem::path& path, const precision::Policy& policy,

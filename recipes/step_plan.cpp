@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "base/error.h"
@@ -130,9 +131,16 @@ std::string StepPlan::changes_within(std::int64_t limit, std::int64_t micro_toke
                         .rank = settings_.lora.rank,
                         .saving = saving_,
                         .degree = degree};
+  std::map<std::int64_t, std::int64_t> most_sequences;  // by micro_tokens
   const auto need = [&](const plan::Knobs& knobs) {
-    const plan::MemoryInput input = memory_input(session_, knobs.saving, largest_now, knobs.degree, target);
-    return plan::step_memory(turned(input, knobs)).total();
+    plan::MemoryInput input =
+        turned(memory_input(session_, knobs.saving, largest_now, knobs.degree, target), knobs);
+    if (knobs.micro_tokens < now.micro_tokens) {
+      const auto [found, is_new] = most_sequences.try_emplace(knobs.micro_tokens);
+      if (is_new) found->second = largest(knobs.micro_tokens).sequences;
+      input.micro.sequences = found->second;
+    }
+    return plan::step_memory(input).total();
   };
   const auto changes = plan::changes_that_fit(now, world_size, need, limit, offloads_on(target.device));
   if (changes.empty())

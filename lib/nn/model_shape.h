@@ -15,8 +15,7 @@ struct ModelShape {
   std::int64_t vocab_size = 0;
   std::int64_t max_position = 0;
   std::int64_t layer_linear_parameters = 0;  ///< of all decoder layers' projections
-  std::int64_t output_row_parameters =
-      0;  ///< of these, what only output rows pass: the last layer's o and MLP
+  std::int64_t output_row_parameters = 0;    ///< of these, the last layer's o and MLP (see OutputRows)
   bool tied_head = false;
 };
 

@@ -14,8 +14,8 @@ namespace lorikeet::nn {
 /// The residual stream between blocks: `residual` plus a `delta` that the next norm adds while it reads both
 /// (one pass over memory instead of two). The stream's value is residual + delta.
 struct Hidden {
-  at::Tensor residual;  ///< [T, D]
-  at::Tensor delta;     ///< [T, D], or undefined for none
+  at::Tensor residual;  ///< [T, D]; after the last layer [R, D] of its output rows
+  at::Tensor delta;     ///< as wide and long, or undefined for none
 
   at::Tensor value() const;
 };

@@ -12,8 +12,8 @@ namespace lorikeet::nn {
 /// computes what comes behind its attention, and the model its final norm and head, for these rows only. The
 /// results are those of all rows, and gradients too: that of a row which isn't read is zero.
 struct OutputRows {
-  at::Tensor index;         ///< int64 [R], each of the T tokens once at most
-  Batch batch;              ///< of R rows; only their position_ids and sample_ids are known
+  at::Tensor index;         ///< int64 [R] on the batch's device, each of the T tokens once at most
+  Batch batch;              ///< of R rows: only position_ids and sample_ids are filled in
   std::int64_t tokens = 0;  ///< T
 };
 

@@ -13,8 +13,9 @@ void load_cuda_library();
 /// The device cuda:`index`, with what libtorch needs for it loaded.
 at::Device cuda_device(int index);
 
-/// The same, made this thread's current device. A process that works with one GPU calls it before all else:
-/// with another one current, an event's record has CUDA make a context there too, of some 0.4 GB.
+/// The same, made this thread's current device. A process that works with one GPU calls it before it uses the
+/// GPU's memory: with another one current, an event's record has CUDA make a context there too, of some
+/// 0.4 GB. Throws as load_cuda_library, and c10::Error where there is no such GPU.
 at::Device use_cuda_device(int index);
 
 }  // namespace lorikeet::ops

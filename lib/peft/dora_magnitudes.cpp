@@ -10,7 +10,8 @@ std::optional<ops::DoraMagnitude> DoraMagnitudes::of(const ops::FrozenMatrix& we
   if (!module_.magnitude) return std::nullopt;
   const std::uint64_t version = adapters_.store().version();
   if (!norms_.defined() || norms_of_ != version) {
-    norms_ = adapters_.norms(module_, weight);
+    if (!squares_.defined()) squares_ = adapters_.squares(module_, weight);
+    norms_ = adapters_.norms(module_, weight, squares_);
     norms_of_ = version;
   }
   return last();

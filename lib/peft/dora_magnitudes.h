@@ -24,6 +24,7 @@ class DoraMagnitudes {
   LoraAdapters::Module module_;
   mutable at::Tensor norms_;  // of the store's version norms_of_
   mutable std::uint64_t norms_of_ = 0;
+  mutable at::Tensor squares_;  // of the frozen rows, which never change once they are used
 };
 
 }  // namespace lorikeet::peft

@@ -235,6 +235,10 @@ at::Tensor LoraAdapters::norms(const Module& module, const ops::FrozenMatrix& we
   return ops::dora_norms(weight, {update}, squares);
 }
 
+at::Tensor LoraAdapters::squares(const Module& module, const ops::FrozenMatrix& weight) const {
+  return module.is_embedding() ? at::Tensor() : ops::row_squares(weight, store_.value(module.a));
+}
+
 std::vector<std::string> LoraAdapters::narrower_than_rank() const {
   std::vector<std::string> names;
   for (const Module& module : modules_) {

@@ -100,10 +100,13 @@ class LoraAdapters {
   std::optional<ops::LoraDropout> dropout(const nn::ForwardContext& context, std::uint32_t group) const;
 
   /// Euclidean norms of the rows of a module's W + scale * B A, fp32 [out], in group order; of the
-  /// embedding's columns, as PEFT's DoraEmbeddingLayer has them. `weight`: the module's W; `squares`: its
-  /// ops::row_squares, where they are at hand.
+  /// embedding's columns, as PEFT's DoraEmbeddingLayer has them. `weight`: the module's W; `squares`: those
+  /// of its rows, where they are at hand.
   at::Tensor norms(const Module& module, const ops::FrozenMatrix& weight,
                    const at::Tensor& squares = {}) const;
+
+  /// What norms() takes of W alone, fp32 [out]: ops::row_squares; undefined for an embedding.
+  at::Tensor squares(const Module& module, const ops::FrozenMatrix& weight) const;
 
   /// Names of the adapted modules whose weight has fewer rows or columns than the rank: a product of A and B
   /// can't have a higher rank than these.

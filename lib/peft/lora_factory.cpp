@@ -69,7 +69,7 @@ class LoraGroup : public nn::LinearGroup {
       squares_.resize(parts_.size());
       for (std::size_t i = 0; i < parts_.size(); ++i) {
         const ops::FrozenMatrix weight = parts_[i].module.weight.of(weights);
-        if (!squares_[i].defined()) squares_[i] = ops::row_squares(weight);
+        if (!squares_[i].defined()) squares_[i] = adapters_.squares(parts_[i].module, weight);
         norms_.push_back(adapters_.norms(parts_[i].module, weight, squares_[i]));
       }
       norms_of_ = version;
@@ -106,7 +106,7 @@ class LoraGroup : public nn::LinearGroup {
   std::vector<Part> parts_;
   mutable std::vector<at::Tensor> norms_;  // by part, of the store's version norms_of_
   mutable std::uint64_t norms_of_ = 0;
-  mutable std::vector<at::Tensor> squares_;  // |w|^2 of each part's frozen rows, once they were needed
+  mutable std::vector<at::Tensor> squares_;  // of each part; the base never changes once it is used
 };
 
 }  // namespace

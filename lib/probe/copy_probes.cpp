@@ -40,7 +40,8 @@ ProbeAnswer probe_transfer(const ProbeRequest& request) {
   constexpr std::int64_t kBytes = std::int64_t{256} << 20;
   const at::Tensor expected = pattern(kBytes / 8, 0);
   // The card first: CUDA starts with it, which pinning memory needs.
-  at::Tensor card = at::empty_like(expected, at::TensorOptions().device(ops::cuda_device(request.device)));
+  at::Tensor card =
+      at::empty_like(expected, at::TensorOptions().device(ops::use_cuda_device(request.device)));
   const auto pinned = at::TensorOptions().dtype(at::kLong).pinned_memory(true);
   at::Tensor host = at::empty(expected.sizes(), pinned).copy_(expected);
 

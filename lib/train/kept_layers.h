@@ -24,8 +24,8 @@ class KeptLayers {
       : first_(first), layers_(static_cast<std::size_t>(layers)) {
     if (offload) transfers_.emplace(device);
   }
-  /// Where an exception ends the pass: the device's later work waits for copies under way, whose memory it
-  /// gets.
+  /// After an exception copies may be under way: makes the device's current stream wait for them, before
+  /// their memory is used again.
   ~KeptLayers();
   KeptLayers(const KeptLayers&) = delete;
   KeptLayers& operator=(const KeptLayers&) = delete;

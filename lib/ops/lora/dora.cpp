@@ -40,12 +40,14 @@ at::Tensor squared_norms(const FrozenMatrix& weight, std::int64_t begin, std::in
 
 }  // namespace
 
-at::Tensor row_squares(const FrozenMatrix& weight, at::ScalarType wide) {
-  return squared_norms(weight, 0, weight.rows, wide);
+at::Tensor row_squares(const FrozenMatrix& weight, const at::Tensor& a) {
+  return squared_norms(weight, 0, weight.rows, wide_type(a));
 }
 
 at::Tensor dora_norms(const FrozenMatrix& weight, const std::vector<LoraProjection>& projections,
                       const at::Tensor& known_squares) {
+  check_tensor(!known_squares.defined() || (known_squares.dim() == 1 && known_squares.size(0) == weight.rows),
+               kOp, "a square for each row of the weight", known_squares);
   std::vector<at::Tensor> norms;
   for (const auto& p : projections) {
     const auto wide = wide_type(p.a);

@@ -14,18 +14,18 @@ namespace lorikeet::ops {
 /// The Euclidean norms of the rows of W + scale * B A, for each projection in turn, fp32 [sum of their
 /// columns] (fp64 for fp64 a). `weight`: [out, in]; rows [out_begin, out_end) are a projection's. Neither B A
 /// nor a copy of W is made: |w + s b A|^2 = |w|^2 + 2 s (A w) b + s^2 b (A A^T) b. A row of zeros has the
-/// smallest normal number instead, so that its quotient is 0. `squares`: row_squares(weight), where it is at
+/// smallest normal number instead, so that its quotient is 0. `known_squares`: row_squares, where it is at
 /// hand, since it stays the same while A and B learn; undefined: it is computed.
 at::Tensor dora_norms(const FrozenMatrix& weight, const std::vector<LoraProjection>& projections,
-                      const at::Tensor& squares = {});
+                      const at::Tensor& known_squares = {});
 
-/// |w|^2 of a weight's rows, `wide` (fp32 or fp64) [out].
-at::Tensor row_squares(const FrozenMatrix& weight, at::ScalarType wide = at::kFloat);
+/// |w|^2 of a weight's rows, [out], of the dtype of norms with an adapter's factor `a`: fp32 (fp64 for fp64
+/// a).
+at::Tensor row_squares(const FrozenMatrix& weight, const at::Tensor& a);
 
-/// The same for the columns of a table W [V, D], as DoRA of an embedding has them: fp32 [D] (fp64 for fp64
-/// a). update: b [V, r] and a [r, D], as lora_embedding takes it. |column of W + s b a|^2 = the squares of
-/// W's
-/// + 2 s (b^T W) a + s^2 a^T (b^T b) a, by runs of rows.
+/// dora_norms for the columns of a table W [V, D], as DoRA of an embedding has them: fp32 [D] (fp64 for fp64
+/// a). update: b [V, r] and a [r, D], as lora_embedding takes it. The square of a column's norm is that of
+/// W's column + 2 s (b^T W) a + s^2 a^T (b^T b) a, formed by runs of rows.
 at::Tensor dora_column_norms(const FrozenMatrix& table, const LoraProjection& update);
 
 /// The trained lengths of a weight's rows (of a table's columns, for an embedding) and what these are

@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
                  const Pack<T, n> pack = read(i);
                  if (add != nullptr) store_pack<n>(pack, added + i);
                });
-    // Behind all of a thread's loads, which wouldn't pass a store.
+    // Stored after all loads: the compiler moves no load above a store that may alias.
     if (add != nullptr)
       part.visit([&](std::int64_t i, int k) { store_pack<n>(kept[k], added + i); }, [](std::int64_t) {});
     const T* again = add == nullptr ? in : added;

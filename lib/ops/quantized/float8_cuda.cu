@@ -49,8 +49,8 @@ void launch_decode(const Float8Matrix& matrix, std::int64_t first, std::int64_t 
 // Larger of both; NaN where one is.
 __device__ __forceinline__ float larger(float a, float b) { return a > b || a != a ? a : b; }
 
-// One block a row, in strides, which it reads twice, the second time from a cache: the largest absolute
-// value, of all threads in each of them, and then the codes.
+// One block a row, in strides. First pass: the row's largest absolute value, reduced over the block; second
+// pass, from cache: the codes.
 template <typename T, int n>
 __global__ void __launch_bounds__(kThreads)
     encode_float8_kernel(const T* x, std::int64_t rows, std::int64_t cols, std::int64_t stride,

@@ -15,7 +15,7 @@ namespace {
 
 std::atomic<bool> in_float8{false};
 
-// Of at::_scaled_mm_out, in elements of a byte.
+// Of at::_scaled_mm_out, in elements of a byte; its result begins at such a multiple of bytes, too.
 constexpr std::int64_t kMultipleOf = 16;
 // Keeps the inverse of a row of zeros finite.
 constexpr float kLeastScale = 1e-12F;
@@ -30,7 +30,8 @@ void product_out(at::Tensor out, const Float8Rows& x, const at::Tensor& codes, c
   const std::int64_t tokens = x.codes.size(0), count = codes.size(0);
   if (tokens == 0) return;  // of the last layer, in a pass without labels
   if (has_scaled_product(x.codes, codes, out)) {
-    at::Tensor dense = out.is_contiguous() ? out : at::empty(out.sizes(), out.options());
+    const bool in_place = out.is_contiguous() && out.storage_offset() * out.element_size() % kMultipleOf == 0;
+    at::Tensor dense = in_place ? out : at::empty(out.sizes(), out.options());
     if (!out.is_meta())
       at::_scaled_mm_out(dense, x.codes, codes.t(), x.scales, scales.view({1, count}), /*bias=*/{},
                          /*scale_result=*/{}, out.scalar_type(), /*use_fast_accum=*/false);
