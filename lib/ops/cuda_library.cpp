@@ -1,5 +1,6 @@
 #include "ops/cuda_library.h"
 
+#include <ATen/Context.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
@@ -27,6 +28,8 @@ at::Device cuda_device(int index) {
 
 at::Device use_cuda_device(int index) {
   const at::Device device = cuda_device(index);
+  // Before CUDA is asked for anything else: it says what is wrong where CUDA can't start.
+  at::globalContext().lazyInitDevice(at::kCUDA);
   c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device);
   return device;
 }
