@@ -70,29 +70,13 @@ std::vector<MicroBatch> make_micro_batches(const TokenDataset& dataset, std::spa
 }
 
 MicroBatch filler_batch() {
-  MicroBatch batch{.cu_seqlens = {0}};
-  fill_up(batch, 1, 1, 0);
-  return batch;
-}
-
-void fill_up(MicroBatch& batch, std::int64_t tokens, std::int64_t sequences, std::int64_t token_id) {
-  const auto have = static_cast<std::int64_t>(batch.tokens.size());
-  const std::int64_t missing = tokens - have;
-  if (missing < 0 || sequences < batch.sequences() || (missing > 0 && sequences == batch.sequences()))
-    throw Error("[data] fill_up: a batch of " + std::to_string(have) + " tokens in " +
-                    std::to_string(batch.sequences()) + " sequences doesn't fit " + std::to_string(tokens) +
-                    " in " + std::to_string(sequences),
-                ErrorKind::kRunFailed);
-  for (std::int64_t t = 0; t < missing; ++t) {
-    batch.tokens.push_back(token_id);
-    batch.position_ids.push_back(t);
-    batch.labels.push_back(kNoLabel);
-  }
-  batch.max_seqlen = std::max(batch.max_seqlen, missing);
-  while (batch.sequences() < sequences) {
-    batch.cu_seqlens.push_back(static_cast<std::int32_t>(tokens));
-    batch.sample_ids.push_back(-1);
-  }
+  return {.tokens = {0},
+          .position_ids = {0},
+          .cu_seqlens = {0, 1},
+          .labels = {kNoLabel},
+          .label_rows = {},
+          .sample_ids = {-1},
+          .max_seqlen = 1};
 }
 
 std::int64_t step_token_count(const TokenDataset& dataset, const Step& step) {

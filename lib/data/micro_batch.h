@@ -47,12 +47,6 @@ std::vector<MicroBatch> make_micro_batches(const TokenDataset& dataset, std::spa
 /// A micro-batch of one filler token and no label: a turn that changes nothing.
 MicroBatch filler_batch();
 
-/// Fills `batch` up to `tokens` tokens by one filler sequence of `token_id` without labels, and to
-/// `sequences` sequences by empty ones (repeated ends in cu_seqlens), so that shapes can be fixed.
-/// real_tokens stays. Throws Error when the batch is larger, or tokens are to be filled and no sequence is
-/// left for them.
-void fill_up(MicroBatch& batch, std::int64_t tokens, std::int64_t sequences, std::int64_t token_id);
-
 /// Targets of a whole step: the loss's divisor, known without looking at any micro-batch.
 std::int64_t step_label_count(const TokenDataset& dataset, const Step& step);
 /// Tokens of a whole step.

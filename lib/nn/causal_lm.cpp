@@ -36,6 +36,11 @@ ForwardContext CausalLM::context(ForwardContext context) const {
   return context;
 }
 
+ForwardContext CausalLM::of_layer(std::int64_t i, ForwardContext context) const {
+  if (i + 1 < std::ssize(layers_)) context.output_rows = nullptr;
+  return context;
+}
+
 std::optional<std::int64_t> CausalLM::cache_switch_length() const {
   return rotary_ ? rotary_->switch_length() : std::nullopt;
 }
@@ -65,12 +70,12 @@ std::vector<const WeightUnit*> CausalLM::units_in_order(bool training) const {
 at::Tensor CausalLM::hidden_states(const ForwardContext& given, const at::Tensor& rows) const {
   ForwardContext context = this->context(given);
   std::optional<OutputRows> read;
-  if (rows.defined()) read = output_rows(context.batch, rows);
+  if (rows.defined()) context.output_rows = &read.emplace(output_rows(context.batch, rows));
   store_.expect(units_in_order(/*training=*/false));
   Hidden hidden = embed(context.batch);
-  for (const auto& layer : layers_) {
-    if (read && layer == layers_.back()) context.output_rows = &*read;
-    hidden = layer->forward(std::move(hidden), store_.borrow(layer->unit()), context, nullptr);
+  for (std::int64_t i = 0; i < std::ssize(layers_); ++i) {
+    const DecoderLayer& layer = *layers_[static_cast<std::size_t>(i)];
+    hidden = layer.forward(std::move(hidden), store_.borrow(layer.unit()), of_layer(i, context), nullptr);
   }
   return final_norm_->forward(hidden, nullptr);
 }

@@ -40,6 +40,8 @@ class CausalLM {
   std::optional<std::int64_t> cache_switch_length() const;
   /// `context` with the rotary rows of its batch.
   ForwardContext context(ForwardContext context) const;
+  /// What layer i knows of a pass: output rows are those of the last layer alone.
+  ForwardContext of_layer(std::int64_t i, ForwardContext context) const;
   /// The stream before the first layer. `kept`, unless it is null, gets what the embedding's backward needs.
   Hidden embed(const Batch& batch, EmbeddingKept* kept = nullptr) const;
   const Embedding& embedding() const { return *embedding_; }

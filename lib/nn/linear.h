@@ -29,7 +29,7 @@ struct ForwardContext {
   KvCache* cache = nullptr;                 ///< decoding: keys and values of earlier tokens
   RotaryRows rotary;                        ///< of the batch's positions; CausalLM::context fills it
   RotaryRows local_rotary;                  ///< the same of layers with LayerRotary::kLocal
-  const OutputRows* output_rows = nullptr;  ///< of the last layer and the head; see output_rows.h
+  const OutputRows* output_rows = nullptr;  ///< whose output is read; see output_rows.h
 };
 
 /// One module of the checkpoint that holds several parts of a group, as Phi-3's qkv_proj holds q, k and v.

@@ -119,6 +119,17 @@ inline bool is_aligned(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer) % static_cast<std::uintptr_t>(kVectorBytes) == 0;
 }
 
+/// Blocks that take `count` items, `of_block` each; with `most` of them blocks have to take further turns.
+inline unsigned blocks_of(std::int64_t count, std::int64_t of_block, std::int64_t most = kMostBlocksX) {
+  const std::int64_t blocks = (count + of_block - 1) / of_block;
+  return static_cast<unsigned>(blocks < most ? blocks : most);
+}
+/// A grid for kernels whose threads have their place in a row: blocks along x take `of_block` of its columns
+/// each, along y they take every gridDim.y-th row.
+inline dim3 grid_of_rows(std::int64_t rows, std::int64_t cols, std::int64_t of_block) {
+  return {blocks_of(cols, of_block), blocks_of(rows, 1, kMostBlocksY)};
+}
+
 /// Calls f with a null pointer of the element type.
 template <typename F>
 void dispatch(CudaElement element, const F& f) {

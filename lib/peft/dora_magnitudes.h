@@ -7,14 +7,13 @@
 
 namespace lorikeet::peft {
 
-/// DoRA's magnitudes of an adapter on the embedding or the head. The norms are computed once for all passes
-/// that see the same values.
+/// DoRA's magnitudes of one adapter. The norms are computed once for all passes that see the same values.
 class DoraMagnitudes {
  public:
   DoraMagnitudes(const LoraAdapters& adapters, LoraAdapters::Module module)
       : adapters_(adapters), module_(std::move(module)) {}
 
-  /// `weight`: the module's whole matrix. Nothing for an adapter without DoRA.
+  /// `weight`: the module's rows. Nothing for an adapter without DoRA.
   std::optional<ops::DoraMagnitude> of(const ops::FrozenMatrix& weight) const;
   /// As the last of() gave it, whose values must still be the store's.
   ops::DoraMagnitude last() const;

@@ -5,6 +5,7 @@
 #include "nn/batch.h"
 #include "ops/lora/dora.h"
 #include "ops/lora/lora_linear.h"
+#include "peft/dora_magnitudes.h"
 #include "peft/lora.h"
 
 namespace lorikeet::peft {
@@ -18,7 +19,8 @@ class LoraGroup : public nn::LinearGroup {
     std::int64_t begin = 0;
     for (const nn::Module& m : spec.modules) {
       for (const LoraAdapters::Module& module : modules) {
-        if (module.name == m.name) parts_.push_back({module, begin, begin + m.out_features});
+        if (module.name == m.name)
+          parts_.push_back({module, DoraMagnitudes(adapters, module), begin, begin + m.out_features});
       }
       begin += m.out_features;
     }
@@ -50,6 +52,7 @@ class LoraGroup : public nn::LinearGroup {
  private:
   struct Part {
     LoraAdapters::Module module;
+    DoraMagnitudes magnitudes;
     std::int64_t begin, end;  // its rows of the group's output
   };
 
@@ -61,42 +64,24 @@ class LoraGroup : public nn::LinearGroup {
     return projections;
   }
 
-  // The norms of each part, computed once for all micro-batches and tokens that see the same values.
-  const std::vector<at::Tensor>& norms(const nn::UnitLoan& weights) const {
-    const std::uint64_t version = adapters_.store().version();
-    if (norms_.empty() || norms_of_ != version) {
-      norms_.clear();
-      squares_.resize(parts_.size());
-      for (std::size_t i = 0; i < parts_.size(); ++i) {
-        const ops::FrozenMatrix weight = parts_[i].module.weight.of(weights);
-        if (!squares_[i].defined()) squares_[i] = adapters_.squares(parts_[i].module, weight);
-        norms_.push_back(adapters_.norms(parts_[i].module, weight, squares_[i]));
-      }
-      norms_of_ = version;
-    }
-    return norms_;
-  }
-
   // What each column of the product is multiplied by: 1 where its module has no adapter.
   at::Tensor factors(const nn::UnitLoan& weights) const {
-    const std::vector<at::Tensor>& norms = this->norms(weights);
-    at::Tensor factors = at::ones({weights_.weight.rows}, norms[0].options());
-    for (std::size_t i = 0; i < parts_.size(); ++i) {
-      at::Tensor own = factors.slice(0, parts_[i].begin, parts_[i].end);
-      at::div_out(own, adapters_.store().value(*parts_[i].module.magnitude), norms[i]);
+    at::Tensor factors;
+    for (const Part& part : parts_) {
+      const ops::DoraMagnitude dora = *part.magnitudes.of(part.module.weight.of(weights));
+      if (!factors.defined()) factors = at::ones({weights_.weight.rows}, dora.norms.options());
+      at::Tensor own = factors.slice(0, part.begin, part.end);
+      at::div_out(own, dora.magnitude, dora.norms);
     }
     return factors;
   }
 
-  // The gradient of the product; adds those of the magnitudes. The norms are constants to it.
+  // The gradient of the product; adds those of the magnitudes.
   at::Tensor through_factors(const at::Tensor& dy, const at::Tensor& product,
                              const nn::UnitLoan& weights) const {
     const auto back = ops::scale_columns_backward(dy, product, factors(weights));
-    for (std::size_t i = 0; i < parts_.size(); ++i) {
-      adapters_.store()
-          .gradient(*parts_[i].module.magnitude)
-          .add_(back.factors.slice(0, parts_[i].begin, parts_[i].end) / norms_[i]);
-    }
+    for (const Part& part : parts_)
+      part.magnitudes.last().add_gradient(back.factors.slice(0, part.begin, part.end));
     return back.dx;
   }
 
@@ -104,9 +89,6 @@ class LoraGroup : public nn::LinearGroup {
   const LoraAdapters& adapters_;
   std::uint32_t group_;
   std::vector<Part> parts_;
-  mutable std::vector<at::Tensor> norms_;  // by part, of the store's version norms_of_
-  mutable std::uint64_t norms_of_ = 0;
-  mutable std::vector<at::Tensor> squares_;  // of each part; the base never changes once it is used
 };
 
 }  // namespace

@@ -47,19 +47,16 @@ TEST_CASE("an empty micro-batch is well-formed") {
   CHECK(batch.max_seqlen == 0);
 }
 
-TEST_CASE("a batch is filled up by one sequence without labels and repeated ends") {
-  const auto dataset = small_dataset();
-  const std::vector<std::size_t> both{0, 1};
-  data::MicroBatch batch = data::make_micro_batch(dataset, both);
-  data::fill_up(batch, 9, 5, 7);
-  CHECK(batch.tokens == Ints{10, 11, 12, 13, 20, 21, 7, 7, 7});
-  CHECK(batch.cu_seqlens == std::vector<std::int32_t>{0, 4, 6, 9, 9, 9});
-  CHECK(batch.labels == Ints{-100, 12, 13, -100, 21, -100, -100, -100, -100});
-  CHECK(batch.sample_ids == Ints{0, 1, -1, -1, -1});
-  CHECK(batch.real_tokens == 6);
-  CHECK(batch.label_count() == 3);
-  CHECK_THROWS_AS(data::fill_up(batch, 8, 9, 7), Error);
-  CHECK_THROWS_AS(data::fill_up(batch, 10, 5, 7), Error);
+TEST_CASE("a filler is a sequence of one token without a label, which isn't counted") {
+  const data::MicroBatch batch = data::filler_batch();
+  CHECK(batch.tokens.size() == 1);
+  CHECK(batch.position_ids == Ints{0});
+  CHECK(batch.cu_seqlens == std::vector<std::int32_t>{0, 1});
+  CHECK(batch.labels == Ints{-100});
+  CHECK(batch.label_count() == 0);
+  CHECK(batch.sample_ids == Ints{-1});
+  CHECK(batch.max_seqlen == 1);
+  CHECK(batch.real_tokens == 0);
 }
 
 TEST_CASE("packing, micro sizes and ranks never change which sequences and targets a step has") {

@@ -76,15 +76,10 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-dim3 grid_of(std::int64_t rows, std::int64_t accesses) {
-  return {static_cast<unsigned>((accesses + kThreads - 1) / kThreads),
-          static_cast<unsigned>(rows < device::kMostBlocksY ? rows : device::kMostBlocksY)};
-}
-
 template <typename T, int n, bool gated>
 void launch(bool forward, Activation kind, const T* in, std::int64_t rows, std::int64_t width, T* out,
             T* again, cudaStream_t stream) {
-  const dim3 grid = grid_of(rows, (width + n - 1) / n);
+  const dim3 grid = device::grid_of_rows(rows, width, std::int64_t{kThreads} * n);
   if (forward) {
     forward_kernel<T, n, gated><<<grid, kThreads, 0, stream>>>(kind, in, rows, width, out);
   } else {

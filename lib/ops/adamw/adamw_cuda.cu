@@ -113,10 +113,7 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-unsigned blocks_of(std::int64_t n, std::int64_t most) {
-  const std::int64_t each = static_cast<std::int64_t>(kThreads) * kAccess, blocks = (n + each - 1) / each;
-  return static_cast<unsigned>(blocks < most ? blocks : most);
-}
+constexpr std::int64_t kBlockNumbers = std::int64_t{kThreads} * kAccess;
 
 }  // namespace
 
@@ -124,14 +121,14 @@ void launch_adamw(CudaElement element, const AdamWOnDevice& in, const AdamWStep&
   if (in.n == 0) return;
   const auto on = static_cast<cudaStream_t>(stream);
   auto* const scalars = reinterpret_cast<Scalars*>(in.scalars);
-  const unsigned sums = blocks_of(in.n, kAdamWPartialSums);
+  const unsigned sums = device::blocks_of(in.n, kBlockNumbers, kAdamWPartialSums);
   sum_squares_kernel<<<sums, kThreads, 0, on>>>(
       in.gradients, in.n, static_cast<float>(1.0 / step.gradient_scale), in.partial_sums);
   scalars_kernel<<<1, kThreads, 0, on>>>(in.partial_sums, static_cast<int>(sums), step, in.updates, in.norm,
                                          scalars);
   device::dispatch(element, [&](auto* typed) {
     using T = std::remove_pointer_t<decltype(typed)>;
-    update_kernel<T><<<blocks_of(in.n, device::kMostBlocksX), kThreads, 0, on>>>(
+    update_kernel<T><<<device::blocks_of(in.n, kBlockNumbers), kThreads, 0, on>>>(
         in.values, in.gradients, in.exp_avg, in.exp_avg_sq, static_cast<T*>(in.compute), in.n,
         static_cast<float>(step.beta1), static_cast<float>(1.0 - step.beta1), static_cast<float>(step.beta2),
         static_cast<float>(1.0 - step.beta2), static_cast<float>(step.eps),

@@ -80,14 +80,6 @@ __global__ void __launch_bounds__(kWarp* kWarps)
   }
 }
 
-unsigned blocks_of(std::int64_t count, std::int64_t of_block) {
-  return static_cast<unsigned>((count + of_block - 1) / of_block);
-}
-
-unsigned rows_of_grid(std::int64_t rows) {
-  return static_cast<unsigned>(rows < device::kMostBlocksY ? rows : device::kMostBlocksY);
-}
-
 // Calls f with the elements of an access.
 template <typename T, typename F>
 void with_access(bool aligned, const F& f) {
@@ -109,7 +101,7 @@ void launch_scale_columns(CudaElement element, const void* x, const float* facto
                          device::is_aligned(factors) && device::is_aligned(bias) && device::is_aligned(y);
     with_access<T>(aligned, [&](auto of_access) {
       constexpr int n = of_access;
-      const dim3 grid(blocks_of(cols, std::int64_t{kThreads} * n), rows_of_grid(rows));
+      const dim3 grid = device::grid_of_rows(rows, cols, std::int64_t{kThreads} * n);
       scale_columns_kernel<T, n><<<grid, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
           static_cast<const T*>(x), factors, static_cast<const T*>(bias), rows, cols, static_cast<T*>(y));
     });
@@ -128,7 +120,7 @@ void launch_scale_columns_backward(CudaElement element, const void* dy, const vo
     with_access<T>(aligned, [&](auto of_access) {
       constexpr int n = of_access;
       const std::int64_t runs = (rows + kScaleColumnsRows - 1) / kScaleColumnsRows;
-      const dim3 grid(blocks_of(cols, std::int64_t{kWarp} * n), rows_of_grid(runs));
+      const dim3 grid = device::grid_of_rows(runs, cols, std::int64_t{kWarp} * n);
       scale_columns_backward_kernel<T, n>
           <<<grid, dim3(kWarp, kWarps), 0, static_cast<cudaStream_t>(stream)>>>(
               static_cast<const T*>(dy), static_cast<const T*>(x), factors, rows, cols, static_cast<T*>(dx),

@@ -39,9 +39,7 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T, bool aligned>
 void launch(const T* x, T* out, std::int64_t rows, std::int64_t features, const std::int64_t* sample_ids,
             const std::int64_t* position_ids, const DropoutKey& key, cudaStream_t stream) {
-  const std::int64_t blocks = (features + kEach - 1) / kEach;
-  const dim3 grid(static_cast<unsigned>((blocks + kThreads - 1) / kThreads),
-                  static_cast<unsigned>(rows < device::kMostBlocksY ? rows : device::kMostBlocksY));
+  const dim3 grid = device::grid_of_rows(rows, features, std::int64_t{kThreads} * kEach);
   dropout_kernel<T, aligned>
       <<<grid, kThreads, 0, stream>>>(x, out, rows, features, sample_ids, position_ids, key);
 }

@@ -206,7 +206,8 @@ __global__ void __launch_bounds__(kMostThreads, 1)
 }
 
 struct Shape {
-  dim3 grid, block;
+  unsigned grid;
+  dim3 block;
 };
 
 // Threads for `accesses` in a row of which each keeps `parts`, in whole warps; narrow rows go several to a
@@ -216,8 +217,7 @@ Shape shape_of(std::int64_t rows, std::int64_t accesses, int parts) {
   const std::int64_t warps = (accesses + of_warp - 1) / of_warp, most = kMostThreads / kWarp;
   const dim3 block(static_cast<unsigned>((warps < most ? warps : most) * kWarp),
                    warps == 1 ? kRowsOfNarrowBlocks : 1);
-  const std::int64_t blocks = (rows + block.y - 1) / block.y;
-  return {dim3(static_cast<unsigned>(blocks < device::kMostBlocksX ? blocks : device::kMostBlocksX)), block};
+  return {device::blocks_of(rows, block.y), block};
 }
 
 template <int value>

@@ -173,10 +173,7 @@ Heads heads_of(const QkNormOnDevice& in, int n) {
           .eps = in.eps};
 }
 
-dim3 grid_of(std::int64_t heads, int lanes) {
-  const std::int64_t per_block = kThreads / lanes, blocks = (heads + per_block - 1) / per_block;
-  return {static_cast<unsigned>(blocks < device::kMostBlocksX ? blocks : device::kMostBlocksX)};
-}
+unsigned grid_of(std::int64_t heads, int lanes) { return device::blocks_of(heads, kThreads / lanes); }
 
 }  // namespace
 
@@ -186,7 +183,7 @@ void launch_norm_and_rotate(CudaElement element, const QkNormOnDevice& in, const
   device::dispatch(element, [&](auto* typed) {
     using T = std::remove_pointer_t<decltype(typed)>;
     const Heads heads = heads_of(in, device::kElements<T, true>);
-    const dim3 grid = grid_of(in.rows * (heads.q_heads + 2 * heads.kv_heads), heads.lanes);
+    const unsigned grid = grid_of(in.rows * (heads.q_heads + 2 * heads.kv_heads), heads.lanes);
     norm_and_rotate_kernel<T><<<grid, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
         heads, in.q_weight, in.k_weight, in.cos, in.sin, static_cast<const T*>(qkv), static_cast<T*>(out),
         q_rstd, k_rstd);
@@ -200,7 +197,7 @@ void launch_norm_and_rotate_backward(CudaElement element, const QkNormOnDevice& 
   device::dispatch(element, [&](auto* typed) {
     using T = std::remove_pointer_t<decltype(typed)>;
     const Heads heads = heads_of(in, device::kElements<T, true>);
-    const dim3 grid = grid_of(in.rows * (heads.q_heads + heads.kv_heads), heads.lanes);
+    const unsigned grid = grid_of(in.rows * (heads.q_heads + heads.kv_heads), heads.lanes);
     norm_and_rotate_backward_kernel<T><<<grid, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
         heads, in.q_weight, in.k_weight, in.cos, in.sin, static_cast<const T*>(qkv), q_rstd, k_rstd,
         static_cast<T*>(dqkv));

@@ -77,10 +77,7 @@ bool in_groups(const QuantizedParts& parts, std::int64_t first, std::int64_t cou
          device::is_aligned(out);
 }
 
-unsigned grid_of(std::int64_t threads) {
-  const std::int64_t blocks = (threads + kThreads - 1) / kThreads;
-  return static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks);
-}
+unsigned grid_of(std::int64_t threads) { return device::blocks_of(threads, kThreads, kMostBlocks); }
 
 template <typename T>
 void launch(const QuantizedParts& parts, std::int64_t first, std::int64_t count, T* out,

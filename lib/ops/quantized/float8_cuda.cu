@@ -38,9 +38,7 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T, int kEach>
 void launch_decode(const Float8Matrix& matrix, std::int64_t first, std::int64_t rows, T* out,
                    cudaStream_t stream) {
-  const std::int64_t of_block = std::int64_t{kThreads} * kEach;
-  const dim3 grid(static_cast<unsigned>((matrix.cols + of_block - 1) / of_block),
-                  static_cast<unsigned>(rows < device::kMostBlocksY ? rows : device::kMostBlocksY));
+  const dim3 grid = device::grid_of_rows(rows, matrix.cols, std::int64_t{kThreads} * kEach);
   decode_float8_kernel<T, kEach><<<grid, kThreads, 0, stream>>>(matrix.codes, matrix.scales, matrix.cols,
                                                                 matrix.block_rows, matrix.block_cols,
                                                                 matrix.scale_cols, first, rows, out);
@@ -91,9 +89,8 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T, int n>
 void launch_encode(const T* x, std::int64_t rows, std::int64_t cols, std::int64_t stride, float least_scale,
                    std::uint8_t* codes, float* scales, cudaStream_t stream) {
-  const auto grid = static_cast<unsigned>(rows < device::kMostBlocksX ? rows : device::kMostBlocksX);
-  encode_float8_kernel<T, n>
-      <<<grid, kThreads, 0, stream>>>(x, rows, cols, stride, least_scale, codes, scales);
+  encode_float8_kernel<T, n><<<device::blocks_of(rows, 1), kThreads, 0, stream>>>(x, rows, cols, stride,
+                                                                                  least_scale, codes, scales);
 }
 
 }  // namespace

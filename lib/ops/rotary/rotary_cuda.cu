@@ -38,8 +38,7 @@ template <typename T, int n>
 void launch(T* qkv, const float* cos, const float* sin, std::int64_t rows, const HeadLayout& layout,
             std::int64_t half, bool inverse, cudaStream_t stream) {
   const std::int64_t heads = layout.heads + layout.kv_heads, accesses = half / n;
-  const dim3 grid(static_cast<unsigned>((heads * accesses + kThreads - 1) / kThreads),
-                  static_cast<unsigned>(rows < device::kMostBlocksY ? rows : device::kMostBlocksY));
+  const dim3 grid = device::grid_of_rows(rows, heads * accesses, kThreads);
   rotary_kernel<T, n><<<grid, kThreads, 0, stream>>>(qkv, cos, sin, rows, layout.width(), heads,
                                                      layout.head_dim, half, accesses, inverse ? -1.0F : 1.0F);
 }
