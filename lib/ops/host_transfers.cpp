@@ -4,6 +4,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -15,8 +16,10 @@ HostTransfers::HostTransfers(const at::Device& device) : device_(device) {
   if (device.is_cuda()) stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
 }
 
-HostTransfers::Copy HostTransfers::to_host(const at::Tensor& tensor) {
-  const at::Tensor host = host_memory(static_cast<std::int64_t>(tensor.nbytes()), device_);
+HostTransfers::Copy HostTransfers::to_host(const at::Tensor& tensor, std::int64_t room_bytes) {
+  const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
+  const std::int64_t taken = stream_ ? std::max(bytes, room_bytes) : bytes;
+  const at::Tensor host = host_memory(taken, device_).slice(0, 0, bytes);
   Copy out{.to = host.view(tensor.scalar_type()).view(tensor.sizes())};
   out.done = copy(out.to, tensor);
   return out;

@@ -26,8 +26,9 @@ class HostTransfers {
     std::shared_ptr<c10::Event> done;  ///< null where it is done
   };
 
-  /// Begins to copy `tensor`, which work that was put on the device's current stream fills.
-  Copy to_host(const at::Tensor& tensor);
+  /// Begins to copy `tensor`, which work that was put on the device's current stream fills. `room_bytes`:
+  /// what is taken for it of a GPU's pinned memory, where that is more than it has.
+  Copy to_host(const at::Tensor& tensor, std::int64_t room_bytes = 0);
   /// Begins to copy `host`, whose copy to the host was begun here, or which is complete.
   Copy to_device(const at::Tensor& host);
   /// The same into `target`, a tensor on the device that nothing uses yet.

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "base/dtype.h"
@@ -35,6 +36,9 @@ class GradientReducer {
   /// Reduces what is left; the buffer then holds the sums. Every rank calls it once a step, one that had no
   /// micro-batch too.
   void finish();
+
+  /// See comm::Communicator: `read` waits for the device, and perhaps for the other ranks behind it.
+  void while_waiting(const std::function<void()>& read) { group_.while_waiting(read); }
 
  private:
   struct Bucket {

@@ -34,7 +34,7 @@ KeptLayers::~KeptLayers() {
 
 void KeptLayers::put(std::int64_t i, nn::LayerKept&& kept) {
   layer(i).kept = std::move(kept);
-  if (!transfers_) return;
+  if (offload_ == nullptr) return;
   if (i > first_) finish(layer(i - 1));
   if (i + 1 < std::ssize(layers_)) send(layer(i));
 }
@@ -42,7 +42,7 @@ void KeptLayers::put(std::int64_t i, nn::LayerKept&& kept) {
 nn::LayerKept KeptLayers::take(std::int64_t i) {
   finish(layer(i));
   nn::LayerKept kept = std::exchange(layer(i).kept, {});
-  if (transfers_ && i > first_) fetch(layer(i - 1));
+  if (offload_ != nullptr && i > first_) fetch(layer(i - 1));
   return kept;
 }
 
@@ -58,16 +58,20 @@ void KeptLayers::move(Layer& layer, const Begin& begin) {
 
 void KeptLayers::send(Layer& layer) {
   layer.places = places_in(layer.kept);
-  move(layer, [&](const at::Tensor& tensor) { return transfers_->to_host(tensor); });
+  move(layer, [&](const at::Tensor& tensor) {
+    // Nearly all are as large as there are tokens.
+    const auto of_token = static_cast<std::int64_t>(tensor.nbytes()) / tokens_;
+    return offload_->transfers.to_host(tensor, of_token * offload_->largest_tokens);
+  });
 }
 
 void KeptLayers::fetch(Layer& layer) {
-  move(layer, [&](const at::Tensor& tensor) { return transfers_->to_device(tensor); });
+  move(layer, [&](const at::Tensor& tensor) { return offload_->transfers.to_device(tensor); });
   layer.places.clear();
 }
 
 void KeptLayers::finish(Layer& layer) {
-  for (auto& copy : layer.copies) transfers_->wait(copy);
+  for (auto& copy : layer.copies) offload_->transfers.wait(copy);
   layer.copies.clear();
   layer.sources.clear();
 }

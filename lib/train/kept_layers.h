@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "nn/decoder_layer.h"
@@ -13,17 +12,24 @@
 
 namespace lorikeet::train {
 
+/// Where activations go that are offloaded: a run's, for all its micro-batches.
+struct ActivationOffload {
+  ops::HostTransfers transfers;
+  /// Tokens of the largest micro-batch. The host's memory is taken for so many, since what is pinned for one
+  /// size isn't used for another, and stays pinned.
+  std::int64_t largest_tokens = 0;
+};
+
 /// What layers keep from their forward until their backward: layers `first` to `layers` - 1 of a model.
 ///
-/// With `offload` it goes to the host's memory behind the forward pass and comes back ahead of the backward
-/// pass; only what the last layer keeps, which is wanted at once, stays. On the device there is at a time
-/// what one layer keeps, and what its neighbour keeps, whose copy is under way.
+/// With `offload`, which isn't null then, it goes to the host's memory behind the forward pass and comes back
+/// ahead of the backward pass; only what the last layer keeps, which is wanted at once, stays. On the device
+/// there is at a time what one layer keeps, and what its neighbour keeps, whose copy is under way.
 class KeptLayers {
  public:
-  KeptLayers(const at::Device& device, std::int64_t first, std::int64_t layers, bool offload)
-      : first_(first), layers_(static_cast<std::size_t>(layers)) {
-    if (offload) transfers_.emplace(device);
-  }
+  /// `tokens`: of the micro-batch.
+  KeptLayers(std::int64_t first, std::int64_t layers, std::int64_t tokens, ActivationOffload* offload)
+      : first_(first), layers_(static_cast<std::size_t>(layers)), tokens_(tokens), offload_(offload) {}
   /// After an exception copies may be under way: makes the device's current stream wait for them, before
   /// their memory is used again.
   ~KeptLayers();
@@ -50,9 +56,10 @@ class KeptLayers {
   void fetch(Layer& layer);
   void finish(Layer& layer);
 
-  std::optional<ops::HostTransfers> transfers_;  // with offload
   std::int64_t first_;
   std::vector<Layer> layers_;
+  std::int64_t tokens_;
+  ActivationOffload* offload_;
 };
 
 }  // namespace lorikeet::train

@@ -30,6 +30,7 @@ struct LoopOptions {
   std::optional<std::int64_t> patience;  ///< evaluations without gain before the run ends
   std::optional<double> peak_flops;      ///< of the device, for mfu
   config::MemorySaving saving;           ///< see MicroStepOptions
+  std::int64_t largest_tokens = 0;       ///< of a micro-batch, by the plan
   bool verify = false;                   ///< compare the ranks' adapters after every step
 };
 

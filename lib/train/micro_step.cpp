@@ -2,13 +2,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "nn/batch.h"
 #include "nn/output_rows.h"
 #include "trace/range.h"
-#include "train/kept_layers.h"
 
 namespace lorikeet::train {
 namespace {
@@ -23,7 +23,9 @@ class MicroStep {
         context_(model.context({.batch = batch, .training = true, .step = options.step})),
         label_rows_(nn::output_rows(batch, batch.label_rows)),
         first_trained_(model.first_trained_layer()),
-        kept_(batch.tokens.device(), first_trained_, layers(), options.saving.offload.activations) {
+        kept_(first_trained_, layers(), batch.size(), offload()) {
+    // The output is read where a label is predicted, and nowhere else.
+    context_.output_rows = &label_rows_;
     store_.expect(model.units_in_order(/*training=*/true));
   }
 
@@ -36,18 +38,18 @@ class MicroStep {
   }
 
  private:
+  ActivationOffload* offload() {
+    if (!options_.saving.offload.activations) return nullptr;
+    if (options_.offload != nullptr) return options_.offload;
+    return &own_offload_.emplace(ops::HostTransfers(context_.batch.tokens.device()));
+  }
   config::ActivationCheckpointing checkpointing() const { return options_.saving.checkpointing; }
   std::int64_t layers() const { return std::ssize(model_.layers()); }
   const nn::DecoderLayer& layer(std::int64_t i) const {
     return *model_.layers()[static_cast<std::size_t>(i)];
   }
 
-  // What layer i knows. The last one's output is read where a label is predicted, and nowhere else.
-  nn::ForwardContext context(std::int64_t i) const {
-    nn::ForwardContext context = context_;
-    if (i == layers() - 1) context.output_rows = &label_rows_;
-    return context;
-  }
+  nn::ForwardContext context(std::int64_t i) const { return model_.of_layer(i, context_); }
 
   nn::Hidden forward() {
     const trace::Range range("forward");
@@ -76,7 +78,7 @@ class MicroStep {
     hidden = {};
     ops::CrossEntropy loss =
         model_.head().loss(normed, context_.batch.labels, store_.borrow(model_.head_unit()),
-                           options_.loss_scale, nn::behind_attention(context(layers() - 1)), trained_below);
+                           options_.loss_scale, nn::behind_attention(context_), trained_below);
     normed.reset();
     if (trained_below) loss.hidden = model_.final_norm().backward(loss.hidden, {}, kept);
     return loss;
@@ -103,6 +105,7 @@ class MicroStep {
   nn::OutputRows label_rows_;
   std::int64_t first_trained_;
   nn::EmbeddingKept kept_embedding_;
+  std::optional<ActivationOffload> own_offload_;
   KeptLayers kept_;
 };
 

@@ -7,6 +7,7 @@
 #include "config/memory_saving.h"
 #include "nn/causal_lm.h"
 #include "parallel/gradient_reducer.h"
+#include "train/kept_layers.h"
 
 namespace lorikeet::train {
 
@@ -14,6 +15,8 @@ struct MicroStepOptions {
   double loss_scale = 1;        ///< of the gradients, not of the loss that is returned
   std::uint64_t step = 0;       ///< optimizer step, keys dropout
   config::MemorySaving saving;  ///< offloaded weights come by the model's lender
+  /// Where `saving` offloads activations: the run's way to do it; nullptr: one of this micro-batch's own.
+  ActivationOffload* offload = nullptr;
   /// Learns of each layer whose gradients are complete. Set for the last micro-batch of a step, else nullptr.
   parallel::GradientReducer* reducer = nullptr;
 };

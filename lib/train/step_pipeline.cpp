@@ -29,7 +29,8 @@ StepPipeline::StepPipeline(const LoopParts& parts, const LoopOptions& options)
     : p_(parts),
       options_(options),
       reducer_(make_reducer(parts)),
-      runner_(parts.model, parts.adapters, parts.optimizer, reducer_ ? &*reducer_ : nullptr, options.saving),
+      runner_(parts.model, parts.adapters, parts.optimizer, reducer_ ? &*reducer_ : nullptr, options.saving,
+              options.largest_tokens),
       transfers_(parts.device),
       last_end_(Clock::now()) {}
 

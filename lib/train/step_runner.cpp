@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <string>
 
 #include "base/error.h"
@@ -25,6 +26,15 @@ std::string some_of(const std::vector<std::string>& names) {
 
 }  // namespace
 
+StepRunner::StepRunner(const nn::CausalLM& model, peft::LoraAdapters& adapters, AdamW& optimizer,
+                       parallel::GradientReducer* reducer, const config::MemorySaving& saving,
+                       std::int64_t largest_tokens)
+    : model_(model), adapters_(adapters), optimizer_(optimizer), reducer_(reducer), saving_(saving) {
+  if (!saving.offload.activations) return;
+  const at::Device device = adapters.store().values().device();
+  offload_.emplace(ActivationOffload{ops::HostTransfers(device), largest_tokens});
+}
+
 StepRunner::Result StepRunner::run(const std::vector<nn::Batch>& micro_batches, std::int64_t label_count,
                                    std::uint64_t step, double lr, double gradient_scale) {
   const double loss_scale = gradient_scale / static_cast<double>(label_count);
@@ -42,6 +52,7 @@ StepRunner::Result StepRunner::run(const std::vector<nn::Batch>& micro_batches, 
                                  {.loss_scale = loss_scale,
                                   .step = step,
                                   .saving = saving_,
+                                  .offload = offload_ ? &*offload_ : nullptr,
                                   .reducer = batch == passes.back() ? reducer_ : nullptr}));
   }
   if (reducer_ != nullptr) {
@@ -78,7 +89,15 @@ void StepRunner::require_reached(std::uint64_t step) {
 void StepRunner::report_zero_gradients(std::uint64_t step) {
   if (a_checked_) return;
   const peft::AdapterStore& store = adapters_.store();
-  if (!store.gradients().isfinite().all().item<bool>()) return;  // the loop reports that
+  // By their norm, which makes no tensor of their size. Where it isn't finite the loop reports that.
+  double norm = 0;
+  const auto read = [&] { norm = store.gradients().norm().item<double>(); };
+  if (reducer_ != nullptr) {
+    reducer_->while_waiting(read);
+  } else {
+    read();
+  }
+  if (!std::isfinite(norm)) return;
   std::vector<std::string> zero;
   bool b_all_changed = true;
   for (const auto& module : adapters_.modules()) {

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "config/memory_saving.h"
@@ -10,6 +11,7 @@
 #include "parallel/gradient_reducer.h"
 #include "peft/lora.h"
 #include "train/adamw.h"
+#include "train/kept_layers.h"
 
 namespace lorikeet::train {
 
@@ -21,10 +23,10 @@ namespace lorikeet::train {
 class StepRunner {
  public:
   /// `reducer` sums the gradients over the ranks before the update; nullptr where there is one device.
-  /// `saving`: see MicroStepOptions.
+  /// `saving`: see MicroStepOptions. `largest_tokens`: see ActivationOffload.
   StepRunner(const nn::CausalLM& model, peft::LoraAdapters& adapters, AdamW& optimizer,
-             parallel::GradientReducer* reducer = nullptr, const config::MemorySaving& saving = {})
-      : model_(model), adapters_(adapters), optimizer_(optimizer), reducer_(reducer), saving_(saving) {}
+             parallel::GradientReducer* reducer = nullptr, const config::MemorySaving& saving = {},
+             std::int64_t largest_tokens = 0);
 
   /// Numbers of a step, still on the device: reading them waits for it.
   struct Result {
@@ -46,6 +48,7 @@ class StepRunner {
   AdamW& optimizer_;
   parallel::GradientReducer* reducer_;
   config::MemorySaving saving_;
+  std::optional<ActivationOffload> offload_;
   bool reached_checked_ = false;
   bool b_checked_ = false;  // the gradients of every lora_B
   bool a_checked_ = false;  // and of every lora_A, since lora_B left zero
