@@ -3,6 +3,8 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,6 +81,18 @@ void bind_near(const std::vector<device::Device>& devices, int local_rank) {
   log_info("bound to the " + std::to_string(cpus.size()) + " CPU cores nearest to " + mine.name());
 }
 
+// Whether each rank of this machine sees one card, and each another: a launcher has given them out
+// (srun --gpus-per-task=1).
+bool have_a_card_each(RankGroup& group) {
+  const auto& found = device::cuda_devices();
+  const std::vector<std::string> of_all =
+      group.collect("the card of a rank", found.size() == 1 ? found[0].uuid : "");
+  const comm::Placement& placement = group.placement();
+  const auto begin = of_all.begin() + std::ptrdiff_t{placement.node} * placement.local_size;
+  const std::set<std::string> here(begin, begin + placement.local_size);
+  return std::ssize(here) == placement.local_size && !here.contains("");
+}
+
 }  // namespace
 
 std::vector<device::Device> choose_devices(const config::DeviceSetting& setting, int ranks) {
@@ -91,10 +105,13 @@ std::vector<device::Device> choose_devices(const config::DeviceSetting& setting,
   const comm::Placement& placement = group.placement();
   if (group.alone()) return choose_and_tell(setting, 1);
   const auto ranks = static_cast<std::size_t>(placement.local_size);
+  const bool a_card_each = have_a_card_each(group);
   std::string numbers;  // of cards; none on CPUs
   if (placement.local_rank == 0) {
     std::vector<std::string> texts;
-    for (const device::Device& device : choose_and_tell(setting, placement.local_size)) {
+    std::vector<device::Device> chosen = choose_and_tell(setting, a_card_each ? 1 : placement.local_size);
+    chosen.resize(ranks, chosen[0]);  // by the number that each rank gives its own
+    for (const device::Device& device : chosen) {
       if (device.is_cuda()) texts.push_back(std::to_string(device.index));
     }
     numbers = join(texts, ",");

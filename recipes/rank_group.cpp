@@ -14,6 +14,7 @@
 #include "comm/peer_lost.h"
 #include "comm/reason.h"
 #include "comm/socket.h"
+#include "parallel/gradient_reducer.h"
 
 namespace lorikeet::recipes {
 namespace {
@@ -158,7 +159,20 @@ void RankGroup::connect(const at::Device& device, int degree) {
   // meanwhile.
   const at::Tensor here = at::zeros({1}, at::TensorOptions().device(device));
   communicator_->all_reduce(here).wait();
+  if (device.is_cuda()) rehearse(device);
   communicator_->while_waiting([&] { here.cpu(); });
+}
+
+// NCCL takes its buffers for a collective, and for messages of a step's size, when the first one comes: now,
+// while there is memory, not in the first step, whose size was chosen for what is left.
+void RankGroup::rehearse(const at::Device& device) {
+  const auto floats = at::TensorOptions().device(device);
+  const at::Tensor bucket = at::zeros({parallel::GradientReducer::kBucketBytes / 4}, floats);
+  communicator_->all_reduce(bucket).wait();
+  communicator_->broadcast(bucket, 0).wait();
+  if (comm::Communicator* group = sharers()) {
+    group->all_gather(at::empty({bucket.size(0) * group->size()}, floats), bucket).wait();
+  }
 }
 
 void RankGroup::broadcast(const at::Tensor& tensor) {

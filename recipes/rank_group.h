@@ -73,6 +73,7 @@ class RankGroup {
   void start_watch();
   // Has the watch abort `group`'s collectives when the run fails.
   void abort_on_failure(const std::shared_ptr<comm::Communicator>& group);
+  void rehearse(const at::Device& device);
 
   comm::Placement placement_;
   std::int64_t watchdog_seconds_;

@@ -4,6 +4,9 @@
 
 #include <utility>
 
+#include "base/log.h"
+#include "comm/reason.h"
+
 namespace lorikeet::comm {
 namespace {
 
@@ -32,6 +35,16 @@ Communicator::Wait BackendCommunicator::start_broadcast(at::Tensor& tensor, int 
   c10d::BroadcastOptions options;
   options.rootRank = root;
   return waiting(backend_->broadcast(tensors, options));
+}
+
+// It is called by threads that nothing may leave by an exception. On a device that has failed abort itself
+// fails; the process ends then anyway.
+void BackendCommunicator::abort_backend() {
+  try {
+    backend_->abort();
+  } catch (const std::exception& error) {
+    log_warning("a group of ranks can't be aborted: " + reason(error));
+  }
 }
 
 }  // namespace lorikeet::comm

@@ -11,12 +11,14 @@ namespace lorikeet::comm {
 class BackendCommunicator : public Communicator {
  public:
   BackendCommunicator(c10::intrusive_ptr<c10d::Backend> backend, const CommunicatorOptions& options);
+  BackendCommunicator(const BackendCommunicator&) = delete;
+  BackendCommunicator& operator=(const BackendCommunicator&) = delete;
 
  protected:
   Wait start_all_reduce(at::Tensor& tensor) override;
   Wait start_all_gather(at::Tensor& out, at::Tensor& in) override;
   Wait start_broadcast(at::Tensor& tensor, int root) override;
-  void abort_backend() override { backend_->abort(); }
+  void abort_backend() override;
 
  private:
   c10::intrusive_ptr<c10d::Backend> backend_;

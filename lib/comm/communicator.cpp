@@ -41,8 +41,12 @@ double sent_bytes(Collective collective, std::int64_t payload_bytes, int world_s
 std::unique_ptr<Communicator> Communicator::join(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                                  int size, const at::Device& device,
                                                  const CommunicatorOptions& options) {
-  return device.is_cuda() ? join_nccl(store, rank, size, device, options)
-                          : join_gloo(store, rank, size, options);
+  // Before the first collective, whose time is shorter: connections to another machine may be tried for long.
+  if (options.observer != nullptr) options.observer->waits(/*sequence=*/0);
+  auto group = device.is_cuda() ? join_nccl(store, rank, size, device, options)
+                                : join_gloo(store, rank, size, options);
+  if (options.observer != nullptr) options.observer->end();
+  return group;
 }
 
 void Pending::wait() {
@@ -70,6 +74,8 @@ Pending Communicator::track(Collective collective, const at::Tensor& result,
     } catch (const std::bad_alloc&) {  // this rank's own trouble
       throw;
     } catch (const c10::OutOfMemoryError&) {
+      throw;
+    } catch (const c10::AcceleratorError&) {  // this rank's own device
       throw;
     } catch (const std::exception& error) {
       throw PeerLost("[rank " + std::to_string(rank_) + "] " + name_of(collective) + " " +

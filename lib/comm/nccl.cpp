@@ -31,8 +31,11 @@ std::unique_ptr<Communicator> join_nccl(const c10::intrusive_ptr<c10d::Store>& s
                                         const at::Device& device, const CommunicatorOptions& options) {
   // The launcher or PeerWatch ends a run that has failed, and says why. What c10d does by itself, ending the
   // process with a stack trace as soon as a peer is gone, would come before that.
-  constexpr int kKeepWhatIsSet = 0;
-  setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", kKeepWhatIsSet);
+  // torchrun presets the first of these.
+  constexpr int kOverwrite = 1;
+  for (const char* ending : {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_RETHROW_CUDA_ERRORS",
+                             "TORCH_NCCL_ENABLE_MONITORING", "TORCH_NCCL_DUMP_ON_TIMEOUT"})
+    setenv(ending, "0", kOverwrite);
   static JoinNcclGroup* const join = load_module();
   c10::intrusive_ptr<c10d::Backend> group;
   try {

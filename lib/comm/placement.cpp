@@ -82,6 +82,15 @@ void derive_nodes(const Variables& v, Placement* p) {
   p->node = p->rank / p->local_size;
 }
 
+// Weights are shared by ranks that follow each other, and the first of a machine chooses its devices.
+void require_machine_after_machine(const Placement& p, const std::string& remedy) {
+  const int expected = p.node * p.local_size + p.local_rank;
+  if (p.rank == expected) return;
+  throw Error("[launch] expected " + p.launcher + " to number the ranks machine after machine, got rank " +
+              std::to_string(p.rank) + " as process " + std::to_string(p.local_rank) + " of " +
+              std::to_string(p.local_size) + " on machine " + std::to_string(p.node) + "; " + remedy);
+}
+
 Placement from_own(const Environment& environment) {
   const Variables v(environment, "lorikeet run");
   Placement p{.launcher = "lorikeet run"};
@@ -103,6 +112,7 @@ Placement from_torchrun(const Environment& environment) {
     v.fail_uneven("rank " + std::to_string(p.rank) + " is on machine " + v.text("GROUP_RANK") + " with " +
                   std::to_string(p.local_size) + " processes");
   }
+  require_machine_after_machine(p, "start the same number of processes on each of them");
   read_store_address(v, &p);
   p.store_is_held = v.maybe("TORCHELASTIC_USE_AGENT_STORE") == "True";
   return p;
@@ -122,6 +132,7 @@ Placement from_slurm(const Environment& environment) {
                   " machines (--ntasks-per-node sets them)");
   }
   p.local_size = p.world_size / p.nodes;
+  require_machine_after_machine(p, "use --distribution=block and --ntasks-per-node");
   if (v.maybe("MASTER_ADDR")) {
     read_store_address(v, &p);
     return p;
@@ -139,6 +150,7 @@ Placement from_mpi(const Environment& environment) {
   read_counts(v, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
               "OMPI_COMM_WORLD_LOCAL_SIZE", &p);
   derive_nodes(v, &p);
+  require_machine_after_machine(p, "use --map-by slot");
   if (p.alone()) return p;
   if (!v.maybe("MASTER_ADDR")) {
     throw Error("[launch] mpirun started " + std::to_string(p.world_size) +

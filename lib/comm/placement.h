@@ -42,7 +42,8 @@ Environment process_environment();
 /// in this order; with none of them the process is alone. The store is at MASTER_ADDR and MASTER_PORT; srun
 /// needs neither: without them it is on the first host of the job, at a port made from the job's number.
 /// Throws Error naming the variable when a set is incomplete, is not a number, or contradicts itself, and
-/// when the machines of a run have different numbers of processes.
+/// when the machines of a run have different numbers of processes, or ranks aren't numbered machine after
+/// machine.
 Placement read_placement(const Environment& environment);
 
 }  // namespace lorikeet::comm

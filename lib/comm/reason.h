@@ -4,14 +4,22 @@
 
 #include <exception>
 #include <string>
+#include <string_view>
 
 namespace lorikeet::comm {
 
-/// The first line of an exception's message, without the stack trace that libtorch adds.
+/// The first line of an exception's message, without the stack trace that libtorch adds, and what NCCL calls
+/// its last error, where that is told further down.
 inline std::string reason(const std::exception& error) {
   const auto* of_libtorch = dynamic_cast<const c10::Error*>(&error);
   const std::string text = of_libtorch != nullptr ? of_libtorch->what_without_backtrace() : error.what();
-  return text.substr(0, text.find('\n'));
+  const auto line_from = [&](std::size_t begin) {
+    return text.substr(begin, text.find('\n', begin) - begin);
+  };
+  constexpr std::string_view kLastError = "\nLast error:\n";
+  const std::size_t last_error = text.find(kLastError);
+  if (last_error == std::string::npos) return line_from(0);
+  return line_from(0) + ": " + line_from(last_error + kLastError.size());
 }
 
 }  // namespace lorikeet::comm

@@ -27,12 +27,15 @@ c10::Stream current_stream(const at::Device& device) {
 
 struct StreamWaits::Parts {
   std::vector<Wait> waits;
+  double milliseconds = 0;  // of those that are there no more
 };
 
 StreamWaits::StreamWaits() : parts_(std::make_unique<Parts>()) {}
 StreamWaits::~StreamWaits() = default;
 
 void StreamWaits::begin(const at::Device& device) {
+  constexpr std::size_t kMostOpen = 256;  // so that a long pass doesn't gather events without end
+  if (parts_->waits.size() >= kMostOpen) collect();
   Wait wait(device);
   wait.begin.record(current_stream(device));
   parts_->waits.push_back(std::move(wait));
@@ -43,18 +46,21 @@ void StreamWaits::end() {
   wait.end.record(current_stream(wait.device));
 }
 
-double StreamWaits::take_seconds() {
-  double milliseconds = 0;
+void StreamWaits::collect() {
   std::vector<Wait> open;
   for (Wait& wait : parts_->waits) {
     if (wait.end.was_marked_for_recording() && wait.end.query()) {
-      milliseconds += wait.begin.elapsedTime(wait.end);
+      parts_->milliseconds += wait.begin.elapsedTime(wait.end);
     } else {
       open.push_back(std::move(wait));
     }
   }
   parts_->waits = std::move(open);
-  return milliseconds / 1e3;
+}
+
+double StreamWaits::take_seconds() {
+  collect();
+  return std::exchange(parts_->milliseconds, 0) / 1e3;
 }
 
 }  // namespace lorikeet::comm

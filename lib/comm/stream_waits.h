@@ -19,10 +19,13 @@ class StreamWaits {
   void begin(const at::Device& device);
   void end();
 
-  /// Seconds of all waits that the device has passed since the last call.
+  /// Seconds of all waits that the device has passed and that no call has told yet.
   double take_seconds();
 
  private:
+  // Adds up the waits that the device has passed.
+  void collect();
+
   struct Parts;
   std::unique_ptr<Parts> parts_;
 };

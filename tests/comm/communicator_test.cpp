@@ -178,6 +178,7 @@ TEST_CASE("an observer is told when the host waits, for a collective or for what
   }
   for (std::thread& thread : threads) thread.join();
   for (const Log& log : logs) {
-    CHECK(log.said == std::vector<std::string>{"begin 1", "waits 1", "end", "waits 1", "end"});
+    CHECK(log.said ==
+          std::vector<std::string>{"waits 0", "end", "begin 1", "waits 1", "end", "waits 1", "end"});
   }
 }

@@ -117,3 +117,16 @@ TEST_CASE("different numbers of processes on the machines of a run are refused")
   CHECK_THAT(error_of(with(with(kTorchrun, "WORLD_SIZE", "6", "LOCAL_WORLD_SIZE", "2"), "GROUP_RANK", "1")),
              said);
 }
+
+TEST_CASE("ranks that aren't numbered machine after machine are refused") {
+  const auto said = Contains("to number the ranks machine after machine");
+  CHECK_THAT(error_of(with(kSlurm, "SLURM_LOCALID", "4", "SLURM_NODEID", "1")),
+             said && Contains("rank 9 as process 4 of 8 on machine 1; use --distribution=block"));
+  CHECK_THAT(error_of(with(kTorchrun, "LOCAL_RANK", "2")), said);
+  // Two machines of four, `--map-by node`: ranks 0, 2, 4, 6 on the first.
+  Variables by_node = with(with(kMpi, "MASTER_ADDR", "host", "MASTER_PORT", "5000"), "OMPI_COMM_WORLD_SIZE",
+                           "8", "OMPI_COMM_WORLD_LOCAL_SIZE", "4");
+  CHECK_THAT(error_of(with(by_node, "OMPI_COMM_WORLD_RANK", "2", "OMPI_COMM_WORLD_LOCAL_RANK", "1")),
+             said && Contains("use --map-by slot"));
+  CHECK(read(with(by_node, "OMPI_COMM_WORLD_RANK", "6", "OMPI_COMM_WORLD_LOCAL_RANK", "2")).node == 1);
+}
