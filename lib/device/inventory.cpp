@@ -253,7 +253,12 @@ Inventory read_inventory(const nvml::Session& session) {
     GpuInfo gpu;
     gpu.nvml_index = i;
     Handle handle = nullptr;
-    if (const int code = Session::status(calls.handle_by_index, i, &handle); code != nvml::kSuccess) {
+    const int code = Session::status(calls.handle_by_index, i, &handle);
+    if (code == nvml::kNoPermission) {  // another job's, where a cluster gives each its own
+      ++inventory.others;
+      continue;
+    }
+    if (code != nvml::kSuccess) {
       inventory.lost.push_back({i, "", session.reason(code)});
       continue;
     }

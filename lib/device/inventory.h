@@ -78,6 +78,7 @@ struct LostGpu {
 struct Inventory {
   std::vector<GpuInfo> gpus;  ///< by PCI address; those without one last
   std::vector<LostGpu> lost;
+  unsigned others = 0;  ///< that this process may not open
   std::optional<std::string> driver_version;
   /// Why nothing can be told of this machine's GPUs; empty where NVML answered (also if there are none).
   std::string absent;

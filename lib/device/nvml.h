@@ -16,6 +16,7 @@ using Handle = void*;
 constexpr int kSuccess = 0;
 constexpr int kInvalidArgument = 2;
 constexpr int kNotSupported = 3;
+constexpr int kNoPermission = 4;
 constexpr int kInsufficientSize = 7;
 constexpr int kFunctionNotFound = 13;
 constexpr int kGpuIsLost = 15;

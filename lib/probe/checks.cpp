@@ -23,7 +23,6 @@ const std::vector<Check>& passive_checks() {
       {"CUDA debugging", kGpuRun, "no switch of it is set", check_debug_switches},
       {"PYTORCH_NO_CUDA_MEMORY_CACHING", kGpuRun, "not set", check_memory_caching},
       {"NVIDIA_TF32_OVERRIDE", kGpuRun, "not set", check_tf32_override},
-      {"CUBLAS_WORKSPACE_CONFIG", kGpuRun, "as the run needs it", check_deterministic_products},
       {"CUDA_VISIBLE_DEVICES", kEveryRun, "names GPUs that are here, or isn't set", check_visible_devices},
       {"threads", kEveryRun, "", check_threads},
       {"CPU quota", kEveryRun, "none, or enough for all threads", check_cpu_quota},

@@ -54,7 +54,6 @@ Findings check_launch_blocking(const Sources& sources);
 Findings check_debug_switches(const Sources& sources);
 Findings check_memory_caching(const Sources& sources);
 Findings check_tf32_override(const Sources& sources);
-Findings check_deterministic_products(const Sources& sources);
 Findings check_visible_devices(const Sources& sources);
 
 // cpu_checks.cpp

@@ -171,6 +171,11 @@ class CudaLinkTimer : public LinkTimer {
     std::vector<int> devices;
     devices.reserve(gpus.size());
     for (const std::size_t gpu : gpus) devices.push_back(number(gpu));
+    // The processes that reduce come in next to this one, which a card in exclusive mode doesn't let them.
+    for (const int number : numbers_) {
+      check(cudaSetDevice(number), "cudaSetDevice");
+      check(cudaDeviceReset(), "cudaDeviceReset");
+    }
     return all_reduce_rate_(devices, bytes);
   }
 

@@ -80,18 +80,6 @@ Findings check_tf32_override(const Sources& sources) {
            drop_command(kName, *variable)}};
 }
 
-Findings check_deterministic_products(const Sources& sources) {
-  constexpr const char* kName = "CUBLAS_WORKSPACE_CONFIG";
-  if (!sources.needs.deterministic) return {};
-  const Variable* variable = find_variable(sources, kName);
-  if (variable != nullptr && (variable->value == ":4096:8" || variable->value == ":16:8")) return {};
-  return {
-      {kName, Severity::kUnfit,
-       "training.deterministic needs it to be :4096:8 or :16:8 on GPUs: libtorch refuses the first product "
-       "without",
-       std::string("export ") + kName + "=:4096:8"}};
-}
-
 Findings check_visible_devices(const Sources& sources) {
   constexpr const char* kName = "CUDA_VISIBLE_DEVICES";
   const GpuFacts& gpus = sources.gpus;

@@ -44,6 +44,10 @@ Findings check_gpus(const Sources& sources) {
                            " has stopped answering: " + lost.reason,
                        "nvidia-smi --gpu-reset -i " + std::to_string(lost.nvml_index) + ", or restart");
   }
+  if (inventory.others > 0)
+    found.emplace_back(
+        kName, Severity::kNote,
+        std::to_string(inventory.others) + " of this machine may not be opened by this process");
   if (!sources.needs.cuda()) {
     const std::string here = !inventory.gpus.empty()
                                  ? "; " + std::to_string(inventory.gpus.size()) + " are here"
@@ -77,10 +81,11 @@ struct StartTrouble {
   const char* command;
 };
 // Source: the CUDA driver API's CUresult.
+constexpr int kStarted = 0, kNoDevice = 100;
 constexpr StartTrouble kStartTroubles[] = {
     {34, "a stub of libcuda.so.1 is loaded in place of the driver's",
      "take the toolkit's stubs out of LD_LIBRARY_PATH"},
-    {100, "it says that there is no device",
+    {kNoDevice, "it says that there is no device",
      "nvidia-smi -L; in MIG mode slices have to be made: nvidia-smi mig -cgi"},
     {802, "the system isn't ready: GPUs behind an NVSwitch need the fabric manager",
      "systemctl start nvidia-fabricmanager, of the driver's version"},
@@ -91,15 +96,20 @@ constexpr StartTrouble kStartTroubles[] = {
 
 }  // namespace
 
-// Otherwise device=auto would train on the CPU without a word.
+// Otherwise device=auto would train on the CPU without a word. A driver that is there and doesn't start tells
+// nothing of its GPUs, NVML often neither.
 Findings check_cuda_start(const Sources& sources) {
   constexpr const char* kName = "CUDA";
   const GpuFacts& gpus = sources.gpus;
   const std::size_t here = gpus.visible.devices.size();
   if (gpus.offered > 0 && sources.build.cuda != 0) return {{kName, Severity::kOk, "starts"}};
-  if (here == 0) return {{kName, Severity::kOk, "there is no GPU for it to see"}};
+  const int code_of_start = gpus.start_code.value_or(kNoDevice);
+  if (here == 0 && (sources.build.cuda == 0 || code_of_start == kStarted || code_of_start == kNoDevice))
+    return {{kName, Severity::kOk, "there is no GPU for it to see"}};
   if (sources.needs.cpu_is_meant) return {{kName, Severity::kOk, "isn't needed: device=cpu"}};
-  const std::string cards = std::to_string(here) + (here == 1 ? " GPU is" : " GPUs are") + " here, but ";
+  const std::string cards = here == 0   ? "NVIDIA's driver is here, but "
+                            : here == 1 ? "1 GPU is here, but "
+                                        : std::to_string(here) + " GPUs are here, but ";
   const char* otherwise = "; or device=cpu, if that is what you want";
   if (sources.build.cuda == 0) {
     return {{kName, Severity::kWarning, cards + "this build is without CUDA: runs are on the CPU",

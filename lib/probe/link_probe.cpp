@@ -38,6 +38,21 @@ SetProbe probe_set(LinkTimer& timer, const device::GpuSet& gpus, std::int64_t pa
   return {gpus, rate, *std::min_element(at_once.begin(), at_once.end())};
 }
 
+// What is kept of the sets: one that fails ranks last, but where all of a size fail, it isn't the sets'
+// fault.
+std::vector<device::MeasuredSet> those_to_keep(const std::vector<SetProbe>& sets) {
+  const auto one_worked = [&](std::size_t size) {
+    return std::any_of(sets.begin(), sets.end(), [&](const SetProbe& set) {
+      return set.gpus.size() == size && set.all_reduce_gb_per_second.has_value();
+    });
+  };
+  std::vector<device::MeasuredSet> kept;
+  for (const SetProbe& set : sets) {
+    if (one_worked(set.gpus.size())) kept.push_back({set.gpus, set.all_reduce_gb_per_second.value_or(0)});
+  }
+  return kept;
+}
+
 bool timed(const LinkProbe& probe, const device::GpuSet& gpus) {
   return std::any_of(probe.sets.begin(), probe.sets.end(),
                      [&](const SetProbe& set) { return set.gpus == gpus; });
@@ -57,16 +72,18 @@ LinkProbe probe_links(LinkTimer& timer, const device::Topology& topology, const 
     }
   }
   progress.measured(probe.measured);
+  device::Measurements tried = probe.measured;
   for (std::size_t count = 2; count <= candidates.size(); ++count) {
     for (std::size_t done = 0; done < kMostSets; ++done) {
-      const device::LinkModel model(topology, probe.measured);
+      const device::LinkModel model(topology, tried);
       const std::vector<device::GpuSet> ranked = device::ranked_sets(model, candidates, count);
       const auto next = std::find_if(ranked.begin(), ranked.end(),
                                      [&](const device::GpuSet& gpus) { return !timed(probe, gpus); });
       if (next == ranked.end() || (done >= kLeastSets && next != ranked.begin())) break;
       progress.next("all-reduce over " + names(topology, *next));
       probe.sets.push_back(probe_set(timer, *next, payload_bytes));
-      probe.measured.sets.push_back({*next, probe.sets.back().all_reduce_gb_per_second.value_or(0)});
+      tried.sets.push_back({*next, probe.sets.back().all_reduce_gb_per_second.value_or(0)});
+      probe.measured.sets = those_to_keep(probe.sets);
       progress.measured(probe.measured);
     }
   }

@@ -120,6 +120,15 @@ TEST_CASE("a GPU that gives no handle is lost, too") {
   CHECK(inventory.lost.size() == 1);
 }
 
+TEST_CASE("a GPU that this process may not open is neither listed nor lost") {
+  FakeNvml nvml;
+  nvml.cards = {FakeCard{.fails = {{"handle", 4}}}, FakeCard{.bus = 2}};
+  const Inventory inventory = read(nvml);
+  CHECK(inventory.gpus.size() == 1);
+  CHECK(inventory.lost.empty());
+  CHECK(inventory.others == 1);
+}
+
 TEST_CASE("a GPU that hides its PCI address comes last") {
   FakeNvml nvml;
   nvml.cards = {FakeCard{.name = "A", .fails = {{"pci_info", 999}}}, FakeCard{.name = "B", .bus = 9}};

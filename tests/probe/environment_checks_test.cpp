@@ -87,19 +87,6 @@ TEST_CASE("NVIDIA_TF32_OVERRIDE against the precision policy makes a run unfit")
   CHECK_THAT(with(DType::kBF16, config::Matmul::kFp32, "1"), StartsWith("note: "));
 }
 
-TEST_CASE("a deterministic run on a GPU needs cuBLAS's workspace to be fixed") {
-  Sources sources = machine(1);
-  sources.needs.deterministic = true;
-  CHECK_THAT(only(sources, "CUBLAS_WORKSPACE_CONFIG"),
-             StartsWith("unfit: ") && Contains("[export CUBLAS_WORKSPACE_CONFIG=:4096:8]"));
-  set(sources, "CUBLAS_WORKSPACE_CONFIG", ":4096:2");
-  CHECK_THAT(only(sources, "CUBLAS_WORKSPACE_CONFIG"), StartsWith("unfit: "));
-  for (const char* good : {":4096:8", ":16:8"}) {
-    set(sources, "CUBLAS_WORKSPACE_CONFIG", good);
-    CHECK_THAT(only(sources, "CUBLAS_WORKSPACE_CONFIG"), StartsWith("ok: "));
-  }
-}
-
 TEST_CASE("CUDA_VISIBLE_DEVICES that names what isn't there, or hides all, is told") {
   Sources sources = machine(2);
   set(sources, "CUDA_VISIBLE_DEVICES", "0,7");

@@ -63,6 +63,24 @@ TEST_CASE("GPUs that CUDA doesn't offer are unfit, with what is behind it, unles
   CHECK_THAT(only(sources, "CUDA"), StartsWith("ok: "));
 }
 
+TEST_CASE("a driver that doesn't start is unfit where NVML, too, tells of no GPU, unless the CPU is meant") {
+  Sources sources = machine(0);
+  sources.gpus.offered = 0;
+  for (const int code : {803, 999}) {
+    sources.gpus.start_code = code;
+    CHECK_THAT(only(sources, "CUDA"), StartsWith("unfit: NVIDIA's driver is here, but CUDA doesn't start") &&
+                                          Contains("CUDA error " + std::to_string(code)));
+  }
+  sources.needs.cpu_is_meant = true;
+  CHECK_THAT(only(sources, "CUDA"), StartsWith("ok: isn't needed"));
+  sources.needs.cpu_is_meant = false;
+  // A machine without GPUs, which may have the driver's packages; one without these.
+  sources.gpus.start_code = 100;
+  CHECK_THAT(only(sources, "CUDA"), StartsWith("ok: there is no GPU"));
+  sources.gpus.start_code.reset();
+  CHECK_THAT(only(sources, "CUDA"), StartsWith("ok: there is no GPU"));
+}
+
 TEST_CASE("a card that CUDA 13 has dropped is unfit") {
   Sources sources = machine(1);
   sources.gpus.inventory.gpus[0].compute_major = 7;

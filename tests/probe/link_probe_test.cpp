@@ -138,6 +138,19 @@ TEST_CASE("a set whose all-reduce fails counts as measured, and others are tried
   CHECK(device::best_set(model, {0, 1, 2, 3}, 2).figure->gb_per_second == 5);
 }
 
+TEST_CASE("where no all-reduce of a size works, nothing of that size is kept") {
+  FakeTimer timer;
+  timer.others = 0;
+  timer.all_reduce_rate[{0, 1, 2, 3}] = 5;
+  const LinkProbe probe = run(timer);
+  REQUIRE(probe.measured.sets.size() == 1);
+  CHECK(probe.measured.sets[0].gpus == GpuSet{0, 1, 2, 3});
+  CHECK(probe.sets.size() > 1);  // they are told
+  const device::Topology topology = two_pairs();
+  const device::LinkModel model(topology, probe.measured);
+  CHECK(device::best_set(model, {0, 1, 2, 3}, 2).figure->gb_per_second > 0);
+}
+
 TEST_CASE("what was measured so far is told after the pairs and after each set") {
   FakeTimer timer;
   std::vector<std::size_t> sets;

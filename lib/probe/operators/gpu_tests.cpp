@@ -81,7 +81,10 @@ std::vector<GpuTest> run_gpu_tests(const ProbeProgram& program, const std::vecto
       const ProbeRequest request{
           .kind = ProbeKind::kOperator, .device = gpu.number, .limit_seconds = limit, .op = op};
       const ChildResult result = run_children({program.child(request)}, limit).at(0);
-      for (GpuTest& test : judge_operator(result, device, op, limit)) tests.push_back(std::move(test));
+      for (GpuTest& test : judge_operator(result, device, op, limit)) {
+        for (const std::string& sentence : test.wrong) log_warning(op + ": " + sentence);
+        tests.push_back(std::move(test));
+      }
     }
   }
   return tests;

@@ -9,8 +9,8 @@ import sys
 
 from check import ROOT, SKIPPED, program_command
 
-# cuBLAS needs it for training.deterministic; threads that wait must not keep a core busy.
-ENVIRONMENT = {"GOMP_SPINCOUNT": "1000", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"} | dict(os.environ)
+# Threads that wait must not keep a core busy.
+ENVIRONMENT = {"GOMP_SPINCOUNT": "1000"} | dict(os.environ)
 EXAMPLE = ROOT / "examples" / "quickstart"
 
 

@@ -17,7 +17,10 @@ WORKERS = 4
 # Of the mean loss of a model's rows and of ten steps, absolute: a wrong rotary base moves it by 0.02. fp32 sums in another
 # order; the others round operands or results to 11, 8 and 11 bits.
 LIMITS = {"fp32": 1e-4, "tf32": 2e-3, "bf16": 5e-3, "fp16": 2e-3}
+# In bf16 correct ways to compute ten steps were seen up to 3.2e-3 off: native and widened products, other micro-batches.
+TEN_STEPS_LIMITS = LIMITS | {"bf16": 8e-3}
 IN_ALL_PRECISIONS = ("llama/plain", "families/gemma2/plain", "families/gpt_neox/parallel")
+TEN_STEPS = "ten steps"
 TRAINING = ["lora.rank=4", "lora.alpha=8", "lora.dropout=0", "data.packing=true", "data.shuffle=false", "batch.global=4",
             "training.epochs=1", "training.clip_grad_norm=1.0", "optimizer.lr=1e-3", "optimizer.weight_decay=0.01",
             "lr_scheduler.name=cosine", "lr_scheduler.warmup_steps=2"]
@@ -93,7 +96,7 @@ def jobs_of(run):
     folders = {name: model_folder(run, name) for name in names}
     jobs = []
     for preset in LIMITS:
-        jobs.append(("ten steps", preset, lambda p=preset: check_training(run, folders["llama/plain"], p)))
+        jobs.append((TEN_STEPS, preset, lambda p=preset: check_training(run, folders["llama/plain"], p)))
         for name in names if preset == "fp32" else IN_ALL_PRECISIONS:
             jobs.append((name, preset, lambda n=name, p=preset: check_model(run, n, folders[n], p)))
     return jobs
@@ -106,14 +109,15 @@ def part(run):
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
         futures = [pool.submit(job) for _, _, job in jobs]
         for (what, preset, _), future in zip(jobs, futures):
+            limit = (TEN_STEPS_LIMITS if what == TEN_STEPS else LIMITS)[preset]
             try:
                 distance = future.result()
             except common.Failure as failure:
                 print(failure)
                 wrong.append(f"{what} in {preset}: {str(failure).splitlines()[-1]}")
                 continue
-            verdict = "ok" if distance <= LIMITS[preset] else "WRONG"
-            print(f"{what}, {preset}: the loss is {distance:.1e} off, {LIMITS[preset]:.0e} is allowed: {verdict}", flush=True)
+            verdict = "ok" if distance <= limit else "WRONG"
+            print(f"{what}, {preset}: the loss is {distance:.1e} off, {limit:.0e} is allowed: {verdict}", flush=True)
             if verdict != "ok":
                 wrong.append(f"{what} in {preset} is {distance:.1e} off")
     if wrong:
