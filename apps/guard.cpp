@@ -10,13 +10,14 @@
 #include <cstring>
 #include <exception>
 #include <iostream>
-#include <new>
 #include <string>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/reason.h"
 #include "ops/denormals.h"
 #include "ops/matmul/product_cache.h"
+#include "ops/out_of_memory.h"
 
 namespace lorikeet::apps {
 namespace {
@@ -59,18 +60,18 @@ int guarded(const std::function<int()>& body) {
   try {
     const int code = body();
     return code == 0 && !all_was_printed() ? static_cast<int>(ErrorKind::kEnvironment) : code;
-  } catch (const Error& error) {
-    log_error(error.what());
-    return error.exit_code();
-  } catch (const std::bad_alloc&) {
-    return out_of_memory();
-  } catch (const c10::OutOfMemoryError&) {
-    return out_of_memory();
-  } catch (const c10::Error& error) {
-    log_error(error.what_without_backtrace());
-    return static_cast<int>(ErrorKind::kRunFailed);
   } catch (const std::exception& error) {
-    log_error(error.what());
+    if (ops::is_out_of_memory(error)) return out_of_memory();
+    if (const auto* own = dynamic_cast<const Error*>(&error)) {
+      log_error(own->what());
+      return own->exit_code();
+    }
+    const bool of_device = dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr;
+    log_error(
+        comm::reason(error) +
+        (of_device
+             ? "; with CUDA_LAUNCH_BLOCKING=1 in the environment the call that fails is the one at fault"
+             : ""));
     return static_cast<int>(ErrorKind::kRunFailed);
   }
 }

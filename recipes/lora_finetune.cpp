@@ -2,11 +2,9 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <c10/util/Exception.h>
 
 #include <filesystem>
 #include <memory>
-#include <new>
 #include <optional>
 
 #include "base/error.h"
@@ -20,6 +18,7 @@
 #include "hub/resolve.h"
 #include "io/disk.h"
 #include "ops/cpu_allocator.h"
+#include "ops/out_of_memory.h"
 #include "parallel/host_weights.h"
 #include "parallel/weight_gatherer.h"
 #include "peft/adapter_file.h"
@@ -51,11 +50,6 @@
 namespace lorikeet::recipes {
 namespace {
 
-// What a checkpoint takes on disk: values and two moments, in fp32, with room for headers.
-std::uint64_t checkpoint_bytes(const peft::AdapterStore& store) {
-  return static_cast<std::uint64_t>(store.numel()) * 12 + (1U << 20);
-}
-
 /// One run from settings to adapter.
 class Finetune {
  public:
@@ -67,9 +61,8 @@ class Finetune {
   void run() {
     try {
       run_phases();
-    } catch (const std::bad_alloc&) {
-      fail_out_of_memory();
-    } catch (const c10::OutOfMemoryError&) {
+    } catch (const std::exception& error) {
+      if (!ops::is_out_of_memory(error)) throw;
       fail_out_of_memory();
     }
   }
@@ -87,6 +80,7 @@ class Finetune {
     const RunFolder::Begin begin = agree(identity);
     if (begin == RunFolder::Begin::kFinished) {
       log_info("this run is finished already: its adapter lies in " + output_dir().string());
+      if (folder_) merge_if_wanted();
       return;
     }
     const bool resume = begin == RunFolder::Begin::kResume;
@@ -121,6 +115,7 @@ class Finetune {
     finish();
     folder_->write(identity, true, facts());
     report();
+    merge_if_wanted();
   }
 
   [[noreturn]] void fail_interrupted() const {
@@ -266,8 +261,9 @@ class Finetune {
       initialize_adapters(settings_.lora, adapters, session_.model->store(), group_);
     }
     confirm_micro_tokens();
-    const std::uint64_t copies = static_cast<std::uint64_t>(settings_.checkpoint.keep_last.value_or(1)) + 2;
-    if (folder_) io::require_free_space(output_dir(), copies * checkpoint_bytes(adapters.store()));
+    if (folder_)
+      io::require_free_space(output_dir(),
+                             output_bytes(settings_, sampler_->total_steps(), adapters.store().numel()));
   }
 
   // On a GPU the plan has the last word only after a real pass; all ranks make the same passes, and take the
@@ -276,7 +272,8 @@ class Finetune {
     if (!session_.device.is_cuda()) return;
     const std::int64_t expected = step_.micro_tokens;
     const auto confirmed = step_plan_->confirmed(expected, [&](const data::MicroOptions& micro) {
-      const bool own = trial_step(session_, data_.train, micro, step_.saving, prefetcher_.get());
+      const bool own =
+          trial_step(session_, data_.train, micro, step_.saving, prefetcher_.get(), group_.communicator());
       return group_.least("trial of " + std::to_string(micro.micro_tokens), own ? 1 : 0) == 1;
     });
     if (!confirmed) fail_out_of_memory();
@@ -333,6 +330,7 @@ class Finetune {
         .patience = settings_.data.validation.patience,
         .peak_flops = peak_flops(session_),
         .saving = step_.saving,
+        .largest_tokens = step_.memory.tokens,
         .verify = settings_.distributed.verify};
     const train::LoopHooks hooks{.interrupted = [] { return InterruptGuard::requested(); },
                                  .first_step =
@@ -372,8 +370,15 @@ class Finetune {
                ", the best validated one");
     }
     peft::save_adapter(output_dir(), *session_.adapters, base_name());
-    if (settings_.checkpoint.save_merged)
-      merge(base(), output_dir(), output_dir() / kMergedFolder, session_.device);
+  }
+
+  void merge_if_wanted() {
+    if (!settings_.checkpoint.save_merged || std::filesystem::exists(output_dir() / kMergedFolder)) return;
+    prefetcher_.reset();
+    optimizer_.reset();
+    session_ = {};
+    ops::release_free_blocks();
+    merge_finished_run(base(), output_dir());
   }
 
   Json facts() const {

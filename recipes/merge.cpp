@@ -3,21 +3,26 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <set>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/philox.h"
 #include "base/strings.h"
+#include "comm/reason.h"
 #include "io/checkpoint.h"
 #include "io/disk.h"
 #include "io/folders.h"
 #include "models/quantization_config.h"
 #include "nn/batch.h"
+#include "ops/out_of_memory.h"
 #include "peft/adapter_file.h"
 #include "peft/weight_updates.h"
 #include "recipes/adapter_template.h"
 #include "recipes/merged_checkpoint.h"
 #include "recipes/model_session.h"
+#include "recipes/run_folder.h"
 #include "recipes/tokenizer_files.h"
 
 namespace lorikeet::recipes {
@@ -26,16 +31,19 @@ namespace {
 constexpr std::int64_t kProbeTokens = 64;
 
 // All arithmetic of a merge is fp32, whatever a run's policy is.
-precision::Policy merge_policy() { return precision::resolve({.preset = config::PrecisionPreset::kFp32}); }
+precision::Policy merge_policy(const io::Checkpoint& checkpoint) {
+  std::set<DType> stored;
+  for (const auto& [name, view] : checkpoint.tensors()) stored.insert(view->dtype);
+  return precision::exact_policy(stored);
+}
 
-// Logits of a fixed pseudo-random text, on the CPU.
-at::Tensor probe(const ModelSession& session) {
+// Logits of a pseudo-random text of tokens below `vocabulary`, the same for the same number, on the CPU.
+at::Tensor probe(const ModelSession& session, std::int64_t vocabulary) {
   PhiloxStream stream(0, "merge probe");
   std::vector<std::int32_t> ids;
   ids.reserve(kProbeTokens);
-  const auto vocabulary = static_cast<std::uint64_t>(session.model->shape().vocab_size);
   for (std::int64_t i = 0; i < kProbeTokens; ++i)
-    ids.push_back(static_cast<std::int32_t>(stream.below(vocabulary)));
+    ids.push_back(static_cast<std::int32_t>(stream.below(static_cast<std::uint64_t>(vocabulary))));
   const nn::Batch batch = nn::pack_sequences({ids}, {}, session.torch_device());
   return session.model->logits({.batch = batch}).cpu();
 }
@@ -63,15 +71,17 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
   }
   MergeReport report;
   at::Tensor with_adapter, base;
+  std::int64_t vocabulary = 0;  // the base's, also where the merged one has more
   {
-    ModelSession session = load_model_with_adapter(model, adapter, merge_policy(), device);
-    with_adapter = probe(session);
+    const io::Checkpoint checkpoint = io::Checkpoint::open(model);
+    ModelSession session = load_model_with_adapter(model, adapter, merge_policy(checkpoint), device);
+    vocabulary = session.model->shape().vocab_size;
+    with_adapter = probe(session, vocabulary);
     auto changes = peft::weight_updates(*session.adapters);
     // Fresh adapters change nothing.
     session.adapters->initialize(peft::LoraInit::kKaiming, session.model->store());
-    base = probe(session);
+    base = probe(session, vocabulary);
 
-    const io::Checkpoint checkpoint = io::Checkpoint::open(model);
     const auto quantization =
         models::quantization_in_config(JsonView(session.config, (model / "config.json").string()));
     if (quantization) {
@@ -90,10 +100,26 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
       set_chat_template(folder.path(), text::jinja_of(trained->chosen, trained->chosen.rows));
     folder.commit();
   }
-  const ModelSession merged = load_model(output, merge_policy(), device, std::nullopt, 0);
-  report.largest_logit_change = largest_difference(with_adapter, probe(merged));
+  const ModelSession merged =
+      load_model(output, merge_policy(io::Checkpoint::open(output)), device, std::nullopt, 0);
+  report.largest_logit_change = largest_difference(with_adapter, probe(merged, vocabulary));
   report.largest_adapter_effect = largest_difference(with_adapter, base);
   return report;
+}
+
+void merge_finished_run(const std::filesystem::path& base, const std::filesystem::path& run) {
+  const std::filesystem::path merged = run / kMergedFolder;
+  log_info("merge: the base with the adapter goes to " + merged.string());
+  try {
+    merge(base, run, merged, device::Device{});
+  } catch (const std::exception& error) {
+    throw Error(
+        "[merge] the adapter in " + run.string() + " is complete, but merging it failed: " +
+            (ops::is_out_of_memory(error) ? "main memory doesn't hold the base" : comm::reason(error)) +
+            "; the same command tries it again, `lorikeet merge " + base.string() + " " + run.string() +
+            " FOLDER` does it elsewhere",
+        ErrorKind::kRunFailed);
+  }
 }
 
 }  // namespace lorikeet::recipes

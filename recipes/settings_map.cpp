@@ -1,5 +1,7 @@
 #include "recipes/settings_map.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "plan/micro_auto.h"
 
@@ -108,6 +110,16 @@ data::DataOptions data_options(const config::Settings& settings, std::int64_t em
 std::int64_t usual_micro_tokens(const config::Settings& settings, const device::Device& device) {
   return settings.batch.micro_tokens.value_or(device.is_cuda() ? plan::kUsualMicroTokensCuda
                                                                : plan::kUsualMicroTokensCpu);
+}
+
+std::uint64_t output_bytes(const config::Settings& settings, std::int64_t total_steps, std::int64_t numbers) {
+  const config::CheckpointSettings& checkpoint = settings.checkpoint;
+  std::int64_t all = 1;
+  if (checkpoint.save_every_steps) all += total_steps / *checkpoint.save_every_steps;
+  if (checkpoint.save_every_epochs) all += settings.training.epochs / *checkpoint.save_every_epochs;
+  const std::int64_t kept = checkpoint.keep_last ? std::min(all, *checkpoint.keep_last) : all;
+  const std::int64_t of_one = numbers * 12 + (1 << 20);  // values, two moments; and the other files
+  return static_cast<std::uint64_t>((kept + 2) * of_one);
 }
 
 data::MicroOptions micro_options(const config::Settings& settings, std::int64_t micro_tokens) {

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "device/peak_rate.h"
 #include "plan/micro_auto.h"
 #include "plan/options.h"
 #include "recipes/planned_device.h"
@@ -26,12 +27,27 @@ std::string words(const config::MemorySaving& saving) {
          " offload=" + std::string(name_of(saving.offload));
 }
 
+// This machine; of a card whose rate no data sheet tells in this precision, one is taken: choices are ranked
+// by it, which its share of copies' and recomputation's time decides, not its size.
+DeviceRequest request_of(const StepChoiceInput& in) {
+  constexpr double kAssumed16 = 5e13, kAssumed32 = 1e13;  // FLOP/s
+  const device::Device& device = in.session.device;
+  if (!device.is_cuda()) return {};
+  const precision::Policy& policy = in.session.policy;
+  const std::string& name = device::cuda_devices().at(static_cast<std::size_t>(device.index)).name;
+  if (device::peak_flops(name, policy.compute, policy.matmul)) return {};
+  const double assumed = dtype_size(policy.compute) == 4 ? kAssumed32 : kAssumed16;
+  log_info("no rate is known of '" + escape_control(name) + "' in this precision: " +
+           format_number("%.0f TFLOP/s", assumed / 1e12) + " are assumed to choose how memory is saved");
+  return {.flops_per_second = assumed};
+}
+
 // Looks for the fastest step on one rank's device.
 class Search {
  public:
   Search(const StepChoiceInput& in, const comm::Placement& ranks)
       : in_(in),
-        device_(planned_device({}, in.settings)),
+        device_(planned_device(request_of(in), in.settings)),
         target_(step_target(in.session.policy, in.session.device)),
         job_(in.session, in.settings, target_, in.dataset, in.sampler),
         world_size_(ranks.world_size) {
@@ -140,6 +156,18 @@ void report(const StepChoice& choice, const StepChoiceInput& in) {
   }
 }
 
+// What is offloaded lies in pinned memory, which can't be swapped: the kernel would end the run without a
+// word.
+void require_host_has_room(const StepChoice& choice, int ranks_here) {
+  const std::int64_t wanted = choice.memory.host_total();
+  const auto free = available_memory(device::Device{}, ranks_here);
+  if (wanted == 0 || !free || wanted <= *free) return;
+  throw Error("[training.offload] expected " + bytes(wanted) + " of main memory for each of " +
+                  std::to_string(ranks_here) + " processes of this machine, got " + bytes(*free) +
+                  " free; offload less, or lower batch.micro_tokens",
+              ErrorKind::kEnvironment);
+}
+
 }  // namespace
 
 config::MemorySaving least_memory_saving(const config::Settings& settings) {
@@ -173,6 +201,7 @@ StepChoice choose_step(const StepChoiceInput& in, StepPlan& plan, RankGroup& gro
   if (in.memory.available)
     plan.require_held_fits(*in.memory.available, choice.micro_tokens, in.degree, world_size);
   report(choice, in);
+  require_host_has_room(choice, group.placement().local_size);
   return choice;
 }
 

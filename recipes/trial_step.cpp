@@ -2,10 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <ATen/DeviceAccelerator.h>
-#include <c10/util/Exception.h>
 
 #include "data/micro_batch.h"
 #include "nn/batch.h"
+#include "ops/out_of_memory.h"
 #include "plan/micro_size.h"
 #include "train/device_batch.h"
 #include "train/micro_step.h"
@@ -13,7 +13,8 @@
 namespace lorikeet::recipes {
 
 bool trial_step(ModelSession& session, const data::TokenDataset& dataset, const data::MicroOptions& options,
-                const config::MemorySaving& saving, parallel::UnitPrefetcher* prefetcher) {
+                const config::MemorySaving& saving, parallel::UnitPrefetcher* prefetcher,
+                comm::Communicator* group) {
   const at::Device device = session.torch_device();
   const nn::CausalLM& model = *session.model;
   model.store().expect(
@@ -23,8 +24,14 @@ bool trial_step(ModelSession& session, const data::TokenDataset& dataset, const 
     const auto examples = plan::fullest_micro_batch(dataset, options);
     const nn::Batch batch = train::to_device(data::make_micro_batch(dataset, examples), device);
     const at::Tensor loss = train::run_micro_step(model, batch, {.saving = saving});
-    loss.item<double>();  // waits for the device
-  } catch (const c10::OutOfMemoryError&) {
+    const auto wait_for_device = [&] { loss.item<double>(); };
+    if (group != nullptr) {
+      group->while_waiting(wait_for_device);
+    } else {
+      wait_for_device();
+    }
+  } catch (const std::exception& error) {
+    if (!ops::is_out_of_memory(error)) throw;
     passed = false;
   }
   // What a larger trial left behind is cut otherwise than a smaller one needs it.

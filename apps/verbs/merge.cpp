@@ -34,8 +34,11 @@ Verb add_merge(CLI::App& app) {
   return {command, [o] {
             o->model = local_model(o->base.empty() ? o->model : o->base);
             const auto settings = verb_settings(o->model, o->overrides);
+            // A card has less memory than most bases need beside what else is there, and wins little.
+            const bool free_choice = settings.device.kind == config::DeviceSetting::Kind::kAuto;
             const recipes::MergeReport report =
-                recipes::merge(o->model, o->adapter, o->output, recipes::choose_device(settings.device));
+                recipes::merge(o->model, o->adapter, o->output,
+                               free_choice ? device::Device{} : recipes::choose_device(settings.device));
             std::cout << Json()
                              .set("output", o->output)
                              .set("merged_tensors", static_cast<std::int64_t>(report.merged_tensors))

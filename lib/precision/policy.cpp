@@ -105,6 +105,13 @@ Policy resolve(const config::PrecisionSettings& settings) {
   return policy;
 }
 
+Policy exact_policy(const std::set<DType>& stored) {
+  config::PrecisionSettings settings{.preset = config::PrecisionPreset::kFp32};
+  if (stored == std::set{DType::kBF16}) settings.base_storage = config::BaseStorage::kBF16;
+  if (stored == std::set{DType::kF16}) settings.base_storage = config::BaseStorage::kF16;
+  return resolve(settings);
+}
+
 void require_products_fit(const Policy& policy) {
   if (policy.matmul != config::Matmul::kFp8) return;
   const auto* how = policy.quantization ? std::get_if<Float8>(&*policy.quantization) : nullptr;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -58,6 +59,10 @@ void require_products_fit(const Policy& policy);
 /// The policy of the config's `precision:` section, which has been checked when it was read. Throws Error
 /// for parts that contradict each other.
 Policy resolve(const config::PrecisionSettings& settings);
+
+/// The policy of computations in fp32 on a checkpoint whose tensors have these dtypes: where all are of one
+/// 16-bit dtype they stay so in memory, which fp32 products take exactly, in half the space.
+Policy exact_policy(const std::set<DType>& stored);
 
 /// Throws Error, with the presets that the device is good for, where it has no fast arithmetic of a kind that
 /// the policy computes in: bf16 and TF32 come with compute capability 8.0 (Ampere), fp16 with 7.0 (Volta),

@@ -45,6 +45,19 @@ TEST_CASE("the fp32 preset is fp32 throughout") {
   }
 }
 
+TEST_CASE("exact computations leave a base of one 16-bit dtype as it is, and widen all others") {
+  const auto storage = [](const std::set<DType>& stored) {
+    const Policy policy = exact_policy(stored);
+    CHECK(policy.compute == DType::kF32);
+    return policy.base_storage;
+  };
+  CHECK(storage({DType::kBF16}) == DType::kBF16);
+  CHECK(storage({DType::kF16}) == DType::kF16);
+  for (const std::set<DType>& others :
+       {std::set{DType::kF32}, {DType::kBF16, DType::kF16}, {DType::kBF16, DType::kU8}, {}})
+    CHECK(storage(others) == DType::kF32);
+}
+
 TEST_CASE("the tf32 preset differs from fp32 in its products alone") {
   Policy expected = resolve({.preset = PrecisionPreset::kFp32});
   expected.matmul = Matmul::kTf32;

@@ -61,11 +61,23 @@ at::Tensor dry_forward(const at::Tensor& qkv, const HeadLayout& layout, const Se
   return out;
 }
 
+// What the backward kernel sums gradients of queries in, and those of a block of keys and values, for every
+// sequence as if it was the longest: Params::workspace_size of libtorch's
+// mem_eff_attention/kernel_backward.h, with the largest of its blocks.
+at::Tensor dry_workspace(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences) {
+  constexpr std::int64_t kRows = 128, kColumns = 64;
+  const auto up_to = [](std::int64_t number, std::int64_t unit) { return (number + unit - 1) / unit * unit; };
+  return at::empty({std::ssize(sequences.cu_seqlens) - 1, layout.heads,
+                    up_to(sequences.max_seqlen, kRows) + 2 * kRows, up_to(layout.head_dim, kColumns)},
+                   qkv.options().dtype(at::kFloat));
+}
+
 at::Tensor dry_backward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences) {
   const Heads heads = split(qkv, layout);
   const auto lse = dry_statistics(qkv, layout, sequences);
   const auto gradient = [&] { return at::empty(heads.q.sizes(), qkv.options()); };
   const auto dq = gradient(), dk = gradient(), dv = gradient();
+  dry_workspace(qkv, layout, sequences);
   return packed(dq, dk, dv, layout);
 }
 

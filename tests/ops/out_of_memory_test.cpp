@@ -1,0 +1,32 @@
+// Which errors mean that memory ran out.
+#include "ops/out_of_memory.h"
+
+#include <c10/util/Exception.h>
+
+#include <new>
+
+#include "base/error.h"
+#include "support/catch.h"
+
+using namespace lorikeet;
+
+namespace {
+
+const c10::SourceLocation kHere{"here", __FILE__, __LINE__};
+
+}  // namespace
+
+TEST_CASE("memory that ran out is known from each error that tells of it, and from no other") {
+  CHECK(ops::is_out_of_memory(std::bad_alloc()));
+  CHECK(ops::is_out_of_memory(c10::OutOfMemoryError(kHere, "CUDA out of memory. Tried to allocate 2 GiB")));
+  CHECK(ops::is_out_of_memory(c10::AcceleratorError(kHere, 2, "CUDA error: out of memory")));
+  CHECK(ops::is_out_of_memory(
+      c10::Error(kHere, "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")));
+  CHECK(ops::is_out_of_memory(
+      Error("[norm] expected the kernel to start, got out of memory", ErrorKind::kRunFailed)));
+
+  CHECK_FALSE(ops::is_out_of_memory(std::runtime_error("out of memory")));
+  CHECK_FALSE(ops::is_out_of_memory(c10::AcceleratorError(kHere, 700, "CUDA error: an illegal access")));
+  CHECK_FALSE(ops::is_out_of_memory(c10::Error(kHere, "CUBLAS_STATUS_EXECUTION_FAILED")));
+  CHECK_FALSE(ops::is_out_of_memory(Error("[batch] 'out of memory' is no number of tokens")));
+}
