@@ -191,6 +191,22 @@ const io::TensorView* find_weight(const io::Checkpoint& checkpoint, const io::Ch
   return nullptr;
 }
 
+// "" unless config.json ties the head to the embedding and the file has another table for it: transformers
+// before 5 takes no notice of that, from 5 on it takes the two apart.
+std::string untied_head(const nn::CausalLM& model, const io::Checkpoint& checkpoint) {
+  if (!model.shape().tied_head) return "";
+  const nn::CausalLMSpec& spec = model.spec();
+  const io::TensorView* table =
+      find_weight(checkpoint, spec.checkpoint_names, spec.embedding_name + ".weight");
+  const io::TensorView* head = find_weight(checkpoint, spec.checkpoint_names, spec.head.name + ".weight");
+  if (table == nullptr || head == nullptr || table->dtype != head->dtype || table->shape != head->shape ||
+      table->bytes == head->bytes)
+    return "";
+  return head->name + ": expected the numbers of " + table->name +
+         ", since config.json has tie_word_embeddings true, got others; set it to false for a head of its "
+         "own (as transformers 5 takes this checkpoint), or take the tensor out of the file";
+}
+
 LoadReport compare_weights(const nn::CausalLM& model, const io::Checkpoint& checkpoint) {
   LoadReport report;
   const io::CheckpointNames& names = model.spec().checkpoint_names;
@@ -209,6 +225,8 @@ LoadReport compare_weights(const nn::CausalLM& model, const io::Checkpoint& chec
       if (!problem.empty()) report.mismatched.push_back(problem);
     }
   }
+  if (const std::string problem = untied_head(model, checkpoint); !problem.empty())
+    report.mismatched.push_back(problem);
   for (const auto& [name, view] : checkpoint.tensors()) {
     if (!wanted.contains(name) && !is_derivable(name, model) && !is_of_other_part(name, names))
       report.unexpected.push_back(name);

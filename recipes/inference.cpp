@@ -18,6 +18,7 @@
 #include "recipes/model_session.h"
 #include "recipes/product_choice.h"
 #include "recipes/prompts.h"
+#include "recipes/run_data.h"
 #include "recipes/settings_map.h"
 #include "train/device_batch.h"
 #include "train/evaluation.h"
@@ -187,6 +188,8 @@ void evaluate(const EvalRequest& request, std::ostream& out) {
   options.use_cache = false;
   const data::LoadedFile file = data::load_file(request.data, options, *session.tokenizer);
   report_template(settled, file.report.template_description);
+  log_info(file.report.describe());
+  warn_beyond_positions(request.settings, session, file.dataset.longest());
   settle_products(session, request.settings);
   const train::Evaluation result =
       train::evaluate(*session.model, file.dataset,

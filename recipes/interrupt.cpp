@@ -106,6 +106,10 @@ void on_signal(int number) {
 void handle(void (*handler)(int)) {
   std::signal(SIGINT, handler);
   std::signal(SIGTERM, handler);
+  // The terminal was closed, or the connection lost; nohup has it ignored.
+  struct sigaction action {};
+  if (::sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler != SIG_IGN)
+    std::signal(SIGHUP, handler);
 }
 
 }  // namespace

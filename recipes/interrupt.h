@@ -4,10 +4,10 @@
 
 namespace lorikeet::recipes {
 
-/// While an object of this class lives, SIGINT and SIGTERM end the process at once with exit code 130 and one
-/// line on stderr, unless an InterruptGuard takes them. Made first in a training program's `main`: opening a
-/// model, tokenising or waiting for other processes may take minutes, and holds nothing worth saving. At most
-/// one at a time.
+/// While an object of this class lives, SIGINT, SIGTERM and SIGHUP end the process at once with exit code 130
+/// and one line on stderr, unless an InterruptGuard takes them. Made first in a training program's `main`:
+/// opening a model, tokenising or waiting for other processes may take minutes, and holds nothing worth
+/// saving. At most one at a time.
 class InterruptExit {
  public:
   InterruptExit();
@@ -27,8 +27,8 @@ class InterruptExit {
   static void end_by_signal();
 };
 
-/// While an object of this class lives, SIGINT and SIGTERM only set a flag, so that a run can save and end
-/// cleanly; a second signal ends the process at once, as InterruptExit says.
+/// While an object of this class lives, SIGINT, SIGTERM and SIGHUP only set a flag, so that a run can save
+/// and end cleanly; a second signal ends the process at once, as InterruptExit says.
 class InterruptGuard {
  public:
   InterruptGuard();

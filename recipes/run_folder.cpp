@@ -101,11 +101,20 @@ RunFolder::Begin RunFolder::begin(const Identity& identity, bool resume, bool ov
   io::remove_stale_folders(path_ / "checkpoints");
   const std::filesystem::path file = path_ / kRunFile;
   if (!std::filesystem::exists(file)) return Begin::kFresh;
-  if (overwrite || nothing_to_lose()) return Begin::kReplace;
-  Json json;
+  if (nothing_to_lose() || (overwrite && !resume)) return Begin::kReplace;
   try {
-    json = Json::parse(read_file(file), file.string());
+    return compare(read_record(file), identity, resume);
+  } catch (const Error&) {
+    if (overwrite) return Begin::kReplace;  // another run, or one that can't be told
+    throw;
+  }
+}
+
+Json RunFolder::read_record(const std::filesystem::path& file) {
+  try {
+    Json json = Json::parse(read_file(file), file.string());
     require_record(JsonView(json, file.string()));
+    return json;
   } catch (const Error& error) {
     throw Error(
         std::string(error.what()) +
@@ -113,10 +122,10 @@ RunFolder::Begin RunFolder::begin(const Identity& identity, bool resume, bool ov
         "with its checkpoints" +
         kHint);
   }
-  return compare(JsonView(json, file.string()), identity, resume);
 }
 
-RunFolder::Begin RunFolder::compare(const JsonView& run, const Identity& identity, bool resume) const {
+RunFolder::Begin RunFolder::compare(const Json& record, const Identity& identity, bool resume) const {
+  const JsonView run(record, (path_ / kRunFile).string());
   const std::string where = "[checkpoint.output_dir] '" + path_.string() + "' ";
   if (run.get_bool(kGivenUp, false)) throw Error(where + "holds the rest of a run that was given up" + kHint);
   const JsonView there = run.at("identity");
@@ -150,6 +159,9 @@ RunFolder::Begin RunFolder::compare(const JsonView& run, const Identity& identit
   const bool longer = settings.verdict == SettingsVerdict::kLonger;
   if (run.at("finished").as_bool() && !longer) return Begin::kFinished;
   if (!resume) throw Error(where + "holds an unfinished run, and checkpoint.resume is 'never'" + kHint);
+  if (!settings.regrouped.empty())
+    log_warning("the run there goes on with other micro-batches (" + settings.regrouped +
+                "): its losses stay the same but for rounding, not to the bit");
   if (longer) log_info("the run there goes on for longer (" + settings.difference + ")");
   return Begin::kResume;
 }

@@ -50,9 +50,9 @@ class RunFolder {
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
-  /// Compares with the run that is there. Throws Error, naming what differs, when it is another one and
-  /// `overwrite` is false, or when its run.json is damaged. Changes nothing, but for the leftovers of killed
-  /// writers, which go.
+  /// Compares with the run that is there. Throws Error, naming what differs, when it is another one, or its
+  /// run.json is damaged: with `overwrite` these are replaced, and without `resume` the same run too. Changes
+  /// nothing, but for the leftovers of killed writers, which go.
   Begin begin(const Identity& identity, bool resume, bool overwrite) const;
 
   /// The same for the base's weights, to be called for a run that goes on once they were read: throws Error,
@@ -82,7 +82,8 @@ class RunFolder {
 
  private:
   bool nothing_to_lose() const;
-  Begin compare(const JsonView& run, const Identity& identity, bool resume) const;
+  static Json read_record(const std::filesystem::path& file);
+  Begin compare(const Json& record, const Identity& identity, bool resume) const;
 
   std::filesystem::path path_;
   std::vector<std::filesystem::path> made_;  // folders that weren't there, the innermost first

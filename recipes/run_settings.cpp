@@ -21,6 +21,9 @@ constexpr std::array<std::string_view, 3> kFingerprintedPaths{"model.path", "dat
                                                               "data.validation.path"};
 constexpr std::array<std::string_view, 2> kLengths{"training.epochs", "training.max_steps"};
 
+// They change in which order a step's sums are made, not what is summed.
+constexpr std::array<std::string_view, 3> kGroupings{"batch.micro", "batch.micro_tokens", "data.packing"};
+
 bool contains(const auto& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -79,15 +82,22 @@ SettingsComparison compare_run_settings(const std::string& there, const std::str
                                         std::optional<std::int64_t> finished_steps) {
   const Settings older = config::parse_settings(there, "the run there");
   const Settings newer = config::parse_settings(now, "this run");
-  std::vector<std::string> lines;
+  std::vector<std::string> lines, regrouped;
   bool only_lengths = true;
   for (const auto& d : config::differences(older, newer, config::FingerprintScope::kNumbers)) {
     if (only_spelt_otherwise(d.name, older, newer)) continue;
+    const std::string line = d.name + ": " + d.old_value + " there, " + d.new_value + " now";
+    if (contains(kGroupings, d.name)) {
+      regrouped.push_back(line);
+      continue;
+    }
     only_lengths = only_lengths && contains(kLengths, d.name);
-    lines.push_back(d.name + ": " + d.old_value + " there, " + d.new_value + " now");
+    lines.push_back(line);
   }
-  if (lines.empty()) return {};
-  SettingsComparison result{.verdict = SettingsVerdict::kOther, .difference = join(lines, "; ")};
+  SettingsComparison result{.regrouped = join(regrouped, "; ")};
+  if (lines.empty()) return result;
+  result.verdict = SettingsVerdict::kOther;
+  result.difference = join(lines, "; ");
   if (!only_lengths || !is_longer(older.training, newer.training)) return result;
   std::string reason = why_rates_would_change(newer.lr_scheduler);
   if (reason.empty()) reason = why_validations_would_change(older, finished_steps);

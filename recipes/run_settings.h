@@ -16,6 +16,7 @@ enum class SettingsVerdict {
 struct SettingsComparison {
   SettingsVerdict verdict = SettingsVerdict::kSame;
   std::string difference;  ///< "optimizer.lr: 1e-4 there, 2e-4 now", of each that differs
+  std::string regrouped;   ///< the same of settings that group a step's rows, which may differ
   std::string advice;      ///< how to train on from a run that can't be made longer; else ""
 };
 

@@ -76,7 +76,7 @@ def run(program, model, work):
     output = work / "run"
     overrides = [f"model.path={model}", f"data.train.path={work / 'rows.jsonl'}", "data.train.format=tokens", "device=cpu",
                  f"data.cache_dir={work / 'cache'}", f"batch.global={TOKENS // ROW}", f"training.max_steps={STEPS}",
-                 f"checkpoint.output_dir={output}", "checkpoint.overwrite=true"]
+                 f"checkpoint.output_dir={output}", "checkpoint.overwrite=true", "checkpoint.resume=never"]
     config = work / "config.yaml"
     config.write_text("{}\n")
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime

@@ -113,7 +113,8 @@ def run(program, model, work, tokens, overrides, lengths=(512, 512), steps=2):
         f"model: {{ path: {model} }}\ndata: {{ train: {{ path: {data}, format: tokens }}, cache_dir: {work / 'cache'} }}\n"
         f"batch: {{ global: {rows}, micro_tokens: {tokens} }}\ntraining: {{ max_steps: {steps} }}\ndevice: cpu\n")
     output = work / "run"
-    command = [program, "--config", str(config), f"checkpoint.output_dir={output}", "checkpoint.overwrite=true", *overrides]
+    command = [program, "--config", str(config), f"checkpoint.output_dir={output}", "checkpoint.overwrite=true", "checkpoint.resume=never",
+               *overrides]
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL, env={**os.environ, "GOMP_SPINCOUNT": "1000"})
     facts = json.loads((output / "run.json").read_text())
     lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]

@@ -135,6 +135,18 @@ std::string unknown_override(const std::string& name) {
   return schema().suggestion(schema().is_section(section) ? section : "", name.substr(dot + 1));
 }
 
+// A command line has no comments, and {answer} is text there, as templates of columns have it.
+YamlNode parse_override_value(std::string_view text, const Field* field, const std::string& place) {
+  constexpr std::string_view kOfQuotesAndLists = "\"'[{";
+  const std::string trimmed = trim(text);
+  const bool plain = trimmed.empty() || kOfQuotesAndLists.find(trimmed.front()) == std::string_view::npos;
+  const bool in_braces = trimmed.starts_with('{') && trimmed.ends_with('}');
+  if ((plain && trimmed.find('#') != std::string::npos) ||
+      (in_braces && trimmed.find(':') == std::string::npos && (field == nullptr || !field->is_map)))
+    return parse_yaml(quote_yaml(trimmed), place);
+  return parse_yaml(text, place);
+}
+
 // Changes the tree as one override says; throws Error or ValueError. `overridden` gathers the fields that
 // overrides set.
 void apply_override(YamlNode& root, const std::string& text, std::set<std::string>& overridden) {
@@ -157,7 +169,8 @@ void apply_override(YamlNode& root, const std::string& text, std::set<std::strin
     throw ValueError{"unknown key '" + escape_control(name) + "'" + unknown_override(name)};
   if (drops) return erase(root, name);
 
-  YamlNode value = parse_yaml(std::string_view(text).substr(equals + 1), place);
+  YamlNode value =
+      parse_override_value(std::string_view(text).substr(equals + 1), schema().find(name), place);
   YamlNode* node = &root;
   for (const std::string& part : split(name, '.')) node = &member(*node, part, place);
   value.key = node->key;

@@ -1,5 +1,7 @@
 #include <array>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/strings.h"
@@ -28,8 +30,9 @@ void require_lora_on_text(ForeignConfig& in) {
 
 void convert_base(ForeignConfig& in, OwnConfig& out) {
   const std::string path = in.text("base_model").value_or("");
-  const bool is_folder =
-      path.starts_with('/') || path.starts_with('.') || path.find('/') == std::string::npos;
+  std::error_code ignored;
+  const bool is_folder = path.starts_with('/') || path.starts_with('.') ||
+                         path.find('/') == std::string::npos || std::filesystem::exists(path, ignored);
   const std::string revision = in.text("revision_of_model").value_or("");
   out.set_text("model.path", is_folder ? path : "hub:" + path + (revision.empty() ? "" : "@" + revision));
   const bool in_4bit = in.boolean("load_in_4bit", false), in_8bit = in.boolean("load_in_8bit", false);

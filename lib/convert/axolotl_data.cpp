@@ -1,3 +1,5 @@
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/strings.h"
@@ -53,11 +55,17 @@ void convert_messages(ForeignConfig& in, const std::string& key, SourceSettings&
   in.pass_over(key + ".roles", "usual names of speakers are known (docs/data.md)");
 }
 
+// As axolotl finds it: what exists is no name of the Hub.
+bool exists_here(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
 void convert_source(ForeignConfig& in, const std::string& key, SourceSettings& out) {
   const std::string path = in.text(key + ".path").value_or("");
   const auto files = in.text(key + ".data_files");
   const bool is_local = path.starts_with('/') || path.starts_with('.') ||
-                        path.find('/') == std::string::npos || in.has(key + ".ds_type");
+                        path.find('/') == std::string::npos || in.has(key + ".ds_type") || exists_here(path);
   if (path.empty()) in.problem(key + ".path", "is missing");
   const std::string revision = in.text(key + ".revision").value_or("");
   out.emplace_back("path",

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/strings.h"
 #include "data/file_kind.h"
 
@@ -123,6 +124,19 @@ std::vector<fs::path> matching_files(const fs::path& pattern) {
   return files;
 }
 
+// Files of other splits are meant to be left out; of those whose names tell none, people may think otherwise.
+void tell_left_out(const fs::path& folder, const std::string& split, const std::vector<fs::path>& files) {
+  if (files.empty()) return;
+  constexpr std::size_t kMost = 4;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < files.size() && i < kMost; ++i)
+    names.push_back(escape_control(files[i].lexically_relative(folder).string()));
+  if (files.size() > kMost) names.emplace_back("...");
+  log_warning("[data] '" + escape_control(folder.string()) + "' has files of the split '" +
+              escape_control(split) + "', which are read; left out are " + std::to_string(files.size()) +
+              " whose names tell no split: " + join(names, ", "));
+}
+
 std::vector<fs::path> files_of_split(const fs::path& folder, const std::string& split) {
   std::map<std::string, std::vector<fs::path>> by_split;
   for (const fs::path& file : files_below(folder))
@@ -135,7 +149,10 @@ std::vector<fs::path> files_of_split(const fs::path& folder, const std::string& 
   }
   const std::string word = canonical_split(ascii_lower(split));
   const std::string wanted = split.empty() ? "train" : word.empty() ? split : word;
-  if (const auto found = by_split.find(wanted); found != by_split.end()) return found->second;
+  if (const auto found = by_split.find(wanted); found != by_split.end()) {
+    tell_left_out(folder, wanted, by_split[""]);
+    return found->second;
+  }
   if (split.empty() && by_split.size() == 1 && by_split.contains("")) return by_split[""];
   std::vector<std::string> names;
   for (const auto& [name, files] : by_split)

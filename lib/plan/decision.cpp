@@ -77,6 +77,10 @@ Question fits_on_one(const Context& in, const Option* on_one) {
   const Option* nearest = nearest_to_fitting(in.options, alone);
   asked.because = "at least " + need_of(*nearest) + " are needed, " + bytes(nearest->memory.held()) +
                   " of them for weights, adapter and optimizer";
+  const std::int64_t host = nearest->memory.host_total();
+  if (nearest->host_available > 0 && host > nearest->host_available)
+    asked.because += "; beside the device, " + bytes(host) + " of the host's memory, which offers " +
+                     bytes(nearest->host_available) + " (--host-memory)";
   return asked;
 }
 

@@ -137,7 +137,10 @@ class Loop {
             (std::isfinite(m.loss) ? "the gradient norm" : "the loss") +
             " is not finite; its examples are on " + p_.training.source_places(step.examples) +
             " of the training data; the adapter was not changed by this step and no checkpoint of it was "
-            "written; lower optimizer.lr or look at these rows" +
+            "written; " +
+            (m.step == 1
+                 ? "nothing was learnt before it: look at the base's weights, lora.init and these rows"
+                 : "lower optimizer.lr or look at these rows") +
             (state_.scaler
                  ? "; values beyond fp16's 65504 do this too: precision.preset=bf16 or fp32 has room"
                  : ""),

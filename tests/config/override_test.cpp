@@ -43,6 +43,15 @@ TEST_CASE("a single entry of a map can be set and dropped") {
   CHECK(s.data.train.columns == std::map<std::string, std::string>{{"prompt", "question"}});
 }
 
+TEST_CASE("an override has no comments, and braces without a colon are text") {
+  CHECK(parse("", {"data.train.path=d/my data #2.jsonl"}).data.train.path == "d/my data #2.jsonl");
+  CHECK(parse("", {"data.train.path='quoted #3'"}).data.train.path == "quoted #3");
+  CHECK(parse("", {"data.train.prompt={q}", "data.train.completion={answer}"}).data.train.completion ==
+        "{answer}");
+  CHECK(parse("", {"data.train.columns={prompt: q}"}).data.train.columns.at("prompt") == "q");
+  CHECK(parse("", {"lora.rank=8"}).lora.rank == 8);
+}
+
 TEST_CASE("wrong overrides are reported together with the file's problems") {
   const std::string text =
       error_of("lora: {rnak: 8}", {"lora.alpah=3", "lora.rank=x", "rank=3", "lora=3", "lora.rank",

@@ -132,6 +132,12 @@ TEST_CASE("conversations and texts keep their columns") {
   CHECK(text.data.train.columns.at("text") == "body");
 }
 
+TEST_CASE("what exists beside axolotl's config is no name of the Hub") {
+  const config::Settings s = settings_of(
+      changed(kRows, "  - path: tests/convert\n    type: completion\n"));  // from the project's folder
+  CHECK(s.data.train.path == "tests/convert");
+}
+
 TEST_CASE("several data sets become several sources") {
   const config::Settings s = settings_of(
       changed(kRows, kRows + "  - path: more/rows\n    type: alpaca\n    field_output: answer\n"));

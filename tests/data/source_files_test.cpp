@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "data/open_records.h"
 #include "data_fixture.h"
+#include "support/captured_stderr.h"
 #include "support/catch.h"
 
 using namespace lorikeet;
@@ -52,6 +53,19 @@ TEST_CASE("a folder without splits gives all its files, one without train asks f
   other.add("test/part.jsonl");
   CHECK_THROWS_WITH(other.find(), Contains("'train'") && Contains("data.train.split"));
   CHECK(other.find("", "test") == "test/part.jsonl");
+}
+
+TEST_CASE("files that a split leaves out are told where their names tell no split") {
+  const Folder folder;
+  for (const char* name : {"train_extra.jsonl", "test.jsonl"}) folder.add(name);
+  const auto said = [&] {
+    const test::CapturedStderr log;
+    CHECK(folder.find() == "train_extra.jsonl");
+    return log.text();
+  };
+  CHECK(said().empty());
+  folder.add("more.jsonl");
+  CHECK_THAT(said(), Contains("left out are 1 whose names tell no split: more.jsonl"));
 }
 
 TEST_CASE("a pattern gives the files that match, in the order of their names") {

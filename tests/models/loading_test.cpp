@@ -184,6 +184,15 @@ TEST_CASE("a tied head reads the embedding, and a copy of it in the file is no s
   CHECK(report.complete());
   CHECK(report.unexpected.empty());
   CHECK(error_text([&] { load_weights(model, checkpoint); }) == "no error");
+
+  // Another table there: transformers 5 doesn't tie the two then.
+  const TemporaryFolder other;
+  state["lm_head.weight"] = state.at("lm_head.weight") + 1;
+  const LoadReport untied = compare_weights(model, written(other, state));
+  REQUIRE(untied.mismatched.size() == 1);
+  CHECK_THAT(untied.mismatched[0],
+             Catch::Contains("lm_head.weight: expected the numbers of model.embed_tokens.weight") &&
+                 Catch::Contains("tie_word_embeddings"));
 }
 
 TEST_CASE("the parts that several processes load are the whole") {

@@ -54,7 +54,8 @@ class Resume(unittest.TestCase):
         return False
 
     def test_a_signal_saves_a_checkpoint_and_exits_130(self):
-        for number, how in enumerate((signal.SIGINT, signal.SIGTERM)):
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # where the tests run under nohup
+        for number, how in enumerate((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)):
             output = self.programs.work / f"interrupted{number}"
             process = self.programs.start(output, "checkpoint.save_every_steps=100")
             metrics = output / "metrics.jsonl"
@@ -67,6 +68,34 @@ class Resume(unittest.TestCase):
                 (output / "adapter_model.safetensors").read_bytes(),
                 (self.whole / "adapter_model.safetensors").read_bytes(),
             )
+
+    def test_nohup_keeps_a_run_going_when_its_terminal_is_closed(self):
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        try:
+            output = self.programs.work / "nohup"
+            process = self.programs.start(output)
+            metrics = output / "metrics.jsonl"
+            self.assertTrue(harness.wait_for(lambda: metrics.exists() and metrics.stat().st_size > 0))
+            process.send_signal(signal.SIGHUP)
+            self.assertEqual(process.wait(60), 0)
+        finally:
+            signal.signal(signal.SIGHUP, before)
+        self.require_equal_to_whole(output)
+
+    def test_other_micro_batches_go_on_with_a_warning_and_nearly_the_same_losses(self):
+        output = self.programs.work / "regrouped"
+        process = self.programs.start(output)
+        metrics = output / "metrics.jsonl"
+        self.assertTrue(harness.wait_for(lambda: metrics.exists() and metrics.stat().st_size > 0))
+        harness.stop(process, signal.SIGTERM)
+        done = len(harness.metrics(output))
+        self.assertLess(done, 12)
+        result = self.programs.train(output, "batch.micro_tokens=256", "data.packing=false")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(f"resuming after step {done}", result.stderr)
+        self.assertIn("goes on with other micro-batches (", result.stderr)
+        for one, other in zip(harness.metrics(output), harness.metrics(self.whole), strict=True):
+            self.assertLess(abs(one["loss"] - other["loss"]), 1e-2 * other["loss"])
 
     def unfinished_copy(self, name, **facts):
         """The whole run as if it had been killed after its last checkpoint, with other facts in its run.json."""

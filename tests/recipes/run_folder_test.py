@@ -81,6 +81,37 @@ class RunFolder(unittest.TestCase):
         self.assertEqual((output / name).read_bytes(), (whole / name).read_bytes())
         self.assertEqual(harness.metrics(output), harness.metrics(whole))
 
+    def test_overwrite_replaces_another_run_and_goes_on_with_its_own(self):
+        overwrite = "checkpoint.overwrite=true"
+        result = self.programs.train(self.copy_of(self.cosine, "own"), overwrite)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("finished already", result.stderr)
+        output = self.unfinished("own-unfinished")
+        result = self.programs.train(output, overwrite)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("resuming after step 12", result.stderr)
+        for more in ([*CONSTANT, "training.max_steps=3"], ["checkpoint.resume=never", "training.max_steps=3", *CONSTANT]):
+            result = self.programs.train(output, overwrite, *more)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertNotIn("resuming", result.stderr)
+            self.assertNotIn("finished already", result.stderr)
+            self.assertEqual(len(harness.metrics(output)), 3)
+
+    def test_a_merge_that_fails_leaves_a_finished_run_and_is_tried_again(self):
+        output, merge = self.programs.work / "merging", ["checkpoint.save_merged=true", "training.max_steps=3", *CONSTANT]
+        weights = (harness.EXAMPLE / "base" / "model.safetensors").stat().st_size
+        result = self.programs.train(output, *merge, largest_file=weights - 1000)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("is complete, but merging it failed", result.stderr)
+        self.assertTrue(json.loads((output / "run.json").read_text())["finished"])
+        self.assertFalse((output / "merged").exists())
+        adapter = (output / "adapter_model.safetensors").read_bytes()
+        result = self.programs.train(output, *merge)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("finished already", result.stderr)
+        self.assertEqual((output / "merged" / "model.safetensors").stat().st_size, weights)
+        self.assertEqual((output / "adapter_model.safetensors").read_bytes(), adapter)
+
     def test_fewer_steps_are_another_run(self):
         self.require_refused(self.constant, "other settings", overrides=[*CONSTANT, "training.max_steps=3"])
 

@@ -95,6 +95,33 @@ class Verbs(unittest.TestCase):
                 for model in ([self.base, "--adapter", self.adapter], [merged])]
         self.assertAlmostEqual(both[0], both[1], delta=0.01)  # the merged weights are rounded to bf16
 
+    def test_a_merge_with_added_tokens_is_measured_by_the_same_text_on_both_sides(self):
+        output, merged = self.programs.work / "added", self.programs.work / "added-merged"
+        result = self.programs.train(output, "model.add_tokens=[HbA1c, troponin]", "training.max_steps=2",
+                                     "lr_scheduler.warmup_steps=1")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        report = json.loads(self.ok("merge", self.base, output, merged))
+        # What rounding to bf16 changes; texts of other tokens would be apart by ten and more.
+        self.assertLess(report["largest_logit_change"], 1)
+
+    def test_answers_that_teach_no_end_are_warned_of(self):
+        template = self.programs.work / "endless.jinja"
+        template.write_text("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}")
+        rows = self.programs.work / "chats.jsonl"
+        rows.write_text(json.dumps({"messages": [{"role": "user", "content": "Hi"},
+                                                 {"role": "assistant", "content": "Hello"}]}) + "\n")
+        steps = ["training.max_steps=1", "lr_scheduler.warmup_steps=0", "batch.global=1"]
+        data = [f"data.train.path={rows}", "data.train.format=chat"]
+        warning = "a token that ends generation is learnt"
+        result = self.programs.train(self.programs.work / "endless", *steps, *data, f"data.chat_template={template}")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(warning, result.stderr)
+        template.write_text(template.read_text().replace("}}\n", "}}{{ eos_token }}\n"))
+        for name, more in (("ending", [*data, f"data.chat_template={template}"]), ("usual", [])):
+            result = self.programs.train(self.programs.work / name, *steps, *more)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertNotIn(warning, result.stderr)
+
 
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

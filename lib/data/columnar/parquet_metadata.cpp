@@ -196,6 +196,10 @@ class Reader {
       }
     });
     if (elsewhere) fail("its columns are in other files, which isn't read");
+    if (values == 0 && type >= 0 && type <= 7) {  // then it has no pages, wherever they are said to be
+      out.physical = static_cast<Physical>(type);
+      return out;
+    }
     const std::int64_t first = dictionary > 0 && dictionary < data ? dictionary : data;
     const auto end = static_cast<std::int64_t>(data_end_);
     if (type < 0 || type > 7 || values < 0 || first < 4 || bytes < 0 || first > end || bytes > end - first)
@@ -256,6 +260,7 @@ class Reader {
         fail("the Parquet footer names a column twice, or not in UTF-8");
     }
     if (!node.is_column()) return node;
+    if (parent == nullptr) fail("the file has no columns");
     if (element.type < 0 || element.type > 7) fail("a column has an unknown type");
     node.column = columns_.size();
     node.physical = static_cast<Physical>(element.type);
