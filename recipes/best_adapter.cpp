@@ -55,7 +55,7 @@ void require_best(const std::filesystem::path& output_dir, const train::RunState
   } catch (const Error& error) {
     throw Error(std::string(error.what()) +
                     "; the run can't go on without it: put a copy of the folder back, or begin anew with "
-                    "checkpoint.overwrite=true",
+                    "checkpoint.overwrite=true checkpoint.resume=never",
                 error.kind());
   }
 }

@@ -14,6 +14,7 @@
 #include "device/cards.h"
 #include "device/cpu_affinity.h"
 #include "device/memory.h"
+#include "device/number_list.h"
 #include "probe/checks.h"
 
 namespace lorikeet::recipes {
@@ -65,18 +66,23 @@ std::vector<int> cpus_near(const device::Device& device) {
   return gpu ? inventory.gpus[*gpu].cpus : std::vector<int>();
 }
 
+// What each rank of this machine says, by local rank. All ranks of the run call it.
+std::vector<std::string> texts_here(RankGroup& group, const std::string& name, const std::string& own) {
+  const std::vector<std::string> of_all = group.collect(name, own);
+  const comm::Placement& placement = group.placement();
+  const auto begin = of_all.begin() + std::ptrdiff_t{placement.node} * placement.local_size;
+  return {begin, begin + placement.local_size};
+}
+
 // Memory that a process of the card's own NUMA node has is the nearest for copies to and from it. The ranks
-// of one node share its cores, so that each gets its part of them as threads.
-void bind_near(const std::vector<device::Device>& devices, int local_rank) {
-  const device::Device& mine = devices.at(static_cast<std::size_t>(local_rank));
-  const std::vector<int> near = cpus_near(mine);
-  const std::vector<int> cpus = device::bind_to_cpus(near);
+// that are bound to the same cores share them, so that each gets its part of them as threads.
+void bind_near(const device::Device& mine, RankGroup& group) {
+  const std::vector<int> cpus = mine.is_cuda() ? device::bind_to_cpus(cpus_near(mine)) : std::vector<int>();
+  const std::string own = device::format_number_list(cpus);
+  const std::vector<std::string> of_all = texts_here(group, "the CPU cores of a rank", own);
   if (cpus.empty()) return;
-  std::size_t sharers = 1;
-  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    if (rank != static_cast<std::size_t>(local_rank) && cpus_near(devices[rank]) == near) ++sharers;
-  }
-  const int threads = std::max(1, static_cast<int>(cpus.size() / sharers));
+  const auto sharers = std::count(of_all.begin(), of_all.end(), own);
+  const int threads = std::max(1, static_cast<int>(std::ssize(cpus) / sharers));
   if (at::get_num_threads() > threads) at::set_num_threads(threads);
   log_info("bound to the " + std::to_string(cpus.size()) + " CPU cores nearest to " + mine.name());
 }
@@ -85,12 +91,9 @@ void bind_near(const std::vector<device::Device>& devices, int local_rank) {
 // (srun --gpus-per-task=1).
 bool have_a_card_each(RankGroup& group) {
   const auto& found = device::cuda_devices();
-  const std::vector<std::string> of_all =
-      group.collect("the card of a rank", found.size() == 1 ? found[0].uuid : "");
-  const comm::Placement& placement = group.placement();
-  const auto begin = of_all.begin() + std::ptrdiff_t{placement.node} * placement.local_size;
-  const std::set<std::string> here(begin, begin + placement.local_size);
-  return std::ssize(here) == placement.local_size && !here.contains("");
+  const auto texts = texts_here(group, "the card of a rank", found.size() == 1 ? found[0].uuid : "");
+  const std::set<std::string> different(texts.begin(), texts.end());
+  return different.size() == texts.size() && !different.contains("");
 }
 
 }  // namespace
@@ -117,12 +120,12 @@ std::vector<device::Device> choose_devices(const config::DeviceSetting& setting,
     numbers = join(texts, ",");
   }
   numbers = group.share_on_machine("devices", numbers);
-  if (numbers.empty()) return std::vector<device::Device>(ranks);
   std::vector<device::Device> devices;
-  devices.reserve(ranks);
-  for (const std::string& number : split(numbers, ','))
-    devices.push_back({device::Device::Kind::kCuda, std::stoi(number)});
-  bind_near(devices, placement.local_rank);
+  for (const std::string& number : split(numbers, ',')) {
+    if (!number.empty()) devices.push_back({device::Device::Kind::kCuda, std::stoi(number)});
+  }
+  devices.resize(ranks);  // CPUs, where no card was chosen
+  bind_near(devices.at(static_cast<std::size_t>(placement.local_rank)), group);
   return devices;
 }
 

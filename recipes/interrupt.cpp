@@ -96,9 +96,8 @@ void on_signal(int number) {
       return end(number,
                  "error: interrupted again, and ended without saving; checkpoints that were saved stay\n");
     case State::kEnding:
-      return end(
-          number,
-          "error: interrupted while the run was ending; the same command goes on from the last checkpoint\n");
+      return end(number,
+                 "error: interrupted while the run was ending; the same command goes on from there\n");
     case State::kDefault: std::signal(number, SIG_DFL); std::raise(number);
   }
 }

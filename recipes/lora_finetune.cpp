@@ -226,10 +226,8 @@ class Finetune {
   // the same.
   std::optional<std::int64_t> begun_with() {
     if (settings_.batch.micro_tokens) return std::nullopt;
-    const Json own = folder_ ? folder_->fact("micro_tokens") : Json();
-    const std::string begun =
-        group_.share("micro tokens",
-                     own.is_null() ? "" : std::to_string(JsonView(own, "run.json: micro_tokens").as_int()));
+    const auto own = folder_ ? folder_->automatic_micro_tokens() : std::nullopt;
+    const std::string begun = group_.share("micro tokens", own ? std::to_string(*own) : "");
     return begun.empty() ? std::nullopt : std::optional<std::int64_t>(std::stoll(begun));
   }
 
@@ -262,8 +260,8 @@ class Finetune {
     }
     confirm_micro_tokens();
     if (folder_)
-      io::require_free_space(output_dir(),
-                             output_bytes(settings_, sampler_->total_steps(), adapters.store().numel()));
+      io::require_free_space(output_dir(), output_bytes(settings_, sampler_->total_steps() - state_.step,
+                                                        adapters.store().numel()));
   }
 
   // On a GPU the plan has the last word only after a real pass; all ranks make the same passes, and take the
@@ -370,15 +368,16 @@ class Finetune {
                ", the best validated one");
     }
     peft::save_adapter(output_dir(), *session_.adapters, base_name());
+    folder_->forget_merged();
   }
 
   void merge_if_wanted() {
     if (!settings_.checkpoint.save_merged || std::filesystem::exists(output_dir() / kMergedFolder)) return;
+    const at::Device device = session_.torch_device();
     prefetcher_.reset();
     optimizer_.reset();
     session_ = {};
-    ops::release_free_blocks();
-    merge_finished_run(base(), output_dir());
+    merge_finished_run(base(), output_dir(), device);
   }
 
   Json facts() const {

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <optional>
 #include <set>
 
 #include "base/error.h"
@@ -16,6 +17,8 @@
 #include "io/folders.h"
 #include "models/quantization_config.h"
 #include "nn/batch.h"
+#include "ops/cpu_allocator.h"
+#include "ops/host_transfers.h"
 #include "ops/out_of_memory.h"
 #include "peft/adapter_file.h"
 #include "peft/weight_updates.h"
@@ -72,6 +75,7 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
   MergeReport report;
   at::Tensor with_adapter, base;
   std::int64_t vocabulary = 0;  // the base's, also where the merged one has more
+  std::optional<io::AtomicFolder> folder;
   {
     const io::Checkpoint checkpoint = io::Checkpoint::open(model);
     ModelSession session = load_model_with_adapter(model, adapter, merge_policy(checkpoint), device);
@@ -91,23 +95,26 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
     const MergedCheckpoint weights(checkpoint, session.model->spec(), std::move(changes), quantization);
     report.merged_tensors = weights.changed();
     io::require_free_space(output, weights.bytes());
-    io::AtomicFolder folder(output);
-    copy_other_files(model, folder.path());
-    if (!session.adapters->tables().empty()) copy_tokenizer_files(run_of_adapter(adapter), folder.path());
-    weights.write_weights(folder.path());
-    weights.write_config(folder.path());
+    folder.emplace(output);
+    copy_other_files(model, folder->path());
+    if (!session.adapters->tables().empty()) copy_tokenizer_files(run_of_adapter(adapter), folder->path());
+    weights.write_weights(folder->path());
+    weights.write_config(folder->path());
     if (const auto trained = adapter_template(adapter))
-      set_chat_template(folder.path(), text::jinja_of(trained->chosen, trained->chosen.rows));
-    folder.commit();
+      set_chat_template(folder->path(), text::jinja_of(trained->chosen, trained->chosen.rows));
   }
   const ModelSession merged =
-      load_model(output, merge_policy(io::Checkpoint::open(output)), device, std::nullopt, 0);
+      load_model(folder->path(), merge_policy(io::Checkpoint::open(folder->path())), device, std::nullopt, 0);
   report.largest_logit_change = largest_difference(with_adapter, probe(merged, vocabulary));
   report.largest_adapter_effect = largest_difference(with_adapter, base);
+  folder->commit();
   return report;
 }
 
-void merge_finished_run(const std::filesystem::path& base, const std::filesystem::path& run) {
+void merge_finished_run(const std::filesystem::path& base, const std::filesystem::path& run,
+                        const at::Device& trained_on) {
+  ops::release_free_blocks();
+  ops::release_host_memory(trained_on);
   const std::filesystem::path merged = run / kMergedFolder;
   log_info("merge: the base with the adapter goes to " + merged.string());
   try {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <filesystem>
 
 #include "device/device.h"
@@ -18,14 +20,15 @@ struct MergeReport {
 /// the base's dtype, in the same shards; a base that is quantised becomes one of plain numbers in the dtype
 /// of its embedding, and is never quantised again. All other files are copied, the tokenizer's with the chat
 /// template that the adapter was trained with where that is known. The base is held in the memory of `device`
-/// in its own 16-bit numbers, else in fp32. Throws Error, and leaves nothing, when
-/// something doesn't fit or a value would not be finite.
+/// in its own 16-bit numbers, else in fp32. Throws Error, and leaves nothing, when something doesn't fit or a
+/// value would not be finite.
 MergeReport merge(const std::filesystem::path& model, const std::filesystem::path& adapter,
                   const std::filesystem::path& output, const device::Device& device);
 
 /// Merges the adapter of a run that is finished, whatever comes of it, into its folder `merged`, on the CPU:
-/// it takes the base's size of main memory, in which a run on a GPU has room. Throws Error (kRunFailed) that
-/// says how to try again.
-void merge_finished_run(const std::filesystem::path& base, const std::filesystem::path& run);
+/// it takes the base's size of main memory, in which a run on a GPU has room, once what the run on
+/// `trained_on` kept there is given back. Throws Error (kRunFailed) that says how to try again.
+void merge_finished_run(const std::filesystem::path& base, const std::filesystem::path& run,
+                        const at::Device& trained_on);
 
 }  // namespace lorikeet::recipes

@@ -48,10 +48,10 @@ struct ModelSession {
 };
 
 /// Opens the checkpoint folder `path`: its config.json and tokenizer are read and the model's blocks made,
-/// with adapters of these settings where `lora` is given; of the weights only the headers are looked at, and
-/// nothing is allocated. `tokens` are added to the tokenizer; where some are new, the embedding and the head
-/// get rows for them and are trained whole. Throws Error for whatever doesn't fit: folder, config.json,
-/// tensors, tokenizer, targets.
+/// with adapters of these settings where `lora` is given; of the weights only the headers are looked at
+/// (and the tables of a tied head, models/loading.h), and nothing is allocated. `tokens` are added to the
+/// tokenizer; where some are new, the embedding and the head get rows for them and are trained whole. Throws
+/// Error for whatever doesn't fit: folder, config.json, tensors, tokenizer, targets.
 ModelSession open_model(const std::filesystem::path& path, const precision::Policy& policy,
                         const device::Device& device, const std::optional<peft::LoraConfig>& lora,
                         std::uint64_t seed, const text::NewTokens& tokens = {});

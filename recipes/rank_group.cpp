@@ -159,8 +159,8 @@ void RankGroup::connect(const at::Device& device, int degree) {
   // meanwhile.
   const at::Tensor here = at::zeros({1}, at::TensorOptions().device(device));
   communicator_->all_reduce(here).wait();
-  if (device.is_cuda()) rehearse(device);
   communicator_->while_waiting([&] { here.cpu(); });
+  if (device.is_cuda()) rehearse(device);
 }
 
 // NCCL takes its buffers for a collective, and for messages of a step's size, when the first one comes: now,
@@ -173,6 +173,7 @@ void RankGroup::rehearse(const at::Device& device) {
   if (comm::Communicator* group = sharers()) {
     group->all_gather(at::empty({bucket.size(0) * group->size()}, floats), bucket).wait();
   }
+  communicator_->while_waiting([&] { bucket.narrow(0, 0, 1).cpu(); });
 }
 
 void RankGroup::broadcast(const at::Tensor& tensor) {

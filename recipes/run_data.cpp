@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "recipes/settings_map.h"
 
@@ -17,7 +18,12 @@ void warn_where_nothing_ends(const config::Settings& settings, const ModelSessio
                              const data::TokenDataset& dataset, const data::FileReport& report) {
   // Of texts a chunk may have no end; tokens say themselves what they are.
   if (report.format.starts_with("text") || report.format.starts_with("tokens")) return;
-  const std::vector<std::int32_t> ends = stop_ids(settings.model.path, session);
+  std::vector<std::int32_t> ends;
+  try {
+    ends = stop_ids(settings.model.path, session);
+  } catch (const Error&) {  // a damaged generation_config.json: who generates is told
+    return;
+  }
   constexpr std::size_t kMost = 1000;
   const std::size_t looked_at = std::min(dataset.size(), kMost);
   for (std::size_t i = 0; i < looked_at; ++i) {

@@ -10,6 +10,7 @@
 #include "base/fingerprint.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "config/config.h"
 #include "io/disk.h"
 #include "io/remove_tree.h"
 #include "recipes/base_record.h"
@@ -175,7 +176,17 @@ void RunFolder::require_same_weights(const Identity& identity, const std::filesy
   throw Error("[model.path] '" + base.string() +
               "': the base checkpoint's weights differ from those that the run in '" + path_.string() +
               "' began with: " + tensors_difference(there.at("tensors"), identity.tensors, base) +
-              "; download the checkpoint again" + kHint);
+              "; download the checkpoint again, or begin anew there with checkpoint.overwrite=true "
+              "checkpoint.resume=never");
+}
+
+std::optional<std::int64_t> RunFolder::automatic_micro_tokens() const {
+  const Json tokens = fact("micro_tokens"), identity = fact("identity");
+  if (tokens.is_null() || identity.is_null()) return std::nullopt;
+  const std::string file = (path_ / kRunFile).string();
+  const std::string settings = JsonView(identity, file).at("settings").as_string();
+  if (config::parse_settings(settings, file).batch.micro_tokens) return std::nullopt;
+  return JsonView(tokens, file).as_int();
 }
 
 Json RunFolder::fact(const std::string& name) const {
@@ -220,13 +231,17 @@ void RunFolder::require_intact(const std::vector<std::string>& files) const {
                 ErrorKind::kRunFailed);
 }
 
+void RunFolder::forget_folder(const char* name) const {
+  if (io::has_own_marker(path_ / name)) io::remove_tree(path_, name, io::kMarkerFile);
+}
+
+void RunFolder::forget_merged() const { forget_folder(kMergedFolder); }
+
 void RunFolder::give_up_run() const {
   write_file_atomic(path_ / kRunFile, Json().set(kGivenUp, true).dump(2) + "\n");
   io::remove_stale_folders(path_);
   train::CheckpointStore(path_, "", std::nullopt).remove_all();
-  for (const char* name : {kBestFolder, kMergedFolder}) {
-    if (io::has_own_marker(path_ / name)) io::remove_tree(path_, name, io::kMarkerFile);
-  }
+  for (const char* name : {kBestFolder, kMergedFolder}) forget_folder(name);
   for (const char* name : kOwnFiles) std::filesystem::remove(path_ / name);
   for (const char* name : kTokenizerFiles) std::filesystem::remove(path_ / name);
   StepTraces::remove_all(path_);

@@ -72,8 +72,14 @@ class RunFolder {
   /// nothing can refuse the new run any more.
   void give_up_run() const;
 
+  /// Removes the merged checkpoint of an adapter that was the result before.
+  void forget_merged() const;
+
   /// Writes run.json: `identity`, whether the run is finished, and `facts` for people.
   void write(const Identity& identity, bool finished, const Json& facts) const;
+
+  /// The micro-batches that the run there settled by itself; none where its settings said them.
+  std::optional<std::int64_t> automatic_micro_tokens() const;
 
   /// One of the facts of the run that is there; null where there is no such run or fact.
   Json fact(const std::string& name) const;
@@ -82,6 +88,7 @@ class RunFolder {
 
  private:
   bool nothing_to_lose() const;
+  void forget_folder(const char* name) const;
   static Json read_record(const std::filesystem::path& file);
   Begin compare(const Json& record, const Identity& identity, bool resume) const;
 

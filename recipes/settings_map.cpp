@@ -112,12 +112,13 @@ std::int64_t usual_micro_tokens(const config::Settings& settings, const device::
                                                                : plan::kUsualMicroTokensCpu);
 }
 
-std::uint64_t output_bytes(const config::Settings& settings, std::int64_t total_steps, std::int64_t numbers) {
+std::uint64_t output_bytes(const config::Settings& settings, std::int64_t steps, std::int64_t numbers) {
   const config::CheckpointSettings& checkpoint = settings.checkpoint;
-  std::int64_t all = 1;
-  if (checkpoint.save_every_steps) all += total_steps / *checkpoint.save_every_steps;
-  if (checkpoint.save_every_epochs) all += settings.training.epochs / *checkpoint.save_every_epochs;
-  const std::int64_t kept = checkpoint.keep_last ? std::min(all, *checkpoint.keep_last) : all;
+  std::int64_t kept = 1;
+  if (checkpoint.save_every_steps) kept += steps / *checkpoint.save_every_steps;
+  if (checkpoint.save_every_epochs) kept += settings.training.epochs / *checkpoint.save_every_epochs;
+  kept = std::min(kept, std::max<std::int64_t>(steps, 1));
+  if (checkpoint.keep_last) kept = std::min(kept, *checkpoint.keep_last);
   const std::int64_t of_one = numbers * 12 + (1 << 20);  // values, two moments; and the other files
   return static_cast<std::uint64_t>((kept + 2) * of_one);
 }

@@ -27,9 +27,9 @@ data::DataOptions data_options(const config::Settings& settings);
 data::DataOptions data_options(const config::Settings& settings, std::int64_t embedding_rows);
 /// batch.micro_tokens; for auto what is usual on the device, whether it fits or not.
 std::int64_t usual_micro_tokens(const config::Settings& settings, const device::Device& device);
-/// Bytes that a run of so many steps and trained numbers may have in its output folder at once: the
-/// checkpoints that it keeps, one that is being written, and the adapter.
-std::uint64_t output_bytes(const config::Settings& settings, std::int64_t total_steps, std::int64_t numbers);
+/// Bytes that the rest of a run, `steps` of them with so many trained numbers, may add to its output folder:
+/// the checkpoints that it keeps, one that is being written, and the adapter.
+std::uint64_t output_bytes(const config::Settings& settings, std::int64_t steps, std::int64_t numbers);
 /// With batch.micro_tokens as it was settled.
 data::MicroOptions micro_options(const config::Settings& settings, std::int64_t micro_tokens);
 /// Every grade of activation checkpointing, in the order of its cost.

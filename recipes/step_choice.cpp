@@ -158,12 +158,16 @@ void report(const StepChoice& choice, const StepChoiceInput& in) {
 
 // What is offloaded lies in pinned memory, which can't be swapped: the kernel would end the run without a
 // word.
-void require_host_has_room(const StepChoice& choice, int ranks_here) {
+// All ranks decide alike, before one of them takes any.
+void require_host_has_room(const StepChoice& choice, RankGroup& group) {
   const std::int64_t wanted = choice.memory.host_total();
-  const auto free = available_memory(device::Device{}, ranks_here);
-  if (wanted == 0 || !free || wanted <= *free) return;
+  if (wanted == 0) return;
+  const int ranks_here = group.placement().local_size;
+  const auto own = available_memory(device::Device{}, ranks_here);
+  const std::int64_t least = group.least("main memory for offloading", own.value_or(wanted));
+  if (wanted <= least) return;
   throw Error("[training.offload] expected " + bytes(wanted) + " of main memory for each of " +
-                  std::to_string(ranks_here) + " processes of this machine, got " + bytes(*free) +
+                  std::to_string(ranks_here) + " processes of a machine, got " + bytes(least) +
                   " free; offload less, or lower batch.micro_tokens",
               ErrorKind::kEnvironment);
 }
@@ -201,7 +205,7 @@ StepChoice choose_step(const StepChoiceInput& in, StepPlan& plan, RankGroup& gro
   if (in.memory.available)
     plan.require_held_fits(*in.memory.available, choice.micro_tokens, in.degree, world_size);
   report(choice, in);
-  require_host_has_room(choice, group.placement().local_size);
+  require_host_has_room(choice, group);
   return choice;
 }
 

@@ -1,6 +1,7 @@
 #include "ops/host_transfers.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -66,6 +67,10 @@ at::Tensor host_memory(std::int64_t bytes, const at::Device& device) {
     return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device));
   }
   return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).pinned_memory(device.is_cuda()));
+}
+
+void release_host_memory(const at::Device& device) {
+  if (device.is_cuda()) at::getHostAllocator(device.type())->empty_cache();
 }
 
 std::int64_t host_memory_bytes(std::int64_t bytes, at::DeviceType device) {

@@ -51,6 +51,9 @@ class HostTransfers {
 /// GPU. uint8 [bytes], uninitialised.
 at::Tensor host_memory(std::int64_t bytes, const at::Device& device);
 
+/// Gives memory of host_memory that no tensor has any more back to the system.
+void release_host_memory(const at::Device& device);
+
 /// Bytes that it takes for a tensor of so many.
 std::int64_t host_memory_bytes(std::int64_t bytes, at::DeviceType device);
 

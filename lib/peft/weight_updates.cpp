@@ -8,9 +8,12 @@
 
 namespace lorikeet::peft {
 
+at::Tensor WeightUpdate::delta() const { return at::mm(b, a).mul_(scale); }
+
 at::Tensor WeightUpdate::applied_to(const at::Tensor& weight) const {
   if (table.defined()) return table;
-  at::Tensor sum = weight.to(delta.scalar_type()) + delta;
+  at::Tensor sum = delta();
+  sum.add_(weight);
   if (!magnitude.defined()) return sum;
   const std::int64_t along = magnitude_of_columns ? 0 : 1;
   const at::Tensor norms = at::norm(sum, 2, {along}).clamp_min_(std::numeric_limits<float>::min());
@@ -26,9 +29,11 @@ std::map<std::string, WeightUpdate> weight_updates(const LoraAdapters& adapters)
   for (const auto& module : adapters.modules()) {
     WeightUpdate& update = updates[module.name + ".weight"];
     const LoraAdapters::Factors factors = adapters.values(module);
-    update.delta = at::mm(in_module_order(factors.b, module.b), factors.a.cpu()) * module.scale;
+    // Copies: the store goes on changing.
+    update.b = in_module_order(factors.b, module.b).clone();
+    update.a = factors.a.cpu().clone();
+    update.scale = module.scale;
     update.magnitude_of_columns = module.is_embedding();
-    // A copy: the store goes on changing.
     if (module.magnitude)
       update.magnitude = in_module_order(store.value(*module.magnitude), *module.magnitude).clone();
   }

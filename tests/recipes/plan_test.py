@@ -261,7 +261,7 @@ class OutOfMemory(unittest.TestCase):
             f"model: {{ path: {work / 'model'} }}\n"
             f"data: {{ train: {{ path: {work / 'rows.jsonl'}, format: tokens }}, cache_dir: {work / 'cache'} }}\n"
             "batch: { global: 16, micro_tokens: 4096 }\ndevice: cpu\ntraining: { max_steps: 1 }\n"
-            f"lr_scheduler: {{ warmup_ratio: null }}\ncheckpoint: {{ output_dir: {work / 'run'}, overwrite: true }}\n")
+            f"lr_scheduler: {{ warmup_ratio: null }}\ncheckpoint: {{ output_dir: {work / 'run'}, overwrite: true, resume: never }}\n")
 
         # What the program's libraries take before its first line: the least under which it starts.
         least, most = 0, 4096

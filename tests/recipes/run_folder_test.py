@@ -111,6 +111,10 @@ class RunFolder(unittest.TestCase):
         self.assertIn("finished already", result.stderr)
         self.assertEqual((output / "merged" / "model.safetensors").stat().st_size, weights)
         self.assertEqual((output / "adapter_model.safetensors").read_bytes(), adapter)
+        before = (output / "merged" / "model.safetensors").read_bytes()
+        result = self.programs.train(output, *merge, "training.max_steps=5")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertNotEqual((output / "merged" / "model.safetensors").read_bytes(), before)
 
     def test_fewer_steps_are_another_run(self):
         self.require_refused(self.constant, "other settings", overrides=[*CONSTANT, "training.max_steps=3"])
