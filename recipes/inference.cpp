@@ -189,7 +189,8 @@ void evaluate(const EvalRequest& request, std::ostream& out) {
   const data::LoadedFile file = data::load_file(request.data, options, *session.tokenizer);
   report_template(settled, file.report.template_description);
   log_info(file.report.describe());
-  warn_beyond_positions(request.settings, session, file.dataset.longest());
+  if (file.dataset.longest() > session.model->shape().max_position)
+    warn_beyond_positions(request.settings, session, file.dataset.longest());
   settle_products(session, request.settings);
   const train::Evaluation result =
       train::evaluate(*session.model, file.dataset,
