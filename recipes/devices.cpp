@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <set>
 #include <string>
 #include <utility>
@@ -66,22 +65,14 @@ std::vector<int> cpus_near(const device::Device& device) {
   return gpu ? inventory.gpus[*gpu].cpus : std::vector<int>();
 }
 
-// What each rank of this machine says, by local rank. All ranks of the run call it.
-std::vector<std::string> texts_here(RankGroup& group, const std::string& name, const std::string& own) {
-  const std::vector<std::string> of_all = group.collect(name, own);
-  const comm::Placement& placement = group.placement();
-  const auto begin = of_all.begin() + std::ptrdiff_t{placement.node} * placement.local_size;
-  return {begin, begin + placement.local_size};
-}
-
 // Memory that a process of the card's own NUMA node has is the nearest for copies to and from it. The ranks
 // that are bound to the same cores share them, so that each gets its part of them as threads.
 void bind_near(const device::Device& mine, RankGroup& group) {
   const std::vector<int> cpus = mine.is_cuda() ? device::bind_to_cpus(cpus_near(mine)) : std::vector<int>();
   const std::string own = device::format_number_list(cpus);
-  const std::vector<std::string> of_all = texts_here(group, "the CPU cores of a rank", own);
+  const std::vector<std::string> here = group.collect_on_machine("the CPU cores of a rank", own);
   if (cpus.empty()) return;
-  const auto sharers = std::count(of_all.begin(), of_all.end(), own);
+  const auto sharers = std::count(here.begin(), here.end(), own);
   const int threads = std::max(1, static_cast<int>(std::ssize(cpus) / sharers));
   if (at::get_num_threads() > threads) at::set_num_threads(threads);
   log_info("bound to the " + std::to_string(cpus.size()) + " CPU cores nearest to " + mine.name());
@@ -91,7 +82,7 @@ void bind_near(const device::Device& mine, RankGroup& group) {
 // (srun --gpus-per-task=1).
 bool have_a_card_each(RankGroup& group) {
   const auto& found = device::cuda_devices();
-  const auto texts = texts_here(group, "the card of a rank", found.size() == 1 ? found[0].uuid : "");
+  const auto texts = group.collect_on_machine("the card of a rank", found.size() == 1 ? found[0].uuid : "");
   const std::set<std::string> different(texts.begin(), texts.end());
   return different.size() == texts.size() && !different.contains("");
 }

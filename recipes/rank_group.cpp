@@ -132,6 +132,12 @@ std::vector<std::string> RankGroup::collect(const std::string& name, const std::
   return comm::texts_of_all(*store_, placement_.rank, placement_.world_size, name, text, kPatience);
 }
 
+std::vector<std::string> RankGroup::collect_on_machine(const std::string& name, const std::string& text) {
+  const std::vector<std::string> of_all = collect(name, text);
+  const auto begin = of_all.begin() + std::ptrdiff_t{placement_.node} * placement_.local_size;
+  return {begin, begin + placement_.local_size};
+}
+
 void RankGroup::require_agreement(const comm::Facts& facts) {
   if (!alone()) comm::require_agreement(*store_, placement_.rank, facts, kPatience);
 }

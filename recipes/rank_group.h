@@ -45,6 +45,9 @@ class RankGroup {
   /// Every rank's text, by rank, on all ranks. A name is used once.
   std::vector<std::string> collect(const std::string& name, const std::string& text);
 
+  /// The texts of this machine's ranks, by local rank. All ranks of the run call it. A name is used once.
+  std::vector<std::string> collect_on_machine(const std::string& name, const std::string& text);
+
   /// Throws Error on the ranks whose facts differ from rank 0's.
   void require_agreement(const comm::Facts& facts);
 

@@ -21,7 +21,7 @@ void warn_where_nothing_ends(const config::Settings& settings, const ModelSessio
   std::vector<std::int32_t> ends;
   try {
     ends = stop_ids(settings.model.path, session);
-  } catch (const Error&) {  // a damaged generation_config.json: who generates is told
+  } catch (const Error&) {  // a damaged generation_config.json is an error where it is used
     return;
   }
   constexpr std::size_t kMost = 1000;

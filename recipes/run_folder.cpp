@@ -106,7 +106,7 @@ RunFolder::Begin RunFolder::begin(const Identity& identity, bool resume, bool ov
   try {
     return compare(read_record(file), identity, resume);
   } catch (const Error&) {
-    if (overwrite) return Begin::kReplace;  // another run, or one that can't be told
+    if (overwrite) return Begin::kReplace;  // another run, or a record that can't be read
     throw;
   }
 }

@@ -8,7 +8,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/strings.h"
-#include "device/peak_rate.h"
 #include "plan/micro_auto.h"
 #include "plan/options.h"
 #include "recipes/planned_device.h"
@@ -27,16 +26,14 @@ std::string words(const config::MemorySaving& saving) {
          " offload=" + std::string(name_of(saving.offload));
 }
 
-// This machine; of a card whose rate no data sheet tells in this precision, one is taken: choices are ranked
-// by it, which its share of copies' and recomputation's time decides, not its size.
+// This machine. For a card without a data sheet's rate in this precision one is assumed: it only ranks the
+// choices, by recomputation's time against that of copies.
 DeviceRequest request_of(const StepChoiceInput& in) {
   constexpr double kAssumed16 = 5e13, kAssumed32 = 1e13;  // FLOP/s
   const device::Device& device = in.session.device;
-  if (!device.is_cuda()) return {};
-  const precision::Policy& policy = in.session.policy;
+  if (!device.is_cuda() || peak_flops(in.session)) return {};
   const std::string& name = device::cuda_devices().at(static_cast<std::size_t>(device.index)).name;
-  if (device::peak_flops(name, policy.compute, policy.matmul)) return {};
-  const double assumed = dtype_size(policy.compute) == 4 ? kAssumed32 : kAssumed16;
+  const double assumed = dtype_size(in.session.policy.compute) == 4 ? kAssumed32 : kAssumed16;
   log_info("no rate is known of '" + escape_control(name) + "' in this precision: " +
            format_number("%.0f TFLOP/s", assumed / 1e12) + " are assumed to choose how memory is saved");
   return {.flops_per_second = assumed};

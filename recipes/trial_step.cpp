@@ -24,12 +24,7 @@ bool trial_step(ModelSession& session, const data::TokenDataset& dataset, const 
     const auto examples = plan::fullest_micro_batch(dataset, options);
     const nn::Batch batch = train::to_device(data::make_micro_batch(dataset, examples), device);
     const at::Tensor loss = train::run_micro_step(model, batch, {.saving = saving});
-    const auto wait_for_device = [&] { loss.item<double>(); };
-    if (group != nullptr) {
-      group->while_waiting(wait_for_device);
-    } else {
-      wait_for_device();
-    }
+    comm::while_waiting(group, [&] { loss.item<double>(); });
   } catch (const std::exception& error) {
     if (!ops::is_out_of_memory(error)) throw;
     passed = false;

@@ -158,6 +158,13 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
   return out;
 }
 
+std::string join_some(const std::vector<std::string>& parts, std::size_t most) {
+  const std::size_t shown = std::min(parts.size(), most);
+  std::string text = join({parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(shown)}, ", ");
+  if (parts.size() > shown) text += " and " + std::to_string(parts.size() - shown) + " more";
+  return text;
+}
+
 std::string trim(std::string_view text) {
   static constexpr std::string_view kBlank = " \t\r\n";
   const std::size_t begin = text.find_first_not_of(kBlank);

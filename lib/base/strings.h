@@ -40,6 +40,8 @@ std::string format_seconds(double seconds);
 
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
+/// "a, b and 3 more": the first `most` parts, and how many follow.
+std::string join_some(const std::vector<std::string>& parts, std::size_t most);
 std::string trim(std::string_view text);
 
 /// Letters A to Z as a to z, all else as it is.

@@ -116,6 +116,14 @@ void Communicator::while_waiting(const std::function<void()>& read) {
   if (observer_ != nullptr) observer_->end();
 }
 
+void while_waiting(Communicator* group, const std::function<void()>& read) {
+  if (group != nullptr) {
+    group->while_waiting(read);
+  } else {
+    read();
+  }
+}
+
 void Communicator::abort() {
   aborted_ = true;
   abort_backend();

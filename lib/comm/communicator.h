@@ -145,4 +145,7 @@ class Communicator {
   std::shared_ptr<Ledger> ledger_;
 };
 
+/// Runs `read`, which waits for the device: by the group's while_waiting, where there is one.
+void while_waiting(Communicator* group, const std::function<void()>& read);
+
 }  // namespace lorikeet::comm

@@ -9,7 +9,7 @@
 namespace lorikeet::comm {
 
 /// The first line of an exception's message, without the stack trace that libtorch adds, and what NCCL calls
-/// its last error, where that is told further down.
+/// its last error, where the message has one.
 inline std::string reason(const std::exception& error) {
   const auto* of_libtorch = dynamic_cast<const c10::Error*>(&error);
   const std::string text = of_libtorch != nullptr ? of_libtorch->what_without_backtrace() : error.what();

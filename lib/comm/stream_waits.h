@@ -19,7 +19,7 @@ class StreamWaits {
   void begin(const at::Device& device);
   void end();
 
-  /// Seconds of all waits that the device has passed and that no call has told yet.
+  /// Seconds of all waits that the device has passed and that no call has returned yet.
   double take_seconds();
 
  private:

@@ -1,7 +1,5 @@
 #include <array>
-#include <filesystem>
 #include <string_view>
-#include <system_error>
 
 #include "base/error.h"
 #include "base/strings.h"
@@ -30,11 +28,8 @@ void require_lora_on_text(ForeignConfig& in) {
 
 void convert_base(ForeignConfig& in, OwnConfig& out) {
   const std::string path = in.text("base_model").value_or("");
-  std::error_code ignored;
-  const bool is_folder = path.starts_with('/') || path.starts_with('.') ||
-                         path.find('/') == std::string::npos || std::filesystem::exists(path, ignored);
   const std::string revision = in.text("revision_of_model").value_or("");
-  out.set_text("model.path", is_folder ? path : "hub:" + path + (revision.empty() ? "" : "@" + revision));
+  out.set_text("model.path", is_local_for_axolotl(path) ? path : hub_name(path, revision));
   const bool in_4bit = in.boolean("load_in_4bit", false), in_8bit = in.boolean("load_in_8bit", false);
   if (in_4bit) {
     out.set("precision.base_storage", "nf4", "load_in_4bit is true");

@@ -55,23 +55,15 @@ void convert_messages(ForeignConfig& in, const std::string& key, SourceSettings&
   in.pass_over(key + ".roles", "usual names of speakers are known (docs/data.md)");
 }
 
-// As axolotl finds it: what exists is no name of the Hub.
-bool exists_here(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
-
 void convert_source(ForeignConfig& in, const std::string& key, SourceSettings& out) {
   const std::string path = in.text(key + ".path").value_or("");
   const auto files = in.text(key + ".data_files");
-  const bool is_local = path.starts_with('/') || path.starts_with('.') ||
-                        path.find('/') == std::string::npos || in.has(key + ".ds_type") || exists_here(path);
+  const bool is_local = in.has(key + ".ds_type") || is_local_for_axolotl(path);
   if (path.empty()) in.problem(key + ".path", "is missing");
   const std::string revision = in.text(key + ".revision").value_or("");
   out.emplace_back("path",
                    config::quote_yaml(is_local ? files.value_or(path)
-                                               : "hub:" + path + (revision.empty() ? "" : "@" + revision) +
-                                                     (files ? "/" + *files : "")));
+                                               : hub_name(path, revision) + (files ? "/" + *files : "")));
   in.pass_over(key + ".ds_type", "the file's content says it");
   in.pass_over(key + ".trust_remote_code", "no code of data sets is run");
   if (in.has(key + ".name"))
@@ -148,6 +140,12 @@ void convert_sources(ForeignConfig& in, OwnConfig& out) {
 }
 
 }  // namespace
+
+bool is_local_for_axolotl(const std::string& path) {
+  std::error_code ignored;
+  return path.starts_with('/') || path.starts_with('.') || path.find('/') == std::string::npos ||
+         std::filesystem::exists(path, ignored);
+}
 
 void convert_axolotl_data(ForeignConfig& in, OwnConfig& out, const ConvertOptions& options) {
   convert_sources(in, out);

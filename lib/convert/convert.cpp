@@ -5,6 +5,10 @@
 
 namespace lorikeet::convert {
 
+std::string hub_name(const std::string& repository, const std::string& revision) {
+  return "hub:" + repository + (revision.empty() ? "" : "@" + revision);
+}
+
 std::string last_part(const std::string& component) { return component.substr(component.rfind('.') + 1); }
 
 Converted convert_config(std::string_view yaml, const std::string& name, const ConvertOptions& options) {

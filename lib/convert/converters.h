@@ -24,6 +24,11 @@ void convert_axolotl(ForeignConfig& in, OwnConfig& out, const ConvertOptions& op
 /// Its data sets, lengths and batches; the last part of axolotl_data.cpp.
 void convert_axolotl_data(ForeignConfig& in, OwnConfig& out, const ConvertOptions& options);
 
+/// Whether axolotl takes a path for a local one: absolute, from the working folder, of one word, or there.
+bool is_local_for_axolotl(const std::string& path);
+/// "hub:REPO", "hub:REPO@REVISION".
+std::string hub_name(const std::string& repository, const std::string& revision);
+
 /// "torch.optim.AdamW" -> "AdamW"
 std::string last_part(const std::string& component);
 

@@ -125,16 +125,14 @@ std::vector<fs::path> matching_files(const fs::path& pattern) {
 }
 
 // Files of other splits are meant to be left out; of those whose names tell none, people may think otherwise.
-void tell_left_out(const fs::path& folder, const std::string& split, const std::vector<fs::path>& files) {
+void warn_of_left_out(const fs::path& folder, const std::string& split, const std::vector<fs::path>& files) {
   if (files.empty()) return;
-  constexpr std::size_t kMost = 4;
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < files.size() && i < kMost; ++i)
-    names.push_back(escape_control(files[i].lexically_relative(folder).string()));
-  if (files.size() > kMost) names.emplace_back("...");
+  names.reserve(files.size());
+  for (const fs::path& file : files) names.push_back(file.lexically_relative(folder).string());
   log_warning("[data] '" + escape_control(folder.string()) + "' has files of the split '" +
               escape_control(split) + "', which are read; left out are " + std::to_string(files.size()) +
-              " whose names tell no split: " + join(names, ", "));
+              " whose names tell no split: " + escape_control(join_some(names, 4)));
 }
 
 std::vector<fs::path> files_of_split(const fs::path& folder, const std::string& split) {
@@ -150,7 +148,7 @@ std::vector<fs::path> files_of_split(const fs::path& folder, const std::string& 
   const std::string word = canonical_split(ascii_lower(split));
   const std::string wanted = split.empty() ? "train" : word.empty() ? split : word;
   if (const auto found = by_split.find(wanted); found != by_split.end()) {
-    tell_left_out(folder, wanted, by_split[""]);
+    warn_of_left_out(folder, wanted, by_split[""]);
     return found->second;
   }
   if (split.empty() && by_split.size() == 1 && by_split.contains("")) return by_split[""];

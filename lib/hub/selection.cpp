@@ -60,12 +60,7 @@ std::vector<RemoteFile> usual_files(const FileList& list, RepositoryKind kind) {
 }
 
 // Several paths for an error's text.
-std::string some_of(std::vector<std::string> paths) {
-  constexpr std::size_t kMost = 5;
-  const std::size_t all = paths.size();
-  if (all > kMost) paths.resize(kMost);
-  return join(paths, ", ") + (all > kMost ? " and " + std::to_string(all - kMost) + " more" : "");
-}
+std::string some_of(const std::vector<std::string>& paths) { return join_some(paths, 5); }
 
 void require_weights(const FileList& list, const std::vector<RemoteFile>& files,
                      const Repository& repository) {

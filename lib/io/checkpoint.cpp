@@ -45,14 +45,7 @@ bool is_file(const std::filesystem::path& path) {
 }
 
 // At most 10 names, and how many more there are.
-std::string some_of(const std::vector<std::string>& names) {
-  static constexpr std::size_t kShown = 10;
-  std::vector<std::string> shown;
-  for (std::size_t i = 0; i < std::min(kShown, names.size()); ++i) shown.push_back(escape_control(names[i]));
-  std::string text = join(shown, ", ");
-  if (names.size() > kShown) text += " and " + std::to_string(names.size() - kShown) + " more";
-  return text;
-}
+std::string some_of(const std::vector<std::string>& names) { return escape_control(join_some(names, 10)); }
 
 // Opens nothing before all shards are known to be there: all that are absent go into one error.
 void require_shards(const std::filesystem::path& folder, const std::vector<std::string>& shards) {

@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "base/dtype.h"
@@ -37,8 +36,7 @@ class GradientReducer {
   /// micro-batch too.
   void finish();
 
-  /// See comm::Communicator: `read` waits for the device, and perhaps for the other ranks behind it.
-  void while_waiting(const std::function<void()>& read) { group_.while_waiting(read); }
+  comm::Communicator& group() { return group_; }
 
  private:
   struct Bucket {

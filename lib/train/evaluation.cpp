@@ -34,12 +34,8 @@ Evaluation evaluate(const nn::CausalLM& model, const data::TokenDataset& dataset
   }
   sums[1].fill_(label_tokens);
   at::Tensor host;
-  if (group == nullptr) {
-    host = sums.cpu();
-  } else {
-    group->all_reduce(sums).wait();
-    group->while_waiting([&] { host = sums.cpu(); });
-  }
+  if (group != nullptr) group->all_reduce(sums).wait();
+  comm::while_waiting(group, [&] { host = sums.cpu(); });
   return {host[0].item<double>(), static_cast<std::int64_t>(host[1].item<double>())};
 }
 

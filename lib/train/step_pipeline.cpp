@@ -60,16 +60,11 @@ FinishedStep StepPipeline::finish(const LaunchedStep& launched, const std::funct
   FinishedStep out{.metrics = launched.metrics};
   StepMetrics& m = out.metrics;
   parallel::StepReport own{.data_seconds = m.data_seconds};
-  const auto read = [&] {
+  comm::while_waiting(p_.group, [&] {
     const trace::Range waiting("wait for the device");
     own.loss_sum = transfers_.read(launched.loss_sum);
     m.grad_norm = transfers_.read(launched.grad_norm);
-  };
-  if (p_.group != nullptr) {
-    p_.group->while_waiting(read);
-  } else {
-    read();
-  }
+  });
   own.step_seconds = seconds_between(launched.begin, Clock::now());
   own.memory_peak_bytes = static_cast<double>(peak_memory_bytes(p_.device));
   if (p_.group != nullptr) {

@@ -91,12 +91,8 @@ void StepRunner::report_zero_gradients(std::uint64_t step) {
   const peft::AdapterStore& store = adapters_.store();
   // By their norm, which makes no tensor of their size. Where it isn't finite the loop reports that.
   double norm = 0;
-  const auto read = [&] { norm = store.gradients().norm().item<double>(); };
-  if (reducer_ != nullptr) {
-    reducer_->while_waiting(read);
-  } else {
-    read();
-  }
+  comm::while_waiting(reducer_ != nullptr ? &reducer_->group() : nullptr,
+                      [&] { norm = store.gradients().norm().item<double>(); });
   if (!std::isfinite(norm)) return;
   std::vector<std::string> zero;
   bool b_all_changed = true;

@@ -46,6 +46,9 @@ TEST_CASE("numbers are formatted for people") {
 TEST_CASE("split keeps empty parts and join is its inverse") {
   CHECK(split("a,,b", ',') == std::vector<std::string>{"a", "", "b"});
   CHECK(join(split("a,,b", ','), ",") == "a,,b");
+  CHECK(join_some({"a", "b"}, 2) == "a, b");
+  CHECK(join_some({"a", "b", "c", "d"}, 2) == "a, b and 2 more");
+  CHECK(join_some({}, 2).empty());
   CHECK(trim("  x \n") == "x");
 }
 

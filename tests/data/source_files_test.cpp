@@ -55,7 +55,7 @@ TEST_CASE("a folder without splits gives all its files, one without train asks f
   CHECK(other.find("", "test") == "test/part.jsonl");
 }
 
-TEST_CASE("files that a split leaves out are told where their names tell no split") {
+TEST_CASE("files that a split leaves out are reported where their names tell no split") {
   const Folder folder;
   for (const char* name : {"train_extra.jsonl", "test.jsonl"}) folder.add(name);
   const auto said = [&] {

@@ -145,7 +145,7 @@ TEST_CASE("where no all-reduce of a size works, nothing of that size is kept") {
   const LinkProbe probe = run(timer);
   REQUIRE(probe.measured.sets.size() == 1);
   CHECK(probe.measured.sets[0].gpus == GpuSet{0, 1, 2, 3});
-  CHECK(probe.sets.size() > 1);  // they are told
+  CHECK(probe.sets.size() > 1);  // they are reported
   const device::Topology topology = two_pairs();
   const device::LinkModel model(topology, probe.measured);
   CHECK(device::best_set(model, {0, 1, 2, 3}, 2).figure->gb_per_second > 0);
