@@ -135,16 +135,16 @@ std::string unknown_override(const std::string& name) {
   return schema().suggestion(schema().is_section(section) ? section : "", name.substr(dot + 1));
 }
 
-// A command line has no comments, and {answer} is text there, as templates of columns have it.
+// YAML; but a command line has no comments, and a setting that is one text takes what is written there as it
+// is, unless that is null or stands in quotes.
 YamlNode parse_override_value(std::string_view text, const Field* field, const std::string& place) {
-  constexpr std::string_view kOfQuotesAndLists = "\"'[{";
-  const std::string trimmed = trim(text);
-  const bool plain = trimmed.empty() || kOfQuotesAndLists.find(trimmed.front()) == std::string_view::npos;
-  const bool in_braces = trimmed.starts_with('{') && trimmed.ends_with('}');
-  if ((plain && trimmed.find('#') != std::string::npos) ||
-      (in_braces && trimmed.find(':') == std::string::npos && (field == nullptr || !field->is_map)))
-    return parse_yaml(quote_yaml(trimmed), place);
-  return parse_yaml(text, place);
+  const std::string value = trim(text);
+  const char first = value.empty() ? '\0' : value.front();
+  const bool in_quotes = (first == '"' || first == '\'') && value.size() > 1 && value.back() == first;
+  const bool is_null = value.empty() || value == "null" || value == "~";
+  const bool is_text = field != nullptr && field->is_text && !in_quotes && !is_null;
+  const bool has_comment = !in_quotes && first != '[' && first != '{' && value.find('#') != std::string::npos;
+  return is_text || has_comment ? parse_yaml(quote_yaml(value), place) : parse_yaml(text, place);
 }
 
 // Changes the tree as one override says; throws Error or ValueError. `overridden` gathers the fields that

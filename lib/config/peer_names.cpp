@@ -8,13 +8,13 @@
 namespace lorikeet::config {
 namespace {
 
-constexpr std::string_view kFolder = "the checkpoint's folder on this machine, not its name on a hub";
+constexpr std::string_view kFolder = "the checkpoint's folder, or hub:OWNER/NAME";
 constexpr std::string_view kPass =
     "the most examples of one forward pass on a device; a step takes batch.global, whatever the passes";
 constexpr std::string_view kStep = "the examples of a whole step: those of one pass x passes x devices there";
-constexpr std::string_view kFile = "a file, as JSON lines or a JSON array";
+constexpr std::string_view kFile = "a file, a folder, a pattern or hub:OWNER/NAME";
 constexpr std::string_view kPreset = "a preset of all number formats: bf16, fp16, fp32 or tf32";
-constexpr std::string_view kCheckpointing = "full or none";
+constexpr std::string_view kCheckpointing = "none, mlp, full or auto";
 constexpr std::string_view kValidation = "with data.validation.path or data.validation.fraction";
 constexpr std::string_view kBetas = "both in one list, [0.9, 0.999]";
 constexpr std::string_view kQuantised = "nf4 for 4 bits, fp8 for 8";

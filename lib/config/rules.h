@@ -59,8 +59,16 @@ struct FlagRule {
   std::string expected() const { return "true or false"; }
 };
 
+/// Whether values of a rule are one text.
+template <typename Rule>
+inline constexpr bool is_text_rule = [] {
+  if constexpr (requires { Rule::kIsText; }) return Rule::kIsText;
+  return false;
+}();
+
 /// Any scalar that is not empty, taken as written: a number is a text too.
 struct TextRule {
+  static constexpr bool kIsText = true;
   using Value = std::string;
   std::string what;
 
@@ -72,6 +80,7 @@ struct TextRule {
 /// A text that names a file or folder, or may do so: a leading "~/" is the home folder. A bare ~ is YAML's
 /// null.
 struct PathRule {
+  static constexpr bool kIsText = true;
   using Value = std::string;
   std::string what;
 
@@ -138,6 +147,7 @@ struct ChoiceRule {
 /// A value or the word that stands for its absence.
 template <typename Rule>
 struct OptionalRule {
+  static constexpr bool kIsText = is_text_rule<Rule>;
   using Value = std::optional<typename Rule::Value>;
   Rule rule;
   std::string empty_word;  // "null" or "auto"

@@ -217,7 +217,8 @@ void declare_training(Schema& schema) {
              or_auto(choice_of({ActivationCheckpointing::kNone, ActivationCheckpointing::kMlp,
                                 ActivationCheckpointing::kFull})),
              "What is computed again in the backward pass instead of being kept: mlp, the MLPs' gate and up "
-             "projections; full, whole layers, about a third more work. auto: the fastest that fits.")
+             "projections (about a quarter more work); full, whole layers (nearly half more). auto: the "
+             "fastest that fits.")
       .same_numbers()
       .field("offload", &TrainingSettings::offload,
              or_auto(choice_of({Offload{}, Offload{.activations = true}, Offload{.weights = true},

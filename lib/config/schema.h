@@ -23,7 +23,8 @@ struct Field {
   std::string expected;      ///< "an integer, at least 1"
   std::string default_note;  ///< replaces the default's value in the reference, where that depends on the run
   bool required = false;
-  bool is_map = false;  ///< `name.key=value` sets one entry
+  bool is_map = false;   ///< `name.key=value` sets one entry
+  bool is_text = false;  ///< one text, or null: on a command line it needs no quotes
   /// Part of what a run computes: a resumed run must agree on it.
   bool changes_numbers = true;
 
@@ -102,6 +103,7 @@ class SectionBuilder {
     field.help = std::move(help);
     field.expected = rule.expected();
     field.is_map = requires { Rule::kIsMap; };
+    field.is_text = is_text_rule<Rule>;
     field.changes_numbers = changes_numbers_;
     field.read = [reach, member, rule](Settings& s, const YamlNode& node) {
       reach(s).*member = rule.read(node);

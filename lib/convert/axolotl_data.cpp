@@ -5,6 +5,7 @@
 #include "base/strings.h"
 #include "config/yaml.h"
 #include "convert/converters.h"
+#include "text/chat_template.h"
 
 namespace lorikeet::convert {
 namespace {
@@ -20,6 +21,21 @@ void convert_columns(ForeignConfig& in, const std::string& key, const std::vecto
       columns.push_back(fields[i + 1] + ": " + config::quote_yaml(*column));
   }
   if (!columns.empty()) out.emplace_back("columns", "{" + join(columns, ", ") + "}");
+}
+
+// axolotl's names of speakers, by the role that each stands for. Only those that are known here can be had.
+void convert_roles(ForeignConfig& in, const std::string& key) {
+  const config::YamlNode* given = in.find(key);
+  if (given == nullptr || !given->is_mapping()) return;
+  for (const config::YamlNode& role : given->items) {
+    const std::string role_key = key + "." + role.key;
+    for (const std::string& name : in.list(role_key)) {
+      if (text::role_of_speaker(name) == role.key) continue;
+      in.problem(role_key, "has '" + escape_control(name) + "', which can't be renamed to '" +
+                               escape_control(role.key) + "' here; rename it in the rows");
+    }
+  }
+  in.pass_over(key, "these names of speakers are known (docs/data.md)");
 }
 
 // Conversations: {"from", "value"} under "conversations" is sharegpt here, all others are chat.
@@ -52,7 +68,7 @@ void convert_messages(ForeignConfig& in, const std::string& key, SourceSettings&
                            : in.text(name_of).value_or("turn") == "turn";
     if (!usual) in.problem(name_of, "can't be had here: assistant turns are trained on, with what ends them");
   }
-  in.pass_over(key + ".roles", "usual names of speakers are known (docs/data.md)");
+  convert_roles(in, key + ".roles");
 }
 
 void convert_source(ForeignConfig& in, const std::string& key, SourceSettings& out) {

@@ -10,6 +10,26 @@
 
 namespace lorikeet::data {
 
+namespace {
+
+constexpr const char* kUnnamed = "Unnamed: 0";  // what pandas and datasets call a first column without a name
+
+}  // namespace
+
+char csv_separator(std::string_view text) {
+  bool quoted = false, semicolon = false, tab = false;
+  for (std::size_t i = text.find_first_not_of("\r\n"); i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') quoted = !quoted;
+    if (quoted) continue;
+    if (c == ',') return ',';
+    if (c == '\n' || c == '\r') break;
+    semicolon = semicolon || c == ';';
+    tab = tab || c == '\t';
+  }
+  return semicolon ? ';' : tab ? '\t' : ',';
+}
+
 CsvFile::CsvFile(FileBytes file, char separator)
     : file_(std::move(file)), text_(file_.text()), separator_(separator), done_(file_) {
   if (const std::size_t nul = text_.find('\0'); nul != std::string_view::npos) {
@@ -36,12 +56,14 @@ CsvFile::CsvFile(FileBytes file, char separator)
       passed.pass(text_.data() + span.offset);
       continue;
     }
+    if (fields.size() > 1 && fields[0].empty()) fields[0] = kUnnamed;  // an index, as pandas writes it
     std::set<std::string> seen;
     for (const std::string& column : fields) {
       if (column.empty() || !seen.insert(column).second) {
         throw Error(
             place(span.line) + ": expected the first row to name each column once, found " +
-            (column.empty() ? "one without a name" : "'" + escape_control(column.substr(0, 60)) + "' twice"));
+            (column.empty() ? "one without a name" : "'" + escape_control(column.substr(0, 60)) + "' twice") +
+            "; write those names into the first row");
       }
     }
     columns_ = std::move(fields);

@@ -10,6 +10,10 @@
 
 namespace lorikeet::data {
 
+/// What separates the fields of a CSV file: the comma; or where its first row has none outside quotes, but
+/// semicolons (spreadsheets write them where commas are decimal points) or tabs, those.
+char csv_separator(std::string_view text);
+
 /// A CSV or TSV file (RFC 4180: fields in double quotes may hold separators, newlines and doubled quotes).
 /// The first row names the columns; every value is a string. Lines end with LF or CRLF; blank ones are
 /// skipped, and so is a UTF-8 byte order mark.
@@ -17,7 +21,8 @@ class CsvFile final : public RecordSource {
  public:
   /// Checks the whole file. Throws Error naming the line for quotes that don't close, text beside a quoted
   /// field, a quote inside an unquoted one, rows with more or fewer fields than there are columns, columns
-  /// without a name or with the same one, a NUL byte, and a file without rows.
+  /// with the same name or without one (but for the first, which is "Unnamed: 0" then, as pandas has it), a
+  /// NUL byte, and a file without rows.
   CsvFile(FileBytes file, char separator);
 
   std::size_t size() const override { return spans_.size(); }

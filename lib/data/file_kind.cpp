@@ -59,6 +59,11 @@ std::string ending_of(const std::string& name) {
   return dot == std::string::npos ? "" : lower.substr(dot);
 }
 
+// What a text that isn't UTF-8 is in, most likely.
+std::string encoding_of(std::string_view text) {
+  return text.starts_with("\xFF\xFE"sv) || text.starts_with("\xFE\xFF"sv) ? "UTF-16" : "WINDOWS-1252";
+}
+
 void require_utf8(const FileBytes& file) {
   const std::string_view text = file.bytes();
   for (std::size_t begin = 0; begin < text.size();) {
@@ -70,7 +75,7 @@ void require_utf8(const FileBytes& file) {
       const std::string_view before = text.substr(0, begin + bad);
       throw Error("[data] line " + std::to_string(1 + std::count(before.begin(), before.end(), '\n')) +
                   " of " + file.name() + ": byte " + std::to_string(before.size()) +
-                  " of the file is not UTF-8; convert the file (iconv -t UTF-8)");
+                  " of the file is not UTF-8; convert the file: iconv -f " + encoding_of(text) + " -t UTF-8");
     }
     file.release(piece);
     begin = end;
@@ -88,7 +93,7 @@ FileKind text_kind(std::string_view text, const std::string& name) {
   if (is_json(line)) return FileKind::kJson;  // no row, which its own error says
   const bool is_prose = ending == ".txt" || ending == ".md";
   if (!is_prose && is_table(text, '\t')) return FileKind::kTsv;
-  if (!is_prose && is_table(text, ',')) return FileKind::kCsv;
+  if (!is_prose && (is_table(text, ',') || is_table(text, ';'))) return FileKind::kCsv;
   refuse(name, "plain text, which isn't read",
          "write each document as a row {\"text\": \"...\"} on a line of its own");
 }

@@ -29,12 +29,12 @@ struct FormatSpec {
 
 const std::vector<FormatSpec>& specs() {
   static const std::vector<FormatSpec> kSpecs{
-      {Format::kAlpaca, "alpaca", {"instruction", "output"}, {"input"}},
-      {Format::kInstruct, "instruct", {"prompt", "completion"}, {}},
-      {Format::kChat, "chat", {"messages"}, {"tools"}, {"role", "content"}},
-      {Format::kShareGpt, "sharegpt", {"conversations"}, {"tools"}, {"from", "value"}},
+      {Format::kAlpaca, "alpaca", {"instruction", "output"}, {"input", "system", "history"}},
+      {Format::kInstruct, "instruct", {"prompt", "completion"}, {"system"}},
+      {Format::kChat, "chat", {"messages"}, {"tools", "system"}, {"role", "content"}},
+      {Format::kShareGpt, "sharegpt", {"conversations"}, {"tools", "system"}, {"from", "value"}},
       {Format::kText, "text", {"text"}, {}},
-      {Format::kTokens, "tokens", {"input_ids"}, {"labels"}},
+      {Format::kTokens, "tokens", {"input_ids"}, {"labels", "attention_mask"}},
   };
   return kSpecs;
 }
@@ -103,6 +103,11 @@ std::string text_of(const Json& value, const std::string& name, const std::strin
   return value.string();
 }
 
+std::string text_field(const Json& record, const std::string& name, const Columns& columns,
+                       const std::string& where) {
+  return text_of(field(record, name, columns, where), key_of(name, columns), where);
+}
+
 // A message's content: a string, or a list of parts {"type": "text", "text" or "value": string}.
 std::string content_of(const Json& value, const std::string& name, const std::string& where) {
   if (!value.is_array()) return text_of(value, name, where);
@@ -164,25 +169,16 @@ void require_no_verdict(const Json& record, const Columns& columns, const std::s
               "whose label is true, and drop the key");
 }
 
-// The role that a speaker is known as; other names stay, for the template to refuse.
-std::string role_of_speaker(const std::string& speaker) {
-  static const std::map<std::string, std::string, std::less<>> kRoles{{"human", "user"},
-                                                                      {"gpt", "assistant"},
-                                                                      {"chatgpt", "assistant"},
-                                                                      {"model", "assistant"},
-                                                                      {"bot", "assistant"}};
-  const auto found = kRoles.find(speaker);
-  return found == kRoles.end() ? speaker : found->second;
-}
-
 // What a message has besides its role and content, for the template: null where there is nothing. The keys
-// that only speak of the loss are left out.
+// that only speak of the loss are left out, and those under which templates read the role and the content,
+// which columns may have found elsewhere.
 Json extra_of(const Json& turn, const std::string& role_key, const std::string& content_key) {
-  static constexpr std::array<std::string_view, 3> kOfTheLoss{"train", "weight", "loss_weight"};
+  static constexpr std::array<std::string_view, 5> kNotExtra{"role", "content", "train", "weight",
+                                                             "loss_weight"};
   Json extra;
   for (const auto& [key, value] : turn.object()) {
     const bool known = key == role_key || key == content_key ||
-                       std::find(kOfTheLoss.begin(), kOfTheLoss.end(), key) != kOfTheLoss.end();
+                       std::find(kNotExtra.begin(), kNotExtra.end(), key) != kNotExtra.end();
     if (!known && !value.is_null()) extra.set(key, value);
   }
   return extra;
@@ -218,7 +214,7 @@ text::Message parse_message(const Json& turn, const FormatSpec& spec, const Colu
                 ": calls written as 'function_call' and 'observation' are not supported; write them as "
                 "'tool_calls' of the assistant's message and messages of the role tool");
   }
-  text::Message message{.role = role_of_speaker(role),
+  text::Message message{.role = text::role_of_speaker(role),
                         .trained = is_trained_on(turn, where),
                         .extra = extra_of(turn, role_key, content_key)};
   const Json* content = turn.find(content_key);
@@ -231,6 +227,15 @@ text::Message parse_message(const Json& turn, const FormatSpec& spec, const Colu
   return message;
 }
 
+// The row's system prompt beside its turns; "" where there is none.
+std::string system_of(const Json& record, const Columns& columns, const std::string& where) {
+  const std::string key = key_of("system", columns);
+  const Json* given = record.find(key);
+  if (given == nullptr || given->is_null()) return "";
+  std::string system = text_of(*given, key, where);
+  return is_blank(system) ? "" : system;
+}
+
 text::Conversation parse_messages(const Json& record, Format format, const Columns& columns,
                                   const std::string& where) {
   const FormatSpec& spec = spec_of(format);
@@ -241,12 +246,65 @@ text::Conversation parse_messages(const Json& record, Format format, const Colum
                 (turns.is_array() ? "an empty list" : std::string(turns.kind_name())));
   }
   text::Conversation row{.tools = parse_tools(record, columns, where)};
-  row.messages.reserve(turns.array().size());
+  row.messages.reserve(turns.array().size() + 1);
   for (const Json& turn : turns.array()) {
     row.messages.push_back(
         parse_message(turn, spec, columns, where + ", turn " + std::to_string(row.messages.size() + 1)));
   }
+  const std::string system = system_of(record, columns, where);
+  if (!system.empty() && row.messages[0].role != "system")
+    row.messages.insert(row.messages.begin(), {"system", system});
   return row;
+}
+
+// The earlier turns of an alpaca row: a list of [question, answer], as LLaMA-Factory has it.
+std::vector<text::Message> parse_history(const Json& record, const Columns& columns,
+                                         const std::string& where) {
+  std::vector<text::Message> messages;
+  const std::string key = key_of("history", columns);
+  const Json* given = record.find(key);
+  if (given == nullptr || given->is_null()) return messages;
+  const auto fail = [&] {
+    return Error(where + ": expected '" + key + "' to be a list of pairs [question, answer], got " +
+                 escape_control(given->dump().substr(0, 60)));
+  };
+  if (!given->is_array()) throw fail();
+  for (const Json& pair : given->array()) {
+    if (!pair.is_array() || pair.array().size() != 2 || !pair.array()[0].is_string() ||
+        !pair.array()[1].is_string())
+      throw fail();
+    messages.push_back({"user", pair.array()[0].string()});
+    messages.push_back({"assistant", pair.array()[1].string()});
+  }
+  return messages;
+}
+
+// A conversation where the row has a system prompt or earlier turns.
+Row instruction_or_conversation(text::Instruction row, std::vector<text::Message> earlier, const Json& record,
+                                const Columns& columns, const std::string& where) {
+  const std::string system = system_of(record, columns, where);
+  if (earlier.empty() && system.empty()) return row;
+  text::Conversation conversation;
+  if (!system.empty()) conversation.messages.push_back({"system", system});
+  for (auto& messages : {std::move(earlier), text::as_messages(row)})
+    conversation.messages.insert(conversation.messages.end(), messages.begin(), messages.end());
+  return conversation;
+}
+
+Row parse_alpaca(const Json& record, const Columns& columns, const std::string& where) {
+  const auto text = [&](const char* name) { return text_field(record, name, columns, where); };
+  const std::string input_key = key_of("input", columns);
+  const Json* input = record.find(input_key);
+  const bool has_input = input != nullptr && !input->is_null();
+  text::Instruction row{text("instruction"), has_input ? text_of(*input, input_key, where) : "",
+                        text("output")};
+  return instruction_or_conversation(std::move(row), parse_history(record, columns, where), record, columns,
+                                     where);
+}
+
+Row parse_instruct(const Json& record, const Columns& columns, const std::string& where) {
+  const auto text = [&](const char* name) { return text_field(record, name, columns, where); };
+  return instruction_or_conversation({text("prompt"), "", text("completion")}, {}, record, columns, where);
 }
 
 std::vector<std::int32_t> parse_ids(const Json& value, const std::string& name, const std::string& where) {
@@ -266,6 +324,32 @@ std::vector<std::int32_t> parse_ids(const Json& value, const std::string& name, 
   return ids;
 }
 
+// Drops the tokens at both ends that the row's attention_mask has 0 for.
+void leave_out_padding(TokensRow& row, const Json& record, const Columns& columns, const std::string& where) {
+  const std::string key = key_of("attention_mask", columns);
+  const Json* given = record.find(key);
+  if (given == nullptr || given->is_null()) return;
+  const std::vector<std::int32_t> mask = parse_ids(*given, key, where);
+  const auto fail = [&](const std::string& got) {
+    throw Error(
+        where + ": expected '" + key + "' to be as long as input_ids (" + std::to_string(row.ids.size()) +
+        "), 1 for the row's own tokens, which are one run, and 0 for padding around them, got " + got);
+  };
+  if (mask.size() != row.ids.size()) fail("a length of " + std::to_string(mask.size()));
+  const auto begin = std::find(mask.begin(), mask.end(), 1);
+  const auto end = std::find(begin, mask.end(), 0);
+  for (auto at = mask.begin(); at != mask.end(); ++at) {
+    if (*at != (at >= begin && at < end ? 1 : 0))
+      fail(std::to_string(*at) + " at " + std::to_string(at - mask.begin()));
+  }
+  const auto keep = [&](std::vector<std::int32_t>& values) {
+    values.erase(values.begin() + (end - mask.begin()), values.end());
+    values.erase(values.begin(), values.begin() + (begin - mask.begin()));
+  };
+  keep(row.ids);
+  keep(row.labels);
+}
+
 TokensRow parse_tokens(const Json& record, const Columns& columns, const std::string& where) {
   TokensRow row;
   row.ids = parse_ids(field(record, "input_ids", columns, where), key_of("input_ids", columns), where);
@@ -276,6 +360,7 @@ TokensRow parse_tokens(const Json& record, const Columns& columns, const std::st
     throw Error(where + ": expected as many labels as input_ids (" + std::to_string(row.ids.size()) +
                 "), got " + std::to_string(row.labels.size()));
   }
+  leave_out_padding(row, record, columns, where);
   return row;
 }
 
@@ -338,18 +423,10 @@ Format detect_format(const Json& record, const Columns& columns, const std::stri
 Row parse_row(const Json& record, Format format, const Columns& columns, const std::string& where) {
   require_object(record, where);
   if (needs_template(format)) require_no_verdict(record, columns, where);
-  const auto text = [&](const std::string& name) {
-    return text_of(field(record, name, columns, where), key_of(name, columns), where);
-  };
+  const auto text = [&](const char* name) { return text_field(record, name, columns, where); };
   switch (format) {
-    case Format::kAlpaca: {
-      const std::string input_key = key_of("input", columns);
-      const Json* input = record.find(input_key);
-      const bool given = input != nullptr && !input->is_null();
-      return text::Instruction{text("instruction"), given ? text_of(*input, input_key, where) : "",
-                               text("output")};
-    }
-    case Format::kInstruct: return text::Instruction{text("prompt"), "", text("completion")};
+    case Format::kAlpaca: return parse_alpaca(record, columns, where);
+    case Format::kInstruct: return parse_instruct(record, columns, where);
     case Format::kChat:
     case Format::kShareGpt: return parse_messages(record, format, columns, where);
     case Format::kText: return DocumentRow{text("text")};

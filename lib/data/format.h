@@ -18,12 +18,12 @@ namespace lorikeet::data {
 /// that `columns` gives. A turn may say whether it is trained on: "train" (true or false), "weight" or
 /// "loss_weight" (0 or 1).
 enum class Format : std::uint8_t {
-  kAlpaca,    ///< {"instruction", "input" (optional), "output"}
-  kInstruct,  ///< {"prompt", "completion"}
-  kChat,      ///< {"messages": [{"role", "content", ...}, ...], "tools" (optional)}
-  kShareGpt,  ///< {"conversations": [{"from", "value", ...}, ...], "tools" (optional)}
+  kAlpaca,    ///< {"instruction", "input", "system", "history" (optional), "output"}
+  kInstruct,  ///< {"prompt", "completion", "system" (optional)}
+  kChat,      ///< {"messages": [{"role", "content", ...}, ...], "tools", "system" (optional)}
+  kShareGpt,  ///< {"conversations": [{"from", "value", ...}, ...], "tools", "system" (optional)}
   kText,      ///< {"text"}
-  kTokens,    ///< {"input_ids", "labels" (optional, -100 for no loss)}
+  kTokens,    ///< {"input_ids", "labels" (optional, -100 for no loss), "attention_mask" (optional)}
 };
 
 std::string_view format_name(Format format);
@@ -52,7 +52,10 @@ Format detect_format(const Json& record, const Columns& columns, const std::stri
 
 /// Reads one record. Contents of messages may be strings or lists of typed text parts. `where` ("[data] line
 /// 17 of train.jsonl") starts the Error that is thrown for whatever is missing or of another type, and for
-/// rows with a "label" of true or false beside their answer (KTO's preference data). Usual names of speakers
+/// rows with a "label" of true or false beside their answer (KTO's preference data). A "system" text beside
+/// turns that begin with no system prompt is their first message; an alpaca row with one, or with a "history"
+/// of [question, answer] pairs, is a conversation. Tokens whose "attention_mask" is 0, at the ends alone, are
+/// padding and left out. Usual names of speakers
 /// become roles: human, gpt, chatgpt, model, bot. Other members of a message stay with it for the template,
 /// "tools" may be a list or that list as a JSON text.
 Row parse_row(const Json& record, Format format, const Columns& columns, const std::string& where);

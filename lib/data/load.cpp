@@ -340,6 +340,10 @@ std::string FileReport::describe() const {
   count(counts.without_labels, " rows left out: nothing in them to train on");
   count(counts.other_length, " rows left out: other lengths than data.train.where allows");
   count(counts.duplicates, " examples left out: the same as an earlier one");
+  count(counts.empty_answers, " rows with an empty answer: they teach the model to say nothing");
+  count(
+      counts.left_out_turns,
+      " rows with a turn that the chat template doesn't write: rename its role, or choose another template");
   count(counts.split, " texts split into consecutive chunks of data.max_seq_len");
   return text + (cache_hit ? "\nfrom the cache in " : "\ntokenised in ") + format_seconds(seconds);
 }

@@ -19,7 +19,10 @@ std::unique_ptr<RecordSource> open_as(FileKind kind, FileBytes file,
                                       const std::shared_ptr<columnar::ChunkCache>& cache) {
   switch (kind) {
     case FileKind::kJson: return std::make_unique<RecordFile>(std::move(file));
-    case FileKind::kCsv: return std::make_unique<CsvFile>(std::move(file), ',');
+    case FileKind::kCsv: {
+      const char separator = csv_separator(file.text());
+      return std::make_unique<CsvFile>(std::move(file), separator);
+    }
     case FileKind::kTsv: return std::make_unique<CsvFile>(std::move(file), '\t');
     case FileKind::kParquet: return std::make_unique<columnar::ParquetFile>(std::move(file), cache);
     case FileKind::kArrow: return std::make_unique<columnar::ArrowFile>(std::move(file), cache);

@@ -6,6 +6,7 @@
 #include <array>
 #include <cctype>
 #include <map>
+#include <regex>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -20,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostFoldersDeep = 8;
+constexpr std::size_t kMostLevels = 9;  // of folders, the first one included
 
 // Words by which the Hub tells splits (huggingface/datasets, data_files.py).
 constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kSplitWords{
@@ -43,10 +44,10 @@ std::string canonical_split(std::string_view word) {
   return "";
 }
 
-// The split that a word of the path names ("data/train-00000-of-00001.parquet"), the last one; "" for none.
-std::string split_of(const fs::path& relative) {
+// The split that a word of `text` names, the last one; "" for none.
+std::string split_in(std::string_view text) {
   std::string split, word;
-  for (const char c : ascii_lower(relative.string()) + ".") {
+  for (const char c : ascii_lower(text) + ".") {
     if (std::isalpha(static_cast<unsigned char>(c)) != 0) {
       word += c;
       continue;
@@ -55,6 +56,21 @@ std::string split_of(const fs::path& relative) {
     word.clear();
   }
   return split;
+}
+
+// NAME of "NAME-00000-of-00003...", as the Hub writes the parts of a split; "" of any other name.
+std::string part_of(const std::string& file_name) {
+  static const std::regex kPart("(\\w+(?:\\.\\w+)*)-[0-9]{5}-of-[0-9]{5}.*");
+  std::smatch found;
+  return std::regex_match(file_name, found, kPart) ? found[1].str() : "";
+}
+
+// The split of a file: what the parts of one are named by ("data/train_sft-00000-of-00003.parquet":
+// train_sft), or what a word of its path says ("train/data-00000-of-00001.arrow"); "" for none.
+std::string split_of(const fs::path& relative) {
+  const std::string name = part_of(relative.filename().string());
+  if (canonical_split(ascii_lower(name)).empty() && !split_in(name).empty()) return name;
+  return split_in(relative.string());
 }
 
 bool is_rows_file(const fs::path& path) {
@@ -68,23 +84,45 @@ bool is_rows_file(const fs::path& path) {
   throw Error("[data] '" + escape_control(path.string()) + "': " + what);
 }
 
-// All files below `folder`, relative to it, sorted; links to files and folders are followed.
-std::vector<fs::path> files_below(const fs::path& folder) {
-  std::vector<fs::path> files;
-  std::error_code error;
-  fs::recursive_directory_iterator walk(folder, fs::directory_options::follow_directory_symlink, error);
-  for (; !error && walk != fs::recursive_directory_iterator(); walk.increment(error)) {
-    const fs::path relative = walk->path().lexically_relative(folder);
-    std::error_code ignored;
-    const bool hidden = walk->path().filename().string().starts_with('.');
-    if (walk->is_directory(ignored) && (hidden || walk.depth() >= kMostFoldersDeep))
-      walk.disable_recursion_pending();
-    if (walk->is_regular_file(ignored)) files.push_back(relative);
+// Finds files below a folder. Links to files and folders are followed; a folder that is reached twice counts
+// once.
+class Walk {
+ public:
+  explicit Walk(fs::path root) : root_(std::move(root)) {}
+
+  // All files in at most `levels` folders above each other, relative to the root, sorted.
+  std::vector<fs::path> files(std::size_t levels) {
+    visit({}, levels);
+    std::sort(files_.begin(), files_.end());
+    return std::move(files_);
   }
-  if (error) fail(folder, "the folder can't be read: " + error.message());
-  std::sort(files.begin(), files.end());
-  return files;
-}
+
+ private:
+  void visit(const fs::path& relative, std::size_t levels) {
+    const fs::path folder = relative.empty() ? root_ : root_ / relative;
+    std::error_code error, ignored;
+    if (!seen_.insert(fs::weakly_canonical(folder, ignored)).second) return;
+    std::vector<fs::path> folders;
+    fs::directory_iterator entry(folder, error);
+    for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+      const fs::path name = entry->path().filename();
+      if (entry->is_regular_file(ignored)) files_.push_back(relative / name);
+      if (entry->is_directory(ignored) && !name.string().starts_with('.')) folders.push_back(relative / name);
+    }
+    if (error == std::errc::permission_denied && !relative.empty()) {
+      log_warning("[data] left out, since it may not be read: '" + escape_control(folder.string()) + "'");
+    } else if (error) {
+      fail(folder, "the folder can't be read: " + error.message());
+    }
+    if (levels <= 1) return;
+    std::sort(folders.begin(), folders.end());  // so that of two ways to a folder the same one counts
+    for (const fs::path& below : folders) visit(below, levels - 1);
+  }
+
+  fs::path root_;
+  std::set<fs::path> seen_;
+  std::vector<fs::path> files_;
+};
 
 // The pattern's parts against the path's, "**" standing for any number of folders.
 bool matches(const std::vector<std::string>& pattern, const std::vector<std::string>& parts,
@@ -119,7 +157,8 @@ std::vector<fs::path> matching_files(const fs::path& pattern) {
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) return files;
   const std::vector<std::string> wanted = parts_of(rest);
-  for (const fs::path& file : files_below(folder))
+  const bool any_depth = std::find(wanted.begin(), wanted.end(), "**") != wanted.end();
+  for (const fs::path& file : Walk(folder).files(any_depth ? kMostLevels : wanted.size()))
     if (matches(wanted, parts_of(file))) files.push_back(root / file);
   return files;
 }
@@ -135,9 +174,41 @@ void warn_of_left_out(const fs::path& folder, const std::string& split, const st
               " whose names tell no split: " + escape_control(join_some(names, 4)));
 }
 
+// Folders of a repository may hold several configurations of the same rows.
+void warn_of_folders(const fs::path& folder, const std::vector<fs::path>& files) {
+  std::map<std::string, std::size_t> by_folder;
+  for (const fs::path& file : files) ++by_folder[file.parent_path().lexically_relative(folder).string()];
+  if (by_folder.size() < 2) return;
+  std::vector<std::string> names;
+  for (const auto& [name, count] : by_folder) names.push_back(name + " (" + std::to_string(count) + ")");
+  log_warning("[data] '" + escape_control(folder.string()) + "': the files of " +
+              std::to_string(by_folder.size()) + " folders are read together: " +
+              escape_control(join_some(names, 6)) + "; where they are versions of the same rows, name one");
+}
+
+// The files of the split that is asked for, by its own name or the usual one; where none is asked for, of
+// train, or of the one split that is named after it. nullptr where there are none.
+const std::vector<fs::path>* find_split(const std::map<std::string, std::vector<fs::path>>& by_split,
+                                        const std::string& asked) {
+  const auto find = [&](const std::string& name) {
+    const auto found = by_split.find(name);
+    return name.empty() || found == by_split.end() ? nullptr : &found->second;
+  };
+  if (const auto* files = find(asked)) return files;
+  if (!asked.empty()) return find(canonical_split(ascii_lower(asked)));
+  if (const auto* files = find("train")) return files;
+  const std::vector<fs::path>* only = nullptr;
+  for (const auto& [name, files] : by_split) {
+    if (split_in(name) != "train") continue;
+    if (only != nullptr) return nullptr;
+    only = &files;
+  }
+  return only;
+}
+
 std::vector<fs::path> files_of_split(const fs::path& folder, const std::string& split) {
   std::map<std::string, std::vector<fs::path>> by_split;
-  for (const fs::path& file : files_below(folder))
+  for (const fs::path& file : Walk(folder).files(kMostLevels))
     if (is_rows_file(file)) by_split[split_of(file)].push_back(folder / file);
   if (by_split.empty()) {
     fail(folder,
@@ -145,17 +216,17 @@ std::vector<fs::path> files_of_split(const fs::path& folder, const std::string& 
          "or "
          ".zst)");
   }
-  const std::string word = canonical_split(ascii_lower(split));
-  const std::string wanted = split.empty() ? "train" : word.empty() ? split : word;
-  if (const auto found = by_split.find(wanted); found != by_split.end()) {
-    warn_of_left_out(folder, wanted, by_split[""]);
-    return found->second;
+  const bool has_splits = by_split.size() > 1 || !by_split.contains("");
+  if (const auto* found = split.empty() && !has_splits ? &by_split[""] : find_split(by_split, split)) {
+    if (has_splits) warn_of_left_out(folder, split.empty() ? "train" : split, by_split[""]);
+    warn_of_folders(folder, *found);
+    return *found;
   }
-  if (split.empty() && by_split.size() == 1 && by_split.contains("")) return by_split[""];
   std::vector<std::string> names;
   for (const auto& [name, files] : by_split)
     if (!name.empty()) names.push_back(name);
-  fail(folder, "expected files of the split '" + escape_control(wanted) + "', found " +
+  fail(folder, "expected files of the split '" + escape_control(split.empty() ? "train" : split) +
+                   "', found " +
                    (names.empty() ? "none with a split in their names" : "those of " + join(names, ", ")) +
                    "; set data.train.split, or name the files by a pattern such as '*.parquet'");
 }

@@ -41,7 +41,9 @@ std::string meta_of(const TokenizedFile& about, const std::string& fingerprint) 
       .set("dropped", about.counts.dropped)
       .set("without_labels", about.counts.without_labels)
       .set("split", about.counts.split)
-      .set("unknown_ids", about.counts.unknown_ids);
+      .set("unknown_ids", about.counts.unknown_ids)
+      .set("empty_answers", about.counts.empty_answers)
+      .set("left_out_turns", about.counts.left_out_turns);
   std::string text = meta.dump();
   text.resize(padded(text.size()), ' ');
   return text;
@@ -228,9 +230,14 @@ TokenizedFile read_token_file(const std::filesystem::path& path, bool check_word
   out.dataset = TokenDataset(views, file, trailer.words * sizeof(std::int32_t), fingerprint);
   out.format = view.at("format").as_string();
   out.template_description = view.at("template").as_string();
-  out.counts = {view.at("rows").as_int(),    view.at("truncated").as_int(),
-                view.at("dropped").as_int(), view.at("without_labels").as_int(),
-                view.at("split").as_int(),   view.at("unknown_ids").as_int()};
+  out.counts.rows = view.at("rows").as_int();
+  out.counts.truncated = view.at("truncated").as_int();
+  out.counts.dropped = view.at("dropped").as_int();
+  out.counts.without_labels = view.at("without_labels").as_int();
+  out.counts.split = view.at("split").as_int();
+  out.counts.unknown_ids = view.at("unknown_ids").as_int();
+  out.counts.empty_answers = view.at("empty_answers").as_int();
+  out.counts.left_out_turns = view.at("left_out_turns").as_int();
   return out;
 }
 

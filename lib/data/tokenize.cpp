@@ -9,12 +9,27 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/strings.h"
 
 namespace lorikeet::data {
 namespace {
 
 constexpr std::size_t kRowsPerChunk = 64;
 constexpr std::size_t kMostReadyBytes = std::size_t{16} << 20;  // encoded, before their turn
+
+bool is_empty_answer(const text::Message& message) {
+  const auto has = [&](const char* member) { return message.extra.find(member) != nullptr; };
+  return message.role == "assistant" && message.trained && trim(message.content).empty() &&
+         !has("tool_calls") && !has("reasoning_content") && !has("thinking") && !has("reasoning");
+}
+
+bool has_empty_answer(const Row& row) {
+  if (const auto* instruction = std::get_if<text::Instruction>(&row))
+    return trim(instruction->output).empty();
+  if (const auto* conversation = std::get_if<text::Conversation>(&row))
+    return std::any_of(conversation->messages.begin(), conversation->messages.end(), is_empty_answer);
+  return false;
+}
 
 class RowEncoder {
  public:
@@ -33,6 +48,8 @@ class RowEncoder {
       }
     }();
     ++counts.rows;
+    if (has_empty_answer(row)) ++counts.empty_answers;
+    if (encoded.leaves_out_turn) ++counts.left_out_turns;
     if (format_ == Format::kTokens) counts.unknown_ids += count_unknown(encoded.ids);
     if (count_targets(encoded.labels) == 0) {
       ++counts.without_labels;
@@ -219,6 +236,8 @@ RowCounts& RowCounts::operator+=(const RowCounts& other) {
   unknown_ids += other.unknown_ids;
   other_length += other.other_length;
   duplicates += other.duplicates;
+  empty_answers += other.empty_answers;
+  left_out_turns += other.left_out_turns;
   return *this;
 }
 
@@ -227,7 +246,7 @@ EncodedRow encode_row(const Row& row, const text::PromptEncoder& encoder, text::
   EncodedRow out;
   if (const auto* tokens = std::get_if<TokensRow>(&row)) {
     check_token_range(*tokens, encoder.tokenizer().vocab_size(), embedding_rows);
-    return {tokens->ids, tokens->labels};
+    return {.ids = tokens->ids, .labels = tokens->labels};
   }
   if (const auto* document = std::get_if<DocumentRow>(&row)) {
     if (document->text.empty()) return out;
@@ -243,6 +262,7 @@ EncodedRow encode_row(const Row& row, const text::PromptEncoder& encoder, text::
   for (std::size_t t = 0; t < out.labels.size(); ++t)
     if (prompt.trained[t] == 0) out.labels[t] = kNoLabel;
   out.ids = std::move(prompt.ids);
+  out.leaves_out_turn = prompt.leaves_out_turn;
   return out;
 }
 

@@ -23,6 +23,8 @@ struct RowCounts {
   std::int64_t unknown_ids = 0;   ///< ids given as tokens that the model has and the tokenizer hasn't
   std::int64_t other_length = 0;  ///< left out: fewer or more tokens than RowOptions allow
   std::int64_t duplicates = 0;    ///< examples left out: equal to an earlier one
+  std::int64_t empty_answers = 0;   ///< with an answer without text, which teaches to say nothing
+  std::int64_t left_out_turns = 0;  ///< with a turn that the chat template doesn't write
 
   RowCounts& operator+=(const RowCounts& other);
 };
@@ -36,6 +38,7 @@ struct RowCounts {
 struct EncodedRow {
   std::vector<std::int32_t> ids;
   std::vector<std::int32_t> labels;
+  bool leaves_out_turn = false;  ///< see text::EncodedPrompt
 };
 EncodedRow encode_row(const Row& row, const text::PromptEncoder& encoder, text::TrainOn train_on,
                       std::int64_t embedding_rows = 0);

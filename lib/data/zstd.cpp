@@ -27,6 +27,9 @@ bool is_zstd(std::string_view bytes) {
 std::string unzstd(std::string_view bytes, const std::string& name, const ExpansionLimits& limits) {
   const std::unique_ptr<ZSTD_DStream, FreeStream> stream(ZSTD_createDStream());
   if (!stream) throw Error("[data] zstd didn't start", ErrorKind::kEnvironment);
+  // Windows of any size: all of the text is held in memory anyway.
+  ZSTD_DCtx_setParameter(stream.get(), ZSTD_d_windowLogMax,
+                         ZSTD_dParam_getBounds(ZSTD_d_windowLogMax).upperBound);
   std::vector<char> buffer(std::size_t{1} << 18);
   std::string out;
   ZSTD_inBuffer input{bytes.data(), bytes.size(), 0};

@@ -216,15 +216,19 @@ class Renderer {
 
 }  // namespace
 
+std::vector<Message> as_messages(const Instruction& row) {
+  return {{"user", row.input.empty() ? row.instruction : row.instruction + "\n\n" + row.input},
+          {"assistant", row.output}};
+}
+
 std::vector<Segment> ChatTemplate::render(std::span<const Message> messages, bool generation_prompt) const {
   return Renderer(*this).conversation(messages, generation_prompt);
 }
 
 std::vector<Segment> ChatTemplate::render(const Instruction& row, bool prompt_only) const {
   if (family == TemplateFamily::kAlpaca) return Renderer(*this).stanford(row, prompt_only);
-  const std::string prompt = row.input.empty() ? row.instruction : row.instruction + "\n\n" + row.input;
-  std::vector<Message> messages{{"user", prompt}};
-  if (!prompt_only) messages.push_back({"assistant", row.output});
+  std::vector<Message> messages = as_messages(row);
+  if (prompt_only) messages.pop_back();
   return render(messages, prompt_only);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -92,6 +93,16 @@ const ChatTemplate* find_builtin(std::string_view name) {
 }
 
 }  // namespace
+
+std::string role_of_speaker(const std::string& speaker) {
+  static const std::map<std::string, std::string, std::less<>> kRoles{{"human", "user"},
+                                                                      {"gpt", "assistant"},
+                                                                      {"chatgpt", "assistant"},
+                                                                      {"model", "assistant"},
+                                                                      {"bot", "assistant"}};
+  const auto found = kRoles.find(speaker);
+  return found == kRoles.end() ? speaker : found->second;
+}
 
 const std::vector<ChatTemplate>& builtin_chat_templates() {
   static const std::vector<ChatTemplate> kBuiltins = make_builtins();

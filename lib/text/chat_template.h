@@ -27,6 +27,10 @@ struct Message {
   Json extra{};
 };
 
+/// The role that a speaker in data files is known as: human is user; gpt, chatgpt, model and bot are
+/// assistant. Other names stay.
+std::string role_of_speaker(const std::string& speaker);
+
 /// A row of messages, with the tools that may be called in it: an array of their schemas, or null.
 struct Conversation {
   std::vector<Message> messages;
@@ -46,6 +50,9 @@ struct Instruction {
   std::string input;
   std::string output;
 };
+
+/// The same as a conversation: the instruction, after a blank line the input, and the answer.
+std::vector<Message> as_messages(const Instruction& row);
 
 /// A piece of a rendered prompt. Control tokens stand apart from text, so that text from data is never
 /// searched for them.

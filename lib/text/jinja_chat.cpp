@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "base/strings.h"
+
 namespace lorikeet::text {
 namespace {
 
@@ -87,6 +89,14 @@ jinja::MarkedText JinjaChat::render(std::span<const jinja::Value> messages, cons
   variables.emplace_back("add_generation_prompt", generation_prompt);
   variables.emplace_back("messages", jinja::Value::list(Values(messages.begin(), messages.end())));
   return template_for(tools).render(variables, options_);
+}
+
+bool leaves_out_content(std::span<const Message> messages, const jinja::MarkedText& rendered) {
+  std::array<bool, jinja::kOriginTags> written{};
+  for (const jinja::MarkedText::Run& run : rendered.runs()) written.at(jinja::tag_of(run.origin)) = true;
+  for (std::size_t i = 0; i < messages.size(); ++i)
+    if (!trim(messages[i].content).empty() && !written.at(1 + i % kMessageTags)) return true;
+  return false;
 }
 
 std::size_t message_of_tag(std::size_t tag, std::size_t near, std::size_t count) {

@@ -51,6 +51,10 @@ class JinjaChat {
   std::vector<std::pair<std::string, jinja::Value>> variables_;
 };
 
+/// Whether `rendered` has nothing of the content of one of the messages, of those that have any: a template
+/// may leave out roles that it doesn't know. Messages 63 apart aren't told from each other.
+bool leaves_out_content(std::span<const Message> messages, const jinja::MarkedText& rendered);
+
 /// The number of the message that a run of text with this tag is from, of `count`; of those that share the
 /// tag the one nearest to `near`. The tag isn't 0.
 std::size_t message_of_tag(std::size_t tag, std::size_t near, std::size_t count);

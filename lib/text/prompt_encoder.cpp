@@ -3,16 +3,15 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/strings.h"
 #include "text/marked_encode.h"
 
 namespace lorikeet::text {
 namespace {
 
 Conversation as_conversation(const Instruction& row, bool with_answer) {
-  Conversation out;
-  out.messages.push_back(
-      {"user", row.input.empty() ? row.instruction : row.instruction + "\n\n" + row.input});
-  if (with_answer) out.messages.push_back({"assistant", row.output});
+  Conversation out{.messages = as_messages(row)};
+  if (!with_answer) out.messages.pop_back();
   return out;
 }
 
@@ -28,6 +27,11 @@ void require_plain(const Conversation& row, const ChatTemplate& chat_template) {
     const std::string turn = " (turn " + std::to_string(i + 1) + ")";
     if (message.extra.find("tool_calls") != nullptr) fail("tool calls" + turn);
     if (!message.has_content) fail("a message without content" + turn);
+    for (const char* name : {"reasoning_content", "reasoning", "thinking"}) {
+      const Json* reasoning = message.extra.find(name);
+      if (reasoning != nullptr && !(reasoning->is_string() && trim(reasoning->string()).empty()))
+        fail("'" + std::string(name) + "'" + turn);
+    }
   }
 }
 
@@ -62,6 +66,7 @@ EncodedPrompt PromptEncoder::encode(const Conversation& row, TrainOn train_on) c
     std::vector<ByteRange> trained;
     if (train_on != TrainOn::kAll) trained = answers_->find(row, values, whole, train_on == TrainOn::kLast);
     out = encode_marked(whole, trained, tokenizer());
+    out.leaves_out_turn = leaves_out_content(row.messages, whole);
   } else {
     require_plain(row, builtin());
     std::vector<Message> messages = row.messages;

@@ -43,6 +43,23 @@ TEST_CASE("a single entry of a map can be set and dropped") {
   CHECK(s.data.train.columns == std::map<std::string, std::string>{{"prompt", "question"}});
 }
 
+TEST_CASE("an override of a text is that text, whatever YAML would make of it") {
+  const auto prompt = [](const std::string& value) {
+    return parse("", {"data.train.prompt=" + value, "data.train.completion=x"}).data.train.prompt;
+  };
+  for (const char* value : {"Translate: {english}", "{question}: {options}", "{question} Answer:", "[{q}]",
+                            "- {q}", "\"{q}\" he said", "&{q}", "{q} # no comment", "123", "true"})
+    CHECK(prompt(value) == value);
+  CHECK(prompt("'a: {q}'") == "a: {q}");
+  CHECK(prompt("\"a\\n{q}\"") == "a\n{q}");
+  CHECK(parse("", {"data.train.path=*.parquet"}).data.train.path == "*.parquet");
+  CHECK(parse("", {"data.train.path=a: b"}).data.train.path == "a: b");
+  CHECK(parse("data: {validation: {path: v}}", {"data.validation.path=null"}).data.validation.path ==
+        std::nullopt);
+  CHECK(parse("data: {validation: {path: v}}", {"data.validation.path=~"}).data.validation.path ==
+        std::nullopt);
+}
+
 TEST_CASE("an override has no comments, and braces without a colon are text") {
   CHECK(parse("", {"data.train.path=d/my data #2.jsonl"}).data.train.path == "d/my data #2.jsonl");
   CHECK(parse("", {"data.train.path='quoted #3'"}).data.train.path == "quoted #3");

@@ -132,6 +132,16 @@ TEST_CASE("conversations and texts keep their columns") {
   CHECK(text.data.train.columns.at("text") == "body");
 }
 
+TEST_CASE("names of speakers that are known here need no counterpart, others are a problem") {
+  const auto rows = [](const std::string& roles) {
+    return changed(kRows, "  - path: rows.jsonl\n    type: chat_template\n    roles: " + roles + "\n");
+  };
+  CHECK_NOTHROW(
+      settings_of(rows("{user: [human, user], assistant: [gpt], system: [system], narrator: [narrator]}")));
+  CHECK_THROWS_WITH(settings_of(rows("{assistant: [gpt, agent]}")),
+                    Contains("roles.assistant") && Contains("'agent'") && Contains("rename it in the rows"));
+}
+
 TEST_CASE("what exists beside axolotl's config is no name of the Hub") {
   const config::Settings s = settings_of(
       changed(kRows, "  - path: tests/convert\n    type: completion\n"));  // from the project's folder

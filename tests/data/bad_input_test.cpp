@@ -24,7 +24,9 @@ TEST_CASE("an absent, empty or blank data file is an error") {
 TEST_CASE("bytes that are not UTF-8 are an error with their line") {
   test::DataFixture data;
   CHECK_THROWS_WITH(data.load(kGood + "{\"instruction\": \"caf\xE9\", \"output\": \"b\"}\n"),
-                    Contains("line 2 of train.jsonl") && Contains("not UTF-8"));
+                    Contains("line 2 of train.jsonl") && Contains("not UTF-8") &&
+                        Contains("iconv -f WINDOWS-1252 -t UTF-8"));
+  CHECK_THROWS_WITH(data.load(std::string("\xFF\xFE{\0", 4)), Contains("iconv -f UTF-16 -t UTF-8"));
 }
 
 TEST_CASE("a broken line is an error with its line and column") {

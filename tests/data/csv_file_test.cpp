@@ -1,6 +1,7 @@
 #include "data/csv_file.h"
 
 #include "base/error.h"
+#include "data/open_records.h"
 #include "data_fixture.h"
 #include "support/catch.h"
 
@@ -28,6 +29,25 @@ TEST_CASE("CSV fields in quotes hold separators, newlines and quotes, and errors
 TEST_CASE("TSV is the same with tabs, and its commas are text") {
   CHECK(open("text\tlabel\na, b\t7\n", '\t').parse(0).dump() == R"({"text":"a, b","label":"7"})");
   CHECK(open("text\n\"\"\n").parse(0).dump() == R"({"text":""})");
+}
+
+TEST_CASE("a CSV file's first row says what separates its fields") {
+  CHECK(data::csv_separator("prompt,completion\n1;2;3,4\n") == ',');
+  CHECK(data::csv_separator("\r\nprompt;completion\r\na, b;c\r\n") == ';');
+  CHECK(data::csv_separator("prompt\tcompletion\na\tb\n") == '\t');
+  CHECK(data::csv_separator("\"a,\n\"\"b\";c\n1;2\n") == ';');
+  CHECK(data::csv_separator("a;b,c\n1;2,3\n") == ',');
+  CHECK(data::csv_separator("text\na;b\n") == ',');
+  CHECK(data::csv_separator("") == ',');
+  const auto rows = data::open_record_file(
+      data::FileBytes("instruction;output\nadd 1,5 and 2;\"3,5; or so\"\n", "rows.csv"));
+  CHECK(rows->parse(0).dump() == R"({"instruction":"add 1,5 and 2","output":"3,5; or so"})");
+}
+
+TEST_CASE("a first column without a name is an index") {
+  CHECK(open(",prompt\n0,a\n").parse(0).dump() == R"({"Unnamed: 0":"0","prompt":"a"})");
+  CHECK_THROWS_WITH(open(",prompt,\n0,a,b\n"),
+                    Contains("one without a name") && Contains("into the first row"));
 }
 
 TEST_CASE("CSV that isn't well-formed is an error with its line") {

@@ -76,7 +76,76 @@ TEST_CASE("columns rename the keys inside turns too") {
                         Contains("data.train.columns ({role: its key})"));
   CHECK_THROWS_WITH(data::check_columns(Format::kChat, {{"rolle", "speaker"}}),
                     Contains("did you mean 'role'"));
-  CHECK_THROWS_WITH(detect("{}"), Contains("chat {messages: [{role, content}, ...], tools?}"));
+  CHECK_THROWS_WITH(detect("{}"), Contains("chat {messages: [{role, content}, ...], tools?, system?}"));
+}
+
+TEST_CASE("a turn's content under its usual key gives way to the column that is chosen") {
+  const auto turns =
+      messages(parse(R"({"messages": [{"role": "x", "who": "user", "content": "Bonjour", "en": "Hello",
+      "name": "n"}]})",
+                     Format::kChat, {{"content", "en"}, {"role", "who"}}));
+  CHECK(turns[0].role == "user");
+  CHECK(turns[0].content == "Hello");
+  CHECK(turns[0].extra.dump() == R"({"name":"n"})");
+}
+
+TEST_CASE("a row's own system prompt comes before its turns") {
+  const auto of = [](const std::string& row, Format format) { return messages(parse(row, format)); };
+  const auto shared =
+      of(R"({"system": "s", "conversations": [{"from": "human", "value": "q"}]})", Format::kShareGpt);
+  REQUIRE(shared.size() == 2);
+  CHECK(shared[0].role == "system");
+  CHECK(shared[0].content == "s");
+  for (const char* row : {R"({"system": "s", "messages": [{"role": "system", "content": "own"}]})",
+                          R"({"system": " ", "messages": [{"role": "system", "content": "own"}]})",
+                          R"({"system": null, "messages": [{"role": "system", "content": "own"}]})"}) {
+    const auto own = of(row, Format::kChat);
+    REQUIRE(own.size() == 1);
+    CHECK(own[0].content == "own");
+  }
+  CHECK_THROWS_WITH(of(R"({"system": 1, "messages": [{"role": "user", "content": "q"}]})", Format::kChat),
+                    Contains("'system' to be a string"));
+}
+
+TEST_CASE("instructions with a system prompt or earlier turns are conversations") {
+  const auto turns = messages(parse(R"({"instruction": "i", "input": "n", "output": "o", "system": "s",
+      "history": [["q", "a"]]})",
+                                    Format::kAlpaca));
+  REQUIRE(turns.size() == 5);
+  CHECK(turns[0].role == "system");
+  CHECK(turns[1].role == "user");
+  CHECK(turns[1].content == "q");
+  CHECK(turns[2].role == "assistant");
+  CHECK(turns[3].content == "i\n\nn");
+  CHECK(turns[4].content == "o");
+  const auto asked =
+      messages(parse(R"({"question": "q", "response": "r", "system_prompt": "s"})", Format::kInstruct,
+                     {{"prompt", "question"}, {"completion", "response"}, {"system", "system_prompt"}}));
+  REQUIRE(asked.size() == 3);
+  CHECK(asked[0].content == "s");
+  CHECK(std::holds_alternative<text::Instruction>(
+      parse(R"({"instruction": "i", "output": "o", "system": "", "history": []})", Format::kAlpaca)));
+  for (const char* history : {R"("q")", R"(["q", "a"])", R"([["q"]])", R"([["q", 1]])"}) {
+    CHECK_THROWS_WITH(parse(R"({"instruction": "i", "output": "o", "history": )" + std::string(history) + "}",
+                            Format::kAlpaca),
+                      Contains("list of pairs [question, answer]"));
+  }
+}
+
+TEST_CASE("tokens that the attention mask calls padding are left out") {
+  const auto row = [](const std::string& mask) {
+    return std::get<data::TokensRow>(
+        parse(R"({"input_ids": [0, 5, 6, 0], "labels": [-100, -100, 6, 0], "attention_mask": )" + mask + "}",
+              Format::kTokens));
+  };
+  CHECK(row("[0, 1, 1, 0]").ids == std::vector<text::TokenId>{5, 6});
+  CHECK(row("[0, 1, 1, 0]").labels == std::vector<std::int32_t>{-100, 6});
+  CHECK(row("[1, 1, 1, 1]").ids.size() == 4);
+  CHECK(row("null").ids.size() == 4);
+  CHECK(row("[0, 0, 0, 0]").ids.empty());
+  CHECK_THROWS_WITH(row("[1, 1, 1]"), Contains("as long as input_ids (4)") && Contains("a length of 3"));
+  CHECK_THROWS_WITH(row("[1, 0, 1, 1]"), Contains("one run") && Contains("1 at 2"));
+  CHECK_THROWS_WITH(row("[2, 1, 1, 1]"), Contains("2 at 0"));
 }
 
 TEST_CASE("alpaca's input may be absent or null") {

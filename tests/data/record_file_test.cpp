@@ -92,6 +92,27 @@ TEST_CASE("gzip that is cut at any byte, or damaged, is an error") {
   CHECK_THROWS_WITH(data::gunzip(whole + "trailing", "f"), Catch::Contains("corrupt"));
 }
 
+TEST_CASE("zstd frames with windows of 256 MB are read") {
+  const std::string text = "{\"text\": \"a\"}\n";
+  ZSTD_CCtx* context = ZSTD_createCCtx();
+  ZSTD_CCtx_setParameter(context, ZSTD_c_windowLog, 28);
+  std::string bytes(ZSTD_compressBound(text.size()), '\0');
+  ZSTD_outBuffer out{bytes.data(), bytes.size(), 0};
+  ZSTD_inBuffer in{text.data(), text.size(), 0}, no_more{nullptr, 0, 0};
+  ZSTD_compressStream2(context, &out, &in,
+                       ZSTD_e_continue);  // before its size is known, so that the window stays
+  REQUIRE(ZSTD_compressStream2(context, &out, &no_more, ZSTD_e_end) == 0);
+  ZSTD_freeCCtx(context);
+  bytes.resize(out.pos);
+  const std::unique_ptr<ZSTD_DStream, decltype(&ZSTD_freeDStream)> usual(ZSTD_createDStream(),
+                                                                         ZSTD_freeDStream);
+  std::string read(64, '\0');
+  ZSTD_outBuffer to{read.data(), read.size(), 0};
+  ZSTD_inBuffer from{bytes.data(), bytes.size(), 0};
+  CHECK(ZSTD_isError(ZSTD_decompressStream(usual.get(), &to, &from)) != 0);  // with zstd's usual limit
+  CHECK(data::unzstd(bytes, "f") == text);
+}
+
 TEST_CASE("zstd frames are read on, and expansion, damage and cuts are errors") {
   const std::string whole = test::zstd("{\"text\": \"some words that are packed\"}\n");
   const std::string skippable("\x50\x2A\x4D\x18\x03\0\0\0abc", 11);

@@ -68,6 +68,42 @@ TEST_CASE("files that a split leaves out are reported where their names tell no 
   CHECK_THAT(said(), Contains("left out are 1 whose names tell no split: more.jsonl"));
 }
 
+TEST_CASE("the parts of a split are named after it, which need not be a usual name") {
+  const Folder folder;
+  for (const char* name :
+       {"data/train_sft-00000-of-00002-ab12.parquet", "data/train_sft-00001-of-00002-cd34.parquet",
+        "data/train_gen-00000-of-00001.parquet", "data/test_sft-00000-of-00001.parquet"})
+    folder.add(name);
+  const std::string both =
+      "data/train_sft-00000-of-00002-ab12.parquet data/train_sft-00001-of-00002-cd34.parquet";
+  CHECK(folder.find("", "train_sft") == both);
+  CHECK_THROWS_WITH(folder.find(), Contains("'train'") && Contains("test_sft, train_gen, train_sft"));
+  std::filesystem::remove(folder.root / "data/train_gen-00000-of-00001.parquet");
+  CHECK(folder.find() == both);
+  CHECK_THROWS_WITH(folder.find("", "train"), Contains("test_sft, train_sft"));
+  const Folder saved;  // by datasets' save_to_disk
+  saved.add("train/data-00000-of-00001.arrow");
+  saved.add("test/data-00000-of-00001.arrow");
+  CHECK(saved.find() == "train/data-00000-of-00001.arrow");
+}
+
+TEST_CASE("files of several folders are read together, with a warning") {
+  const Folder folder;
+  for (const char* name : {"main/train.jsonl", "main/test.jsonl", "socratic/train.jsonl"}) folder.add(name);
+  const test::CapturedStderr log;
+  CHECK(folder.find() == "main/train.jsonl socratic/train.jsonl");
+  CHECK_THAT(log.text(), Contains("2 folders are read together: main (1), socratic (1)"));
+}
+
+TEST_CASE("a folder that links lead to again is read once") {
+  const Folder folder;
+  folder.add("v1/a.jsonl");
+  std::filesystem::create_directory_symlink(folder.root / "v1", folder.root / "latest");
+  std::filesystem::create_directory_symlink(folder.root.path(), folder.root / "v1/up");
+  CHECK(folder.find() == "latest/a.jsonl");
+  CHECK(folder.find("**/a.jsonl") == "latest/a.jsonl");
+}
+
 TEST_CASE("a pattern gives the files that match, in the order of their names") {
   const Folder folder;
   for (const char* name : {"a-2.jsonl", "a-1.jsonl", "b.csv", "x/y/a-3.jsonl", "x/.a-4.jsonl"})

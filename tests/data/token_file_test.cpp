@@ -49,7 +49,17 @@ std::size_t files_in(const std::filesystem::path& folder) {
 }
 
 TokenizedFile about() {
-  return {.dataset = {}, .counts = {.rows = 5}, .format = "f", .template_description = "t"};
+  return {.dataset = {},
+          .counts = {.rows = 5,
+                     .truncated = 6,
+                     .dropped = 7,
+                     .without_labels = 8,
+                     .split = 9,
+                     .unknown_ids = 10,
+                     .empty_answers = 11,
+                     .left_out_turns = 12},
+          .format = "f",
+          .template_description = "t"};
 }
 
 }  // namespace
@@ -85,6 +95,13 @@ TEST_CASE("a file written in pieces holds what the rows hold in memory, and has 
     const TokenizedFile file = writer->finish(about());
     check_equal(file.dataset, expected);
     CHECK(file.counts.rows == 5);
+    CHECK(file.counts.truncated == 6);
+    CHECK(file.counts.dropped == 7);
+    CHECK(file.counts.without_labels == 8);
+    CHECK(file.counts.split == 9);
+    CHECK(file.counts.unknown_ids == 10);
+    CHECK(file.counts.empty_answers == 11);
+    CHECK(file.counts.left_out_turns == 12);
     CHECK(file.format == "f");
     CHECK(file.template_description == "t");
     if (named) check_equal(read_token_file(folder / "tokens", true).dataset, expected);

@@ -51,6 +51,43 @@ TEST_CASE("train_on all labels every token and changes none") {
   CHECK(test::spell_labels(answers, 0) == "b</s>");
 }
 
+TEST_CASE("empty answers are trained on, and counted") {
+  test::DataFixture data;
+  const std::string empty =
+      R"({"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": " "}]})";
+  const std::string not_trained =
+      R"({"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "", "weight": 0},
+ {"role": "user", "content": "R"}, {"role": "assistant", "content": "A"}]})";
+  data.options.chat_template = "chatml";
+  const data::LoadedFile chats = data.load(one_line(empty) + one_line(not_trained));
+  CHECK(chats.dataset.size() == 2);
+  CHECK(chats.report.counts.empty_answers == 1);
+  CHECK_THAT(chats.report.describe(), Contains("1 rows with an empty answer"));
+  const std::string instructions = R"({"instruction": "a", "output": ""})"
+                                   "\n"
+                                   R"({"instruction": "a", "output": "b"})"
+                                   "\n";
+  CHECK(data.load(instructions).report.counts.empty_answers == 1);
+}
+
+TEST_CASE("turns that a template leaves out are counted") {
+  test::DataFixture data;
+  const std::string rows =
+      R"({"messages": [{"role": "narrator", "content": "N"}, {"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}]})"
+      "\n"
+      R"({"messages": [{"role": "user", "content": ""}, {"role": "assistant", "content": "A"}]})"
+      "\n";
+  data.tokenizer_options.chat_template =
+      "{% for m in messages if m.role in ['user', 'assistant'] %}{{ m.role + ':' + m.content + '</s>' }}{% "
+      "endfor %}";
+  const data::FileReport left_out = data.load(rows).report;
+  CHECK(left_out.counts.left_out_turns == 1);
+  CHECK_THAT(left_out.describe(), Contains("1 rows with a turn that the chat template doesn't write"));
+  data.tokenizer_options.chat_template =
+      "{% for m in messages %}{{ m.role + ':' + m.content + '</s>' }}{% endfor %}";
+  CHECK(data.load(rows).report.counts.left_out_turns == 0);
+}
+
 TEST_CASE("an over-long row is cut or left out, and counted") {
   test::DataFixture data;
   const std::string rows = R"({"prompt": "abc", "completion": "defgh"})"
