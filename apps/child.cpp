@@ -69,6 +69,7 @@ ChildEnd run_child(const std::vector<std::string>& command,
   const pid_t pid = start(command, environment_with(variables), output.get(), signals);
 
   ChildEnd end;
+  Clock::time_point interrupted_at;
   std::optional<Clock::time_point> kill_at;
   int status = 0;
   while (waitpid(pid, &status, WNOHANG) == 0) {
@@ -76,9 +77,14 @@ ChildEnd run_child(const std::vector<std::string>& command,
     ::poll(&waiting, 1, 200);
     for (int number; (number = signals.take()) != 0;) {
       if (number == SIGCHLD) continue;
-      kill(pid, end.interrupted ? SIGKILL : SIGTERM);
-      end.interrupted = true;
-      kill_at = Clock::now() + kGrace;
+      if (!end.interrupted) {
+        end.interrupted = true;
+        interrupted_at = Clock::now();
+        kill_at = interrupted_at + kGrace;
+        kill(pid, SIGTERM);
+      } else if (comm::asks_again(number, Clock::now() - interrupted_at)) {
+        kill(pid, SIGKILL);
+      }
     }
     if (kill_at && Clock::now() > *kill_at) kill(pid, SIGKILL);
   }

@@ -27,16 +27,6 @@ std::optional<text::TemplateSources> own_sources(const std::filesystem::path& fo
   return std::nullopt;
 }
 
-std::optional<config::Settings> run_settings(const std::filesystem::path& folder) {
-  if (!is_run(folder)) return std::nullopt;
-  try {
-    return config::load_settings(folder / "config.yaml");
-  } catch (const Error& error) {
-    log_warning(std::string(error.what()) + "; the settings of the adapter's run aren't known");
-    return std::nullopt;
-  }
-}
-
 const text::ChatTemplate* find_builtin(const std::string& name) {
   const auto& all = text::builtin_chat_templates();
   const auto found = std::find_if(all.begin(), all.end(), [&](const auto& t) { return t.name == name; });
@@ -89,6 +79,16 @@ std::filesystem::path run_of_adapter(const std::filesystem::path& adapter) {
   if (folder.filename() == kBestFolder && is_run(above)) return above;
   if (above.filename() == "checkpoints" && is_run(above.parent_path())) return above.parent_path();
   return adapter;
+}
+
+std::optional<config::Settings> run_settings(const std::filesystem::path& folder) {
+  if (!is_run(folder)) return std::nullopt;
+  try {
+    return config::load_settings(folder / "config.yaml");
+  } catch (const Error& error) {
+    log_warning(std::string(error.what()) + "; the settings of the adapter's run aren't known");
+    return std::nullopt;
+  }
 }
 
 std::optional<AdapterTemplate> adapter_template(const std::filesystem::path& folder) {

@@ -20,6 +20,10 @@ struct AdapterTemplate {
 /// The folder of the run that wrote the adapter: its own, or that above best/ and checkpoints/step_N/.
 std::filesystem::path run_of_adapter(const std::filesystem::path& adapter);
 
+/// The settings of a run in `folder`; nothing, with a warning, where they can't be read, and nothing where
+/// the folder is no run's.
+std::optional<config::Settings> run_settings(const std::filesystem::path& folder);
+
 /// The template that the adapter in `folder` was trained with, as far as its files say so: config.yaml and
 /// the tokenizer's files of a run of this program (also for its best/ and checkpoints/step_N/), the
 /// tokenizer's files of any other adapter. Throws nothing for files that can't be read: they say nothing

@@ -15,16 +15,25 @@ namespace {
 
 constexpr const char* kBestFile = "best.json";
 
-// The step whose adapter the folder holds, once all of it was found undamaged. Version 0.1 recorded neither
-// hashes nor the step: then that of `state` is believed.
-std::int64_t checked_step(const std::filesystem::path& folder, const train::RunState& state) {
+using Best = train::RunState::Best;
+
+// Which evaluation's adapter the folder holds, once all of it was found undamaged. Version 0.1 recorded
+// neither hashes nor the step: then that of `state` is believed.
+Best checked_best(const std::filesystem::path& folder, const train::RunState& state) {
   if (!io::has_own_marker(folder))
     throw Error("[checkpoint] the best adapter, of step " + std::to_string(state.best->step) +
                 ", is not in '" + folder.string() + "'");
-  if (!io::check_manifest(folder)) return state.best->step;
+  if (!io::check_manifest(folder)) return *state.best;
   const std::string where = (folder / kBestFile).string();
   const Json json = Json::parse(read_file(folder / kBestFile, 1U << 20), where);
-  return JsonView(json, where).at("step").as_int();
+  const JsonView best(json, where);
+  return {best.at("step").as_int(), best.at("val_loss").as_number()};
+}
+
+// A run that was killed behind a validation comes to it again, not always to the same bits (another grouping
+// of rows, a GPU's sums). So the folder may hold an adapter that is better than what the run knows of.
+bool serves(const Best& there, const train::RunState& state) {
+  return there.step == state.best->step || there.val_loss <= state.best->val_loss;
 }
 
 [[noreturn]] void fail_other_step(const std::filesystem::path& folder, std::int64_t step,
@@ -49,9 +58,9 @@ void save_best(const std::filesystem::path& output_dir, const peft::LoraAdapters
 void require_best(const std::filesystem::path& output_dir, const train::RunState& state) {
   const std::filesystem::path folder = output_dir / kBestFolder;
   try {
-    const std::int64_t step = checked_step(folder, state);
-    if (step != state.best->step && step <= state.step)
-      fail_other_step(folder, step, state, ErrorKind::kUsage);
+    const Best there = checked_best(folder, state);
+    if (!serves(there, state) && there.step <= state.step)
+      fail_other_step(folder, there.step, state, ErrorKind::kUsage);
   } catch (const Error& error) {
     throw Error(std::string(error.what()) +
                     "; the run can't go on without it: put a copy of the folder back, or begin anew with "
@@ -60,12 +69,13 @@ void require_best(const std::filesystem::path& output_dir, const train::RunState
   }
 }
 
-void load_best(const std::filesystem::path& output_dir, const train::RunState& state,
+void load_best(const std::filesystem::path& output_dir, train::RunState& state,
                peft::LoraAdapters& adapters) {
   const std::filesystem::path folder = output_dir / kBestFolder;
-  const std::int64_t step = checked_step(folder, state);
-  if (step != state.best->step) fail_other_step(folder, step, state, ErrorKind::kRunFailed);
+  const Best there = checked_best(folder, state);
+  if (!serves(there, state)) fail_other_step(folder, there.step, state, ErrorKind::kRunFailed);
   peft::load_adapter(folder, adapters);
+  state.best = there;
 }
 
 }  // namespace lorikeet::recipes

@@ -16,11 +16,12 @@ void save_best(const std::filesystem::path& output_dir, const peft::LoraAdapters
                const std::string& base_model, const train::RunState& state);
 
 /// Throws Error, naming what is wrong, unless the folder holds, undamaged, what a run that goes on from
-/// `state` needs: the adapter of `state.best`, or one of a later step, which the run will come to again.
+/// `state` needs: the adapter of `state.best`, one that validated no worse, or one of a later step, which the
+/// run will come to again.
 void require_best(const std::filesystem::path& output_dir, const train::RunState& state);
 
-/// Fills `adapters` with the adapter of `state.best`. Throws Error unless the folder holds that one.
-void load_best(const std::filesystem::path& output_dir, const train::RunState& state,
-               peft::LoraAdapters& adapters);
+/// Fills `adapters` with the adapter of `state.best`, or the one that validated no worse, which becomes it.
+/// Throws Error when the folder holds another.
+void load_best(const std::filesystem::path& output_dir, train::RunState& state, peft::LoraAdapters& adapters);
 
 }  // namespace lorikeet::recipes

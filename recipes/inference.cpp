@@ -29,11 +29,26 @@ namespace {
 // Enough sequences to keep the matrix units busy, few enough that their cache stays small.
 constexpr std::size_t kGenerationBatch = 64;
 
+// Linear weights in 4 bits or fp8 are what an adapter of such a run was trained on, and what fits: so its
+// base is read in the same form, unless the command line says in which.
+config::PrecisionSettings precision_for(const std::filesystem::path& adapter,
+                                        config::PrecisionSettings precision) {
+  const auto run = run_settings(run_of_adapter(adapter));
+  if (precision.base_storage || !run) return precision;
+  const std::optional<config::BaseStorage> there = run->precision.base_storage;
+  if (there != config::BaseStorage::kNF4 && there != config::BaseStorage::kF8) return precision;
+  log_info("the base is read in " + std::string(there == config::BaseStorage::kNF4 ? "nf4" : "fp8") +
+           ", as the adapter's run had it; precision.base_storage=bf16 reads it as it is stored");
+  precision.base_storage = there;
+  return precision;
+}
+
 ModelSession open_session(const std::filesystem::path& model,
                           const std::optional<std::filesystem::path>& adapter,
                           const config::Settings& settings) {
   const auto device = choose_device(settings.device);
-  const auto policy = choose_policy(settings.precision, device);
+  const auto policy =
+      choose_policy(adapter ? precision_for(*adapter, settings.precision) : settings.precision, device);
   if (adapter) return load_model_with_adapter(model, *adapter, policy, device);
   return load_model(model, policy, device, std::nullopt, 0);
 }

@@ -5,19 +5,23 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <string_view>
 #include <system_error>
 
 #include "base/error.h"
+#include "comm/signal_queue.h"
 
 // The handler does all of its work itself rather than set a flag that the phases before the loop would poll:
 // they spend minutes in libraries (NCCL, the tokenizer, reading weights) that poll nothing. So it may call
 // async-signal-safe functions only (signal-safety(7)): write, access, unlink, rmdir and _exit are; nothing in
-// it allocates, and what it needs was copied to static memory before.
+// it allocates, and what it needs was copied to static memory before. clock_gettime is safe too.
 namespace lorikeet::recipes {
 namespace {
 
@@ -31,6 +35,8 @@ enum class State {
 
 std::atomic<State> g_state{State::kDefault};
 static_assert(std::atomic<State>::is_always_lock_free);
+std::atomic<std::int64_t> g_stopping_since{0};  // of monotonic_nanoseconds
+static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 
 // InterruptExit's: whether there is one, and what it knows of the output folder.
 std::atomic<bool> g_exits{false};
@@ -43,6 +49,12 @@ bool g_lock_was_there = false;
 
 constexpr std::string_view kLock = "/.lorikeet.lock";
 constexpr std::string_view kRun = "/run.json";
+
+std::int64_t monotonic_nanoseconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
 
 void say(std::string_view text) {
   if (g_silent) return;
@@ -91,8 +103,13 @@ void end_before_loop(int number) {
 void on_signal(int number) {
   switch (g_state.load()) {
     case State::kStarting: return end_before_loop(number);
-    case State::kLoop: g_state = State::kStopping; return;
+    case State::kLoop:
+      g_stopping_since = monotonic_nanoseconds();
+      g_state = State::kStopping;
+      return;
     case State::kStopping:
+      if (!comm::asks_again(number, std::chrono::nanoseconds(monotonic_nanoseconds() - g_stopping_since)))
+        return;
       return end(number,
                  "error: interrupted again, and ended without saving; checkpoints that were saved stay\n");
     case State::kEnding:

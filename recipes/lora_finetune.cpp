@@ -72,6 +72,7 @@ class Finetune {
     load();
     RunFolder::Identity identity{
         .settings = config::to_yaml(settings_),
+        .steps = sampler_->total_steps(),
         .data = versioned_fingerprint(1, data_.train.fingerprint()),
         .validation = data_.validation ? versioned_fingerprint(1, data_.validation->fingerprint()) : "",
         .model = versioned_fingerprint(1, session_.checkpoint_fingerprint),
@@ -185,12 +186,12 @@ class Finetune {
     if (data_.validation_report) log_info(data_.validation_report->describe());
     const precision::Policy& used = session_.policy;
     log_info("precision (" + used.fingerprint().substr(0, 12) + "):\n" + used.table());
+    sampler_.emplace(data_.train, sampler_options(settings_));
     phases_.finish("tokenise");
   }
 
   // What every rank holds of the frozen weights; all come to the same answer.
   void choose_strategy(bool resume) {
-    sampler_.emplace(data_.train, sampler_options(settings_));
     traces_.emplace(settings_.metrics.profile_steps, sampler_->total_steps(), output_dir(),
                     group_.placement());
     step_plan_.emplace(session_, settings_, data_.train, *sampler_, least_memory_saving(settings_));

@@ -95,6 +95,7 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
     const MergedCheckpoint weights(checkpoint, session.model->spec(), std::move(changes), quantization);
     report.merged_tensors = weights.changed();
     io::require_free_space(output, weights.bytes());
+    std::filesystem::remove(output);  // the empty one: an atomic folder takes its place as a whole
     folder.emplace(output);
     copy_other_files(model, folder->path());
     if (!session.adapters->tables().empty()) copy_tokenizer_files(run_of_adapter(adapter), folder->path());

@@ -92,8 +92,10 @@ void RankGroup::failed(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) said = "out of memory";
   const bool consequence = dynamic_cast<const comm::PeerLost*>(&error) != nullptr;
   board_.failed(said, exit_code, consequence);
+  const bool interrupted = exit_code == static_cast<int>(ErrorKind::kInterrupted);
+  if (interrupted) await_first_rank();
   if (!watch_) return;
-  if (exit_code == static_cast<int>(ErrorKind::kInterrupted)) {
+  if (interrupted) {
     try {
       leave();
     } catch (const std::exception&) {  // another rank has gone before: all of them end
@@ -107,6 +109,19 @@ void RankGroup::failed(const std::exception& error) {
     log_error(escape_control(watch_->wait_for_cause(own).text));
   } else {
     watch_->fail(own);
+  }
+}
+
+// All ranks stop behind the same step, and the first one saves. Launchers (srun, mpirun, torchrun and our
+// own) end all others when one process ends with an error, as 130 is to them: so nobody leaves before it has
+// saved.
+void RankGroup::await_first_rank() {
+  if (alone()) return;
+  constexpr const char* kSaved = "saved when interrupted";
+  try {
+    if (placement_.rank == 0) return comm::announce(*store_, kSaved);
+    comm::wait_for(*store_, kSaved, kPatience);
+  } catch (const std::exception&) {  // the store has gone: all of them end
   }
 }
 

@@ -77,6 +77,7 @@ class RankGroup {
   // Has the watch abort `group`'s collectives when the run fails.
   void abort_on_failure(const std::shared_ptr<comm::Communicator>& group);
   void rehearse(const at::Device& device);
+  void await_first_rank();
 
   comm::Placement placement_;
   std::int64_t watchdog_seconds_;

@@ -130,10 +130,15 @@ RunFolder::Begin RunFolder::compare(const Json& record, const Identity& identity
   const std::string where = "[checkpoint.output_dir] '" + path_.string() + "' ";
   if (run.get_bool(kGivenUp, false)) throw Error(where + "holds the rest of a run that was given up" + kHint);
   const JsonView there = run.at("identity");
-  const bool ended = run.at("finished").as_bool() && !run.has("early_stop");
+  RunSteps steps{.now = identity.steps,
+                 .there_ended = run.at("finished").as_bool() && !run.has("early_stop")};
+  if (const auto planned = there.maybe("steps")) {
+    steps.there = planned->as_int();
+  } else if (steps.there_ended) {  // at first it wasn't recorded
+    steps.there = run.at("steps").as_int();
+  }
   const SettingsComparison settings =
-      compare_run_settings(there.at("settings").as_string(), identity.settings,
-                           ended ? std::optional(run.at("steps").as_int()) : std::nullopt);
+      compare_run_settings(there.at("settings").as_string(), identity.settings, steps);
   if (settings.verdict == SettingsVerdict::kOther)
     throw Error(where + "holds a run with other settings (" + settings.difference + ")" +
                 (settings.advice.empty() ? kHint : "; " + settings.advice));
@@ -202,6 +207,7 @@ void RunFolder::write(const Identity& identity, bool finished, const Json& facts
   json.set("finished", finished);
   json.set("identity", Json()
                            .set("settings", identity.settings)
+                           .set("steps", identity.steps)
                            .set("data", identity.data)
                            .set("validation", identity.validation)
                            .set("model", identity.model)

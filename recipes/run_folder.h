@@ -32,7 +32,8 @@ class RunFolder {
 
   /// What identifies a run.
   struct Identity {
-    std::string settings;  ///< resolved settings as YAML; compared are those that change numbers
+    std::string settings;    ///< resolved settings as YAML; compared are those that change numbers
+    std::int64_t steps = 0;  ///< optimizer steps of the whole run
     // Fingerprints with their functions' versions, as in base/fingerprint.h.
     std::string data;
     std::string validation;  ///< of the held-out rows; "" without

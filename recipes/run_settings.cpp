@@ -50,7 +50,9 @@ bool only_spelt_otherwise(const std::string& name, const Settings& there, const 
   return name == "data.chat_template" && same_place(there.data.chat_template, now.data.chat_template);
 }
 
-bool is_longer(const config::TrainingSettings& there, const config::TrainingSettings& now) {
+bool is_longer(const config::TrainingSettings& there, const config::TrainingSettings& now,
+               const RunSteps& steps) {
+  if (steps.there) return steps.now >= *steps.there;
   constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
   return now.epochs >= there.epochs && now.max_steps.value_or(kNoLimit) >= there.max_steps.value_or(kNoLimit);
 }
@@ -66,12 +68,13 @@ std::string why_rates_would_change(const config::SchedulerSettings& scheduler) {
 
 // "" where a longer run, too, would have validated at the end of the run there: a validation beyond its plan
 // may be its best, or count against its patience.
-std::string why_validations_would_change(const Settings& there, std::optional<std::int64_t> finished_steps) {
+std::string why_validations_would_change(const Settings& there, const RunSteps& steps) {
   const config::ValidationSettings& validation = there.data.validation;
   if (!validation.path && validation.fraction == 0) return "";
+  if (steps.there && !steps.there_ended) return "";  // so far it validated where a longer run does
   const std::optional<std::int64_t> most = there.training.max_steps;
-  const std::optional<std::int64_t> end = finished_steps ? finished_steps : most;
-  const bool ends_with_an_epoch = !most || (finished_steps && *finished_steps < *most);
+  const std::optional<std::int64_t> end = steps.there ? steps.there : most;
+  const bool ends_with_an_epoch = !most || (end && *end < *most);
   if (validation.every_steps ? end && *end % *validation.every_steps == 0 : ends_with_an_epoch) return "";
   return "it was validated at its end, where a longer run isn't (data.validation.every_steps)";
 }
@@ -79,7 +82,7 @@ std::string why_validations_would_change(const Settings& there, std::optional<st
 }  // namespace
 
 SettingsComparison compare_run_settings(const std::string& there, const std::string& now,
-                                        std::optional<std::int64_t> finished_steps) {
+                                        const RunSteps& steps) {
   const Settings older = config::parse_settings(there, "the run there");
   const Settings newer = config::parse_settings(now, "this run");
   std::vector<std::string> lines, regrouped;
@@ -98,9 +101,9 @@ SettingsComparison compare_run_settings(const std::string& there, const std::str
   if (lines.empty()) return result;
   result.verdict = SettingsVerdict::kOther;
   result.difference = join(lines, "; ");
-  if (!only_lengths || !is_longer(older.training, newer.training)) return result;
+  if (!only_lengths || !is_longer(older.training, newer.training, steps)) return result;
   std::string reason = why_rates_would_change(newer.lr_scheduler);
-  if (reason.empty()) reason = why_validations_would_change(older, finished_steps);
+  if (reason.empty()) reason = why_validations_would_change(older, steps);
   if (reason.empty()) {
     result.verdict = SettingsVerdict::kLonger;
   } else {

@@ -13,6 +13,13 @@ enum class SettingsVerdict {
   kOther,   ///< another run
 };
 
+/// How many steps the two runs have.
+struct RunSteps {
+  std::int64_t now = 0;                 ///< of this run, in all
+  std::optional<std::int64_t> there{};  ///< of the other one, in all, where that is known
+  bool there_ended = false;             ///< it came to their end
+};
+
 struct SettingsComparison {
   SettingsVerdict verdict = SettingsVerdict::kSame;
   std::string difference;  ///< "optimizer.lr: 1e-4 there, 2e-4 now", of each that differs
@@ -23,9 +30,9 @@ struct SettingsComparison {
 /// Compares two runs' resolved settings (YAML): those that change numbers. Paths of the base and of the data
 /// don't count, since what lies there is compared by fingerprints; an adapter's or template's path counts as
 /// equal when both lead to the same place. More epochs or max_steps alone are kLonger where the learning rate
-/// of the steps done stays what it was (lr_scheduler.name constant, a warm-up given in steps), and where a
-/// longer run validates at the old end too. `finished_steps`: those of the run there, if it came to its end.
+/// of the steps done stays what it was (lr_scheduler.name constant, a warm-up given in steps), where there
+/// are at least as many steps in all, and where a longer run validates at the old end too.
 SettingsComparison compare_run_settings(const std::string& there, const std::string& now,
-                                        std::optional<std::int64_t> finished_steps);
+                                        const RunSteps& steps);
 
 }  // namespace lorikeet::recipes

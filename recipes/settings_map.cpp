@@ -113,6 +113,7 @@ std::int64_t usual_micro_tokens(const config::Settings& settings, const device::
 }
 
 std::uint64_t output_bytes(const config::Settings& settings, std::int64_t steps, std::int64_t numbers) {
+  steps = std::max<std::int64_t>(steps, 0);
   const config::CheckpointSettings& checkpoint = settings.checkpoint;
   std::int64_t kept = 1;
   if (checkpoint.save_every_steps) kept += steps / *checkpoint.save_every_steps;

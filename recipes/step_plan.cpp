@@ -71,7 +71,10 @@ plan::MemoryInput memory_input(const ModelSession& session, const config::Memory
 }
 
 plan::MicroSize StepPlan::largest(std::int64_t micro_tokens) const {
-  return plan::largest_micro_batch(dataset_, sampler_, micro_options(settings_, micro_tokens));
+  const auto known = sizes_.find(micro_tokens);
+  if (known != sizes_.end()) return known->second;
+  return sizes_[micro_tokens] =
+             plan::largest_micro_batch(dataset_, sampler_, micro_options(settings_, micro_tokens));
 }
 
 plan::MemoryEstimate StepPlan::memory(std::int64_t micro_tokens, int degree) const {

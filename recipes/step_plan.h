@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -73,6 +74,7 @@ class StepPlan {
   const data::TokenDataset& dataset_;
   const data::Sampler& sampler_;
   config::MemorySaving saving_;
+  mutable std::map<std::int64_t, plan::MicroSize> sizes_;  // by micro_tokens
 };
 
 /// Warns that auto came to `now` tokens instead of `before`, which need more memory than `memory` ("is

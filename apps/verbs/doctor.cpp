@@ -105,7 +105,7 @@ Verb add_doctor(CLI::App& app) {
   auto o = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "doctor",
-      "Looks for what makes runs on this machine slow, wrong or impossible, and names the command that mends "
+      "Looks for what makes runs on this machine slow, wrong or impossible, and names the command that fixes "
       "it (docs/doctor.md). Exit codes: 0 all is well, 1 warnings, 3 a run can't be right here.");
   command->add_option(
       "config", o->words,

@@ -61,11 +61,12 @@ class Launch {
   void take_signals() {
     for (int number; (number = signals_.take()) != 0;) {
       if (number == SIGCHLD) continue;
-      if (std::exchange(interrupted_, true)) {
-        ranks_.send(SIGKILL);
-      } else {
-        log_info("interrupted: the ranks save and end; once more ends them at once");
+      if (!interrupted_at_) {
+        interrupted_at_ = Clock::now();
+        log_info("interrupted: the ranks save and end; once more, a second later, ends them at once");
         ranks_.send(SIGTERM);
+      } else if (asks_again(number, Clock::now() - *interrupted_at_)) {
+        ranks_.send(SIGKILL);
       }
     }
   }
@@ -73,7 +74,8 @@ class Launch {
   // The other ranks get a moment to notice the failure themselves and to report it.
   void bring_down() {
     if (std::exchange(down_, true)) return;
-    if (!interrupted_) ranks_.send(SIGTERM);  // a second one would cut short what the first makes them save
+    if (!interrupted_at_)
+      ranks_.send(SIGTERM);  // a second one would cut short what the first makes them save
     kill_at_ = Clock::now() + std::chrono::milliseconds(static_cast<int>(options_.grace_seconds * 1000));
   }
 
@@ -95,7 +97,7 @@ class Launch {
   int conclusion() {
     ranks_.forward_output(true);
     if (hung_) return 1;
-    const Verdict verdict = conclude(ranks_.verdict(), interrupted_);
+    const Verdict verdict = conclude(ranks_.verdict(), interrupted_at_.has_value());
     if (!verdict.text.empty()) log_error(escape_control(verdict.text));
     return verdict.code;
   }
@@ -105,7 +107,7 @@ class Launch {
   Listener store_;
   RankProcesses ranks_;
   std::optional<Clock::time_point> kill_at_;
-  bool interrupted_ = false;
+  std::optional<Clock::time_point> interrupted_at_;
   bool down_ = false;
   bool suspected_ = false;
   bool hung_ = false;

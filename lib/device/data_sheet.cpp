@@ -26,6 +26,21 @@ bool names_a_variant(const std::string& rest) {
   return false;
 }
 
+// The one card whose name holds `part` and says no more of a variant: "4090", "6000 ada"; nullptr where none
+// or several do.
+const DataSheet* find_by_part(const std::string& part) {
+  const std::string words = ascii_lower(part);
+  const DataSheet* found = nullptr;
+  for (const DataSheet& sheet : data_sheets()) {
+    const std::string name = ascii_lower(sheet.name);
+    const std::size_t at = find_words(name, words);
+    if (words.empty() || at == std::string::npos || names_a_variant(name.substr(at + words.size()))) continue;
+    if (found != nullptr) return nullptr;
+    found = &sheet;
+  }
+  return found;
+}
+
 }  // namespace
 
 const std::vector<DataSheet>& data_sheets() {
@@ -78,6 +93,7 @@ const DataSheet* find_data_sheet(std::string_view device_name) {
 
 const DataSheet& require_data_sheet(const std::string& device_name) {
   if (const DataSheet* found = find_data_sheet(device_name)) return *found;
+  if (const DataSheet* found = find_by_part(device_name)) return *found;
   std::vector<std::string> known;
   for (const DataSheet& sheet : data_sheets()) known.emplace_back(sheet.name);
   throw Error("[--gpu] no data sheet of '" + escape_control(device_name) + "'" +

@@ -27,7 +27,8 @@ const std::vector<DataSheet>& data_sheets();
 /// a part of one.
 const DataSheet* find_data_sheet(std::string_view device_name);
 
-/// The same; throws Error with the names that are known, and the nearest of them.
+/// The same, also by a part of a name that one card alone has ("4090"); throws Error with the names that are
+/// known, and the nearest of them.
 const DataSheet& require_data_sheet(const std::string& device_name);
 
 }  // namespace lorikeet::device

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/strings.h"
 #include "base/temporary.h"
 #include "io/disk.h"
@@ -178,7 +179,12 @@ void AtomicFolder::commit() {
   exchange(temporary_, target_);
   committed_ = true;
   sync_path(parent);
-  discard(temporary_);
+  try {
+    discard(temporary_);
+  } catch (
+      const Error& error) {  // the new folder is there: what is in use of the old one goes at a later start
+    log_warning(error.what());
+  }
 }
 
 void remove_own_folder(const fs::path& folder) {

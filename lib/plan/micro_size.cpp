@@ -25,7 +25,8 @@ std::int64_t most_within(std::vector<std::int64_t> lengths, std::int64_t tokens)
 MicroSize largest_micro_batch(const data::TokenDataset& dataset, const data::Sampler& sampler,
                               const data::MicroOptions& options) {
   MicroSize largest;
-  const std::int64_t steps = std::min(sampler.total_steps(), sampler.steps_in_epoch(0));
+  // Every epoch has another order, and so other steps.
+  const std::int64_t steps = sampler.total_steps();
   for (std::int64_t index = 0; index < steps; ++index) {
     std::int64_t tokens = 0, labels = 0, longest = 0;
     std::vector<std::int64_t> lengths;

@@ -22,7 +22,7 @@ std::vector<std::string> lines_of(const Findings& findings, Severity severity) {
   for (const Finding& finding : findings) {
     if (finding.severity != severity) continue;
     lines.push_back(finding.check + ": " + finding.sentence +
-                    (finding.command.empty() ? "" : "; to mend it: " + finding.command));
+                    (finding.command.empty() ? "" : "; to fix it: " + finding.command));
   }
   return lines;
 }
@@ -81,7 +81,7 @@ std::string format_table(const Findings& findings) {
     result.resize(kResultWidth, ' ');
     table += check + result + finding.sentence + "\n";
     if (!finding.command.empty())
-      table += std::string(widest + 2 + kResultWidth, ' ') + "mend: " + finding.command + "\n";
+      table += std::string(widest + 2 + kResultWidth, ' ') + "fix: " + finding.command + "\n";
   }
   return table;
 }

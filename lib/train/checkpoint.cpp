@@ -68,7 +68,11 @@ void CheckpointStore::save(const RunState& state, const peft::LoraAdapters& adap
   write_file_atomic(target.path() / kState, state.json().dump(2) + "\n");
   io::write_manifest(target.path());
   target.commit();
-  remove_old();
+  try {
+    remove_old();
+  } catch (const Error& error) {  // what was to be saved is: a file in use on NFS, say, ends no run
+    log_warning(std::string(error.what()) + "; an old checkpoint stays");
+  }
 }
 
 void CheckpointStore::remove_old() const {

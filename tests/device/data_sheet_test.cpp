@@ -41,6 +41,15 @@ TEST_CASE("every card is found by its own name, so longer names stand first") {
   for (const device::DataSheet& sheet : device::data_sheets()) CHECK(find_data_sheet(sheet.name) == &sheet);
 }
 
+TEST_CASE("a part of a name that one card alone has is that card") {
+  CHECK(device::require_data_sheet("4090").name == "RTX 4090");
+  CHECK(device::require_data_sheet("3090").name == "RTX 3090");
+  CHECK(device::require_data_sheet("3090 Ti").name == "RTX 3090 Ti");
+  CHECK(device::require_data_sheet("6000 ada").name == "RTX 6000 Ada");
+  for (const char* of_none_or_several : {"", "4090 D", "RTX", "PCIe", "409"})
+    CHECK_THROWS_WITH(device::require_data_sheet(of_none_or_several), Contains("no data sheet"));
+}
+
 TEST_CASE("a card without a data sheet is an error with those there are") {
   const std::string text = test::error_text([] { device::require_data_sheet("RTX 3099"); });
   CHECK_THAT(text, Contains("did you mean 'RTX 3090'") && Contains("B200") && Contains("--device-memory"));

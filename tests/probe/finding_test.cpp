@@ -25,7 +25,7 @@ TEST_CASE("a run goes on with warnings, and ends where something is unfit") {
   findings.emplace_back("driver", Severity::kUnfit, "too old", "install a newer one");
   findings.emplace_back("output folder", Severity::kUnfit, "read-only");
   CHECK(enforced() ==
-        "[preflight] expected a machine that is fit for this run, got: driver: too old; to mend it: install "
+        "[preflight] expected a machine that is fit for this run, got: driver: too old; to fix it: install "
         "a newer "
         "one; output folder: read-only; `lorikeet doctor` shows all");
 }
@@ -36,7 +36,7 @@ TEST_CASE("the table has a line for each, and one for its command") {
   CHECK(format_table(findings) ==
         "first       ok       fine\n"
         "second one  warning  slow\n"
-        "                     mend: unset X\n");
+        "                     fix: unset X\n");
 }
 
 TEST_CASE("what a finding quotes can't drive a terminal or break the table") {

@@ -174,7 +174,7 @@ class Doctor(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         warnings = re.findall(r"^warning: thread binding: .*$", result.stderr, re.MULTILINE)
         self.assertEqual(len(warnings), 1, result.stderr)
-        self.assertIn("to mend it: unset OMP_PROC_BIND", warnings[0])
+        self.assertIn("to fix it: unset OMP_PROC_BIND", warnings[0])
 
 
 if __name__ == "__main__":

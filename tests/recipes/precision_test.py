@@ -101,6 +101,15 @@ class Precision(unittest.TestCase):
             self.assertEqual((killed / "adapter_model.safetensors").read_bytes(),
                              (self.work / whole / "adapter_model.safetensors").read_bytes())
             self.assertEqual(harness.metrics(killed), harness.metrics(self.work / whole))
+            asked = {}
+            for how, settings in (("as it was", []), ("named", [storage]), ("plain", ["precision.base_storage=bf16"])):
+                result = self.programs.verb("eval", harness.EXAMPLE / "base", "--adapter", killed, "--data",
+                                                harness.EXAMPLE / "heldout.jsonl", *settings)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(f"the base is read in {name}, as the adapter's run had it" in result.stderr, not settings)
+                asked[how] = json.loads(result.stdout)["loss"]
+            self.assertEqual(asked["as it was"], asked["named"])
+            self.assertNotEqual(asked["plain"], asked["named"])
 
     def test_a_storage_that_a_quantised_checkpoint_does_not_have_is_refused(self):
         base = self.work / "base"

@@ -1,5 +1,6 @@
 """What a run's output folder lets be done next: go on, go on for longer, begin anew, or an error that tells what to do."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -209,6 +210,43 @@ class RunFolder(unittest.TestCase):
         result = self.programs.train(output, *validated)
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn(f"the best adapter, of step {run['best_step']}, is not in", result.stderr)
+
+    def test_a_best_adapter_that_a_killed_run_found_later_serves_the_run_that_finds_it_no_more(self):
+        # Steps that are repeated needn't have the same bits on a GPU or in other micro-batches.
+        file = self.programs.work / "few-again.jsonl"
+        file.write_text("".join((harness.EXAMPLE / "heldout.jsonl").read_text().splitlines(keepends=True)[:4]))
+        # The rate is so high that the last adapter is not the best.
+        validated = [f"data.validation.path={file}", "data.validation.every_steps=1", "optimizer.lr=0.5"]
+        output = self.trained("found", *validated)
+        run = json.loads((output / "run.json").read_text())
+        self.assertLess(run["best_step"], 11)
+        best = output / "best" / "best.json"
+        manifest = output / "best" / "manifest.json"
+        for val_loss, code in ((run["best_val_loss"] - 0.25, 0), (run["best_val_loss"] + 0.25, 2)):
+            (output / "run.json").write_text(json.dumps({**run, "finished": False}))
+            best.write_text(json.dumps({"step": 11, "val_loss": val_loss}))
+            content = json.loads(manifest.read_text())
+            content["files"]["best.json"] = {"bytes": best.stat().st_size,
+                                             "sha256": hashlib.sha256(best.read_bytes()).hexdigest()}
+            manifest.write_text(json.dumps(content))
+            result = self.programs.train(output, *validated)
+            self.assertEqual(result.returncode, code, result.stderr)
+            if code == 0:
+                self.assertIn("the adapter is that of step 11, the best validated one", result.stderr)
+                now = json.loads((output / "run.json").read_text())
+                self.assertEqual((now["best_step"], now["best_val_loss"]), (11, val_loss))
+            else:
+                self.assertIn("holds the adapter of step 11", result.stderr)
+
+    def test_what_counts_as_longer_is_the_number_of_steps(self):
+        one_epoch = [*CONSTANT, "training.epochs=1", "~training.max_steps", "batch.global=400"]
+        output = self.trained("epoch", *one_epoch)
+        steps = len(harness.metrics(output))
+        result = self.programs.train(output, *one_epoch, f"training.max_steps={steps + 2}", "training.epochs=2")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("goes on for longer", result.stderr)
+        self.assertEqual(len(harness.metrics(output)), steps + 2)
+        self.require_refused(output, "training.max_steps", overrides=one_epoch)
 
     def test_an_early_stop_is_in_the_log_and_in_run_json(self):
         file = self.programs.work / "few-rows.jsonl"

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import unittest
 
 import harness
@@ -81,9 +82,35 @@ class Signals(unittest.TestCase):
                                    env=harness.ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.assertTrue(harness.wait_for((output / "metrics.jsonl").exists))
         process.send_signal(signal.SIGTERM)
+        time.sleep(1.1)  # a second request, not a part of the first
         code, said = self.end(process, signal.SIGTERM)
         self.assertEqual(code, 130)
-        self.assertIn("interrupted", said)
+        self.assertIn("interrupted again, and ended without saving", said)
+
+    def test_a_request_that_comes_as_several_signals_saves(self):
+        # A terminal that closes: the shell sends SIGHUP, and the kernel when the shell ends. A service manager: SIGTERM,
+        # then SIGHUP.
+        several = ["run", "--nproc", "2", "lora_finetune_distributed"]
+        for name, launched, signals in [("hangups", [], [signal.SIGHUP] * 3), ("terms", [], [signal.SIGTERM] * 2),
+                                        ("launched-hangups", several, [signal.SIGHUP] * 3)]:
+            with self.subTest(name):
+                output = self.work / name
+                command = self.programs.command(output, "training.max_steps=100000", "~lr_scheduler")
+                if launched:
+                    command = [str(self.programs.folder / "lorikeet"), *launched, *command[1:]]
+                process = subprocess.Popen(command, env={**harness.ENVIRONMENT, "OMP_NUM_THREADS": "1"},
+                                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                metrics = output / "metrics.jsonl"
+                self.assertTrue(harness.wait_for(lambda: metrics.exists() and metrics.stat().st_size > 0))
+                for number in signals[1:]:
+                    process.send_signal(number)
+                    time.sleep(0.01)
+                code, said = self.end(process, signals[0])
+                self.assertEqual(code, 130, said)
+                self.assertNotIn("without saving", said)
+                step = len(harness.metrics(output))
+                self.assertGreater(step, 0)
+                self.assertTrue((output / "checkpoints" / f"step_{step}").is_dir(), said)
 
     def test_a_closed_stderr_costs_nothing(self):
         output = self.work / "closed"
