@@ -27,6 +27,7 @@ from measure import GIVEN_UP, Failed, measure
 from programs import ENVIRONMENTS, HERE, complete_lines, programs, variables
 
 TRIAL_STEPS = 3
+COMPILE_PATIENCE = 10  # times the limit of a run: the first step compiles
 NEARLY = 0.9  # of the rate of the best setting: a trial can't tell such settings apart
 
 
@@ -103,7 +104,8 @@ class Bench:
                "program": program.name, "setting": setting}
         try:
             run.update(measure([str(word) for word in program.command(setting, out)], environment, out,
-                               lambda: program.steps(out), TRIAL_STEPS if number is None else job.steps, self.limit,
+                               lambda: program.steps(out), TRIAL_STEPS if number is None else job.steps,
+                               self.limit * (COMPILE_PATIENCE if setting.get("compile") else 1),
                                job.device == "cuda"))
             run["tokens_per_second"] = job.layout.step_tokens / run["step_seconds"]
             run["flops_per_second"] = self.flops / run["step_seconds"]
@@ -199,7 +201,8 @@ def parse():
     parser.add_argument("--trials", type=pathlib.Path, help="take the trials from an earlier run's --json file")
     parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile, whose first try takes minutes")
     parser.add_argument("--limit", type=float, default=600,
-                        help="seconds after which a run is given up; a setting given up in one layout isn't tried in the next")
+                        help="seconds after which a run is given up, ten times as many with torch.compile; a setting given up in one "
+                             "layout isn't tried in the next")
     parser.add_argument("--json", type=pathlib.Path, default=pathlib.Path("peers.jsonl"), help="appended to")
     args = parser.parse_args()
     if args.steps < TRIAL_STEPS or args.repeats < 1:
