@@ -27,6 +27,7 @@ const std::vector<Setting>& settings() {
       {"clip_qkv", {}},
       {"embedding_multiplier", {1.0}},
       {"final_logit_softcapping", {}},
+      {"is_causal", {true}},
       {"layer_types", {}},
       {"logit_scale", {1.0}},
       {"logits_scaling", {1.0}},

@@ -108,18 +108,24 @@ void read_scaling(const JsonView& config, const JsonView& scaling, bool longrope
   }
 }
 
-// A number that may stand at top level, in `rope_parameters`, or in both and then equal.
-std::optional<double> agreed(const JsonView& config, const char* key,
+// A number that may stand at top level, under one name or two (`also`, or nullptr), in `rope_parameters`, or
+// in several places and then equal.
+std::optional<double> agreed(const JsonView& config, const char* key, const char* also,
                              const std::optional<JsonView>& parameters, const char* inner) {
-  const auto outside = config.maybe(key);
-  const auto inside = parameters ? parameters->maybe(inner) : std::nullopt;
-  if (outside && inside && outside->as_number() != inside->as_number()) {
-    throw Error("[" + config.where() + "] '" + key + "' and 'rope_parameters." + inner +
-                "' differ; remove the wrong one");
-  }
-  if (inside) return positive(*inside);
-  if (outside) return positive(*outside);
-  return std::nullopt;
+  std::string found_as;
+  std::optional<double> found;
+  const auto look = [&](const std::string& name, const std::optional<JsonView>& value) {
+    if (!value) return;
+    if (found && *found != value->as_number())
+      throw Error("[" + config.where() + "] '" + found_as + "' and '" + name +
+                  "' differ; remove the wrong one");
+    found_as = name;
+    found = positive(*value);
+  };
+  look(key, config.maybe(key));
+  if (also != nullptr) look(also, config.maybe(also));
+  if (parameters) look(std::string("rope_parameters.") + inner, parameters->maybe(inner));
+  return found;
 }
 
 std::int64_t rotated(const ConfigReader& config, std::int64_t head_dim, double part, const RopeKeys& keys) {
@@ -145,13 +151,15 @@ std::optional<JsonView> parameters_of(const JsonView& config, const RopeKeys& ke
 
 nn::RotarySpec read_rope(ConfigReader& reader, std::int64_t head_dim, const RopeKeys& keys) {
   reader.claim({keys.theta, keys.partial, "rope_scaling", "rope_parameters"});
+  if (keys.also_theta != nullptr) reader.claim({keys.also_theta});
+  if (keys.also_partial != nullptr) reader.claim({keys.also_partial});
   const JsonView& config = reader.view();
   const auto parameters = parameters_of(config, keys);
   const auto old_scaling = keys.scaled ? config.maybe("rope_scaling") : std::nullopt;
-  const double part =
-      agreed(config, keys.partial, parameters, "partial_rotary_factor").value_or(keys.absent_partial);
+  const double part = agreed(config, keys.partial, keys.also_partial, parameters, "partial_rotary_factor")
+                          .value_or(keys.absent_partial);
   nn::RotarySpec spec{.head_dim = head_dim, .rotary_dim = rotated(reader, head_dim, part, keys)};
-  const auto theta = agreed(config, keys.theta, parameters, "rope_theta");
+  const auto theta = agreed(config, keys.theta, keys.also_theta, parameters, "rope_theta");
   if (theta) {
     spec.theta = *theta;
   } else if (keys.absent_theta > 0) {

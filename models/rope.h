@@ -11,6 +11,8 @@ namespace lorikeet::models {
 struct RopeKeys {
   const char* theta = "rope_theta";               ///< top level: the base
   const char* partial = "partial_rotary_factor";  ///< top level: the rotated part of each head
+  const char* also_theta = nullptr;               ///< a second name of the base, which then has to be equal
+  const char* also_partial = nullptr;             ///< the same of the rotated part
   const char* layer_type = nullptr;               ///< member of `rope_parameters` with this table's numbers
   bool scaled = true;                             ///< `rope_scaling` is this table's
   bool partial_allowed = false;                   ///< else each whole head is rotated

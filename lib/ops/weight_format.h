@@ -58,6 +58,11 @@ class WeightFormat {
   virtual void forward(at::Tensor& out, const at::Tensor& x, const FrozenMatrix& matrix,
                        const std::vector<LowRankTerm>& terms, const at::Tensor& bias) const = 0;
 
+  /// out [T, rows] = x W^T in x's dtype, also where `forward` brings x to fp8.
+  virtual void exact_forward(at::Tensor& out, const at::Tensor& x, const FrozenMatrix& matrix) const {
+    forward(out, x, matrix, {}, {});
+  }
+
   /// dx [T, cols] = dy W + terms, as matmul_nn_out. dy: [T, rows].
   virtual void backward(at::Tensor& dx, const at::Tensor& dy, const FrozenMatrix& matrix,
                         const std::vector<LowRankTerm>& terms) const = 0;

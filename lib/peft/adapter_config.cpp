@@ -1,8 +1,10 @@
 #include "peft/adapter_config.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/strings.h"
@@ -158,14 +160,19 @@ LoraConfig read_adapter_config(const JsonView& config) {
   require_empty(config, "layer_replication", "a base with repeated layers");
   require_empty(config, "alora_invocation_tokens", "an adapter that starts at a token");
   require_empty(config, "use_qalora", "QA-LoRA");
+  require_empty(config, "use_bdlora", "BD-LoRA");
+  require_empty(config, "kasa_config", "KaSA");
+  require_empty(config, "monteclora_config", "MonteCLoRA");
   if (config.get_string("bias", "none") != "none")
     throw Error("[" + config.where() + ": bias] only 'none' is supported");
 
   // PiSSA, OLoRA, CorDA and LoftQ change the base's weights as well: their adapters don't fit the base as it
   // is.
+  constexpr std::array<std::string_view, 4> kOfPlainBase{"gaussian", "orthogonal", "eva", "mica"};
   const auto init = config.maybe("init_lora_weights");
-  if (init && init->json().is_string() && init->as_string() != "gaussian" &&
-      init->as_string() != "orthogonal" && init->as_string() != "eva") {
+  if (init && init->json().is_string() &&
+      std::find(kOfPlainBase.begin(), kOfPlainBase.end(), ascii_lower(init->as_string())) ==
+          kOfPlainBase.end()) {
     throw Error("[" + init->where() + "] an adapter that was made with '" +
                 escape_control(init->as_string()) + "' belongs to a changed base, which is not supported");
   }

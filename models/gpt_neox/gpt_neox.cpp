@@ -19,6 +19,8 @@ nn::CausalLMSpec gpt_neox_spec(const JsonView& json) {
   const nn::RotarySpec rotary = read_rope(config, sizes.head_dim,
                                           {.theta = "rotary_emb_base",
                                            .partial = "rotary_pct",
+                                           .also_theta = "rope_theta",
+                                           .also_partial = "partial_rotary_factor",
                                            .partial_allowed = true,
                                            .absent_theta = 10000,
                                            .absent_partial = 0.25});

@@ -204,6 +204,9 @@ TEST_CASE("what a family has no meaning for is refused where it isn't off") {
       {kGemma2, R"({"query_pre_attn_scalar": "absent"})", "'query_pre_attn_scalar' is missing"},
       {kGemma3, R"({"use_bidirectional_attention": true})", "use_bidirectional_attention"},
       {kOlmo2, R"({"clip_qkv": 8.0})", "clip_qkv"},
+      {kQwen2, R"({"is_causal": false})", "is_causal"},
+      {kOldNeox, R"({"partial_rotary_factor": 0.25})", "'rotary_pct' and 'partial_rotary_factor' differ"},
+      {kOldNeox, R"({"rope_theta": 500000})", "'rotary_emb_base' and 'rope_theta' differ"},
   });
   for (const auto& variant : kOfEachFamily) {
     check_refused({{variant, R"({"quantization_config": {"bits": 4}})", "quantization_config] the family"}});

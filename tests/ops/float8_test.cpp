@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/lora/dora.h"
 #include "ops/quantized/float8.h"
 #include "ops/quantized/float8_matrix.h"
 #include "ops/quantized/float8_product.h"
@@ -227,6 +228,19 @@ TEST_CASE("products in fp8 are those of both operands' fp8 numbers, and backward
     }
     set_half_products(HalfProducts::kByFeature);
   }
+}
+
+TEST_CASE("DoRA's norms don't depend on whether products are done in fp8") {
+  const Stored stored(40, 70, Float8{});
+  const LoraProjection p{
+      0, 40, at::randn({3, 70}).to(at::kBFloat16), at::randn({40, 3}).to(at::kBFloat16), {}, {}, 1};
+  const at::Tensor plain = dora_norms(stored.matrix, {p});
+  const InFloat8 on;
+  CHECK(at::equal(dora_norms(stored.matrix, {p}), plain));
+  auto crossed = at::empty({3, 40}, at::kBFloat16), exact = at::empty_like(crossed);
+  stored.matrix.format->forward(crossed, p.a, stored.matrix, {}, {});
+  stored.matrix.format->exact_forward(exact, p.a, stored.matrix);
+  CHECK_FALSE(at::equal(crossed, exact));
 }
 
 TEST_CASE("scales of blocks aren't multiplied in fp8") {

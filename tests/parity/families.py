@@ -150,6 +150,8 @@ def to_transformers_4(config):
     theta, partial = rope.pop("rope_theta"), rope.pop("partial_rotary_factor", None)
     if family == "gpt_neox":
         config["rotary_emb_base"], config["rotary_pct"] = theta, partial
+        if not config["use_parallel_residual"]:  # as its last versions wrote: under both names
+            config["rope_theta"], config["partial_rotary_factor"] = theta, partial
     else:
         config["rope_theta"] = theta
         if partial is not None:

@@ -131,11 +131,25 @@ TEST_CASE("every setting that would compute something else is refused by name") 
                                                                  {"exclude_modules", "3"},
                                                                  {"alora_invocation_tokens", "[5]"},
                                                                  {"use_qalora", "true"},
+                                                                 {"use_bdlora", "{\"nblocks\": 2}"},
+                                                                 {"kasa_config", "{\"beta\": 1}"},
+                                                                 {"monteclora_config", "{\"n\": 2}"},
+                                                                 {"init_lora_weights", "\"pissa\""},
                                                                  {"bias", "\"all\""},
                                                                  {"target_modules", "[]"}};
   for (const auto& [key, value] : refused) {
     CAPTURE(key, value);
     CHECK_THAT(error_with(key, value), Contains("[adapter_config.json: " + key + "]"));
+  }
+}
+
+TEST_CASE("starts that leave the base as it is are read, in any case of letters") {
+  for (const char* start :
+       {"true", "\"gaussian\"", "\"Gaussian\"", "\"orthogonal\"", "\"eva\"", "\"MiCA\""}) {
+    CAPTURE(start);
+    Json json = adapter_config_json({}, "base", kModules);
+    json.set("init_lora_weights", Json::parse(start, "value"));
+    CHECK_NOTHROW(read_adapter_config(JsonView(json, "adapter_config.json")));
   }
 }
 

@@ -84,6 +84,9 @@ class Precision(unittest.TestCase):
         self.assertEqual((kept["frozen base"], kept["compute"], kept["adapter"], kept["optimizer state"]),
                          ("fp32", "bf16", "bf16", "bf16"))
         self.assertLess(self.losses("parts")[-1], self.losses("parts")[0])
+        # A table that is trained whole has bf16 gradients then, too.
+        self.train("whole-table", "precision.adapter=bf16", "lora.modules_to_save=[lm_head]")
+        self.assertLess(self.losses("whole-table")[-1], self.losses("whole-table")[0])
 
     def test_a_quantised_base_learns_and_goes_on_after_a_kill_as_if_nothing_had_happened(self):
         for name, described in (("nf4", "nf4 in blocks of 64"), ("fp8", "fp8 (e4m3), a scale for each row")):

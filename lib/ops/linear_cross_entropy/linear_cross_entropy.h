@@ -34,8 +34,9 @@ struct CrossEntropy {
 /// loss_scale times the sum's: give one over the step's
 /// label count (times a gradient scaler's factor). The adapter's are added to its grad_a and grad_b, DoRA's
 /// to its gradient, the head's, where head_gradient is defined, to that: [V, D] in fp32 (fp64 for fp64
-/// hidden). Throws Error on shapes, dtypes or options that don't fit, and on a CPU on labels out of range; a
-/// GPU, which nobody waits for, makes their terms and what follows from them NaN.
+/// hidden) or, rounded at each addition, in 16 bits. Throws Error on shapes, dtypes or options that don't
+/// fit, and on a CPU on labels out of range; a GPU, which nobody waits for, makes their terms and what
+/// follows from them NaN.
 CrossEntropy linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& head,
                                   const std::vector<LoraProjection>& head_lora, const at::Tensor& labels,
                                   double loss_scale, const CrossEntropyOptions& options, bool hidden_gradient,

@@ -53,7 +53,7 @@ at::Tensor dora_norms(const FrozenMatrix& weight, const std::vector<LoraProjecti
     const auto wide = wide_type(p.a);
     // A W^T [r, out] as a product of r "tokens": no format needs more than that.
     auto crossed = at::empty({p.a.size(0), weight.rows}, p.a.options());
-    weight.format->forward(crossed, p.a, weight, {}, {});
+    weight.format->exact_forward(crossed, p.a, weight);
     const auto a = p.a.to(wide), b = p.b.to(wide);
     const auto along = (b * crossed.slice(1, p.out_begin, p.out_end).t().to(wide)).sum(1);
     const auto update = (at::mm(b, at::mm(a, a.t())) * b).sum(1);

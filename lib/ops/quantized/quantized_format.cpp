@@ -97,7 +97,18 @@ void QuantizedFormat::forward(at::Tensor& out, const at::Tensor& x, const Frozen
                               const std::vector<LowRankTerm>& terms, const at::Tensor& bias) const {
   if (float8_products() && has_float8_products(quantization_)) {
     float8_forward(out, x, matrix, std::get<precision::Float8>(quantization_), terms, bias);
-  } else if (in_panels(out)) {
+  } else {
+    decoded_forward(out, x, matrix, terms, bias);
+  }
+}
+
+void QuantizedFormat::exact_forward(at::Tensor& out, const at::Tensor& x, const FrozenMatrix& matrix) const {
+  decoded_forward(out, x, matrix, {}, {});
+}
+
+void QuantizedFormat::decoded_forward(at::Tensor& out, const at::Tensor& x, const FrozenMatrix& matrix,
+                                      const std::vector<LowRankTerm>& terms, const at::Tensor& bias) const {
+  if (in_panels(out)) {
     matmul_nt_out(out, x, source(matrix, out.scalar_type()), terms, bias);
   } else {
     matmul_nt_out(out, x, rows(matrix, 0, matrix.rows, out.scalar_type()), terms, bias);

@@ -21,10 +21,14 @@ class QuantizedFormat : public WeightFormat {
   at::Tensor lookup(const FrozenMatrix& matrix, const at::Tensor& ids, at::ScalarType dtype) const override;
   void forward(at::Tensor& out, const at::Tensor& x, const FrozenMatrix& matrix,
                const std::vector<LowRankTerm>& terms, const at::Tensor& bias) const override;
+  void exact_forward(at::Tensor& out, const at::Tensor& x, const FrozenMatrix& matrix) const override;
   void backward(at::Tensor& dx, const at::Tensor& dy, const FrozenMatrix& matrix,
                 const std::vector<LowRankTerm>& terms) const override;
 
  private:
+  // forward with the weight's numbers and x as it is.
+  void decoded_forward(at::Tensor& out, const at::Tensor& x, const FrozenMatrix& matrix,
+                       const std::vector<LowRankTerm>& terms, const at::Tensor& bias) const;
   // Rows [begin, end), rounded to `rounded`, into `target` [end - begin, cols].
   void decode(const FrozenMatrix& matrix, std::int64_t begin, std::int64_t end, at::ScalarType rounded,
               const at::Tensor& target) const;
