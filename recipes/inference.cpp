@@ -38,7 +38,7 @@ config::PrecisionSettings precision_for(const std::filesystem::path& adapter,
   const std::optional<config::BaseStorage> there = run->precision.base_storage;
   if (there != config::BaseStorage::kNF4 && there != config::BaseStorage::kF8) return precision;
   log_info("the base is read in " + std::string(there == config::BaseStorage::kNF4 ? "nf4" : "fp8") +
-           ", as the adapter's run had it; precision.base_storage=bf16 reads it as it is stored");
+           ", as the adapter's run had it; precision.base_storage=bf16 reads it in bf16");
   precision.base_storage = there;
   return precision;
 }

@@ -100,13 +100,18 @@ void end_before_loop(int number) {
   end(number, "error: interrupted before the first step; nothing was written to the output folder\n");
 }
 
+void begin_stopping() {
+  g_stopping_since = monotonic_nanoseconds();
+  g_state = State::kStopping;
+}
+
 void on_signal(int number) {
   switch (g_state.load()) {
     case State::kStarting: return end_before_loop(number);
     case State::kLoop:
-      g_stopping_since = monotonic_nanoseconds();
-      g_state = State::kStopping;
-      return;
+      begin_stopping();
+      return say(
+          "interrupted: the run saves behind this step and ends; a second signal, later, ends it at once\n");
     case State::kStopping:
       if (!comm::asks_again(number, std::chrono::nanoseconds(monotonic_nanoseconds() - g_stopping_since)))
         return;
@@ -173,7 +178,7 @@ InterruptGuard::InterruptGuard() {
 
 InterruptGuard::~InterruptGuard() {
   if (g_exits) {
-    g_state = State::kEnding;
+    if (g_state != State::kStopping) g_state = State::kEnding;
   } else {
     handle(SIG_DFL);
     g_state = State::kDefault;
@@ -181,5 +186,15 @@ InterruptGuard::~InterruptGuard() {
 }
 
 bool InterruptGuard::requested() { return g_state == State::kStopping; }
+
+void fail_interrupted(std::int64_t steps) {
+  if (g_state != State::kStopping) begin_stopping();
+  if (steps > 0)
+    throw Error("interrupted after step " + std::to_string(steps) +
+                    "; a checkpoint was saved, the same command goes on from it",
+                ErrorKind::kInterrupted);
+  throw Error("interrupted before the first step was done: nothing of the run was kept",
+              ErrorKind::kInterrupted);
+}
 
 }  // namespace lorikeet::recipes

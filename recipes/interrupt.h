@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 
 namespace lorikeet::recipes {
@@ -28,7 +29,8 @@ class InterruptExit {
 };
 
 /// While an object of this class lives, SIGINT, SIGTERM and SIGHUP only set a flag, so that a run can save
-/// and end cleanly; a second signal ends the process at once, as InterruptExit says.
+/// and end cleanly; one that asks again (comm::asks_again) ends the process at once, as InterruptExit says.
+/// That stays so behind the guard of a run that was asked to end.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -39,5 +41,9 @@ class InterruptGuard {
   /// True once a signal came.
   static bool requested();
 };
+
+/// Ends a run that was asked to end and has saved what was done behind `steps`, by an Error (kInterrupted).
+/// From now on the process counts as asked, also where another one was.
+[[noreturn]] void fail_interrupted(std::int64_t steps);
 
 }  // namespace lorikeet::recipes

@@ -80,7 +80,9 @@ class Finetune {
         .architecture = session_.architecture};
     const RunFolder::Begin begin = agree(identity);
     if (begin == RunFolder::Begin::kFinished) {
-      log_info("this run is finished already: its adapter lies in " + output_dir().string());
+      log_info(
+          "finished already (anew: checkpoint.overwrite=true checkpoint.resume=never): the adapter lies in " +
+          output_dir().string());
       if (folder_) merge_if_wanted();
       return;
     }
@@ -110,23 +112,16 @@ class Finetune {
     end_ = loop();
     ops::release_free_blocks();  // a finished run's peak is that of its steps
     if (prefetcher_) prefetcher_->drain();
-    if (end_ == train::LoopEnd::kInterrupted) fail_interrupted();
+    if (end_ == train::LoopEnd::kInterrupted) {
+      if (folder_ && state_.step == 0) folder_->forget_run();
+      fail_interrupted(state_.step);
+    }
     if (!folder_) return;
     group_.phase("finish");
     finish();
     folder_->write(identity, true, facts());
     report();
     merge_if_wanted();
-  }
-
-  [[noreturn]] void fail_interrupted() const {
-    if (state_.step > 0)
-      throw Error("interrupted after step " + std::to_string(state_.step) +
-                      "; a checkpoint was saved, the same command goes on from it",
-                  ErrorKind::kInterrupted);
-    if (folder_) folder_->forget_run();
-    throw Error("interrupted before the first step was done: nothing of the run was kept",
-                ErrorKind::kInterrupted);
   }
 
   std::filesystem::path base() const { return settings_.model.path; }

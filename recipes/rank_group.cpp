@@ -112,8 +112,8 @@ void RankGroup::failed(const std::exception& error) {
   }
 }
 
-// All ranks stop behind the same step, and the first one saves. Launchers (srun, mpirun, torchrun and our
-// own) end all others when one process ends with an error, as 130 is to them: so nobody leaves before it has
+// All ranks stop behind the same step, and the first one saves. Launchers such as srun, mpirun and torchrun
+// end all processes when one ends with an error, as 130 is to them: so nobody leaves before the first one has
 // saved.
 void RankGroup::await_first_rank() {
   if (alone()) return;

@@ -137,6 +137,11 @@ RunFolder::Begin RunFolder::compare(const Json& record, const Identity& identity
   } else if (steps.there_ended) {  // at first it wasn't recorded
     steps.there = run.at("steps").as_int();
   }
+  // Killed between its last step and its end, it has come to that end too.
+  std::error_code ignored;
+  if (steps.there &&
+      std::filesystem::exists(path_ / "checkpoints" / ("step_" + std::to_string(*steps.there)), ignored))
+    steps.there_ended = true;
   const SettingsComparison settings =
       compare_run_settings(there.at("settings").as_string(), identity.settings, steps);
   if (settings.verdict == SettingsVerdict::kOther)

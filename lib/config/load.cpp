@@ -135,12 +135,27 @@ std::string unknown_override(const std::string& name) {
   return schema().suggestion(schema().is_section(section) ? section : "", name.substr(dot + 1));
 }
 
+// Whether the quote that `value` begins with closes at its end.
+bool is_in_quotes(std::string_view value) {
+  if (value.size() < 2 || (value.front() != '"' && value.front() != '\'')) return false;
+  const char quote = value.front();
+  for (std::size_t i = 1; i < value.size(); ++i) {
+    if (quote == '"' && value[i] == '\\') {
+      ++i;
+    } else if (value[i] == quote) {
+      if (quote == '"' || i + 1 == value.size() || value[i + 1] != quote) return i + 1 == value.size();
+      ++i;  // '' inside single quotes
+    }
+  }
+  return false;
+}
+
 // YAML; but a command line has no comments, and a setting that is one text takes what is written there as it
 // is, unless that is null or stands in quotes.
 YamlNode parse_override_value(std::string_view text, const Field* field, const std::string& place) {
   const std::string value = trim(text);
   const char first = value.empty() ? '\0' : value.front();
-  const bool in_quotes = (first == '"' || first == '\'') && value.size() > 1 && value.back() == first;
+  const bool in_quotes = is_in_quotes(value);
   const bool is_null = value.empty() || value == "null" || value == "~";
   const bool is_text = field != nullptr && field->is_text && !in_quotes && !is_null;
   const bool has_comment = !in_quotes && first != '[' && first != '{' && value.find('#') != std::string::npos;

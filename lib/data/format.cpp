@@ -257,13 +257,17 @@ text::Conversation parse_messages(const Json& record, Format format, const Colum
   return row;
 }
 
-// The earlier turns of an alpaca row: a list of [question, answer], as LLaMA-Factory has it.
-std::vector<text::Message> parse_history(const Json& record, const Columns& columns,
-                                         const std::string& where) {
+// What comes before an instruction: the row's system prompt, and its history, a list of [question, answer] as
+// LLaMA-Factory has it.
+std::vector<text::Message> earlier_of(const Json& record, const Columns& columns, const std::string& where) {
   std::vector<text::Message> messages;
+  std::string system = system_of(record, columns, where);
+  if (!system.empty()) messages.push_back({"system", std::move(system)});
   const std::string key = key_of("history", columns);
   const Json* given = record.find(key);
-  if (given == nullptr || given->is_null()) return messages;
+  const bool is_absent =
+      given == nullptr || given->is_null() || (given->is_string() && is_blank(given->string()));
+  if (is_absent) return messages;
   const auto fail = [&] {
     return Error(where + ": expected '" + key + "' to be a list of pairs [question, answer], got " +
                  escape_control(given->dump().substr(0, 60)));
@@ -279,32 +283,21 @@ std::vector<text::Message> parse_history(const Json& record, const Columns& colu
   return messages;
 }
 
-// A conversation where the row has a system prompt or earlier turns.
-Row instruction_or_conversation(text::Instruction row, std::vector<text::Message> earlier, const Json& record,
-                                const Columns& columns, const std::string& where) {
-  const std::string system = system_of(record, columns, where);
-  if (earlier.empty() && system.empty()) return row;
-  text::Conversation conversation;
-  if (!system.empty()) conversation.messages.push_back({"system", system});
-  for (auto& messages : {std::move(earlier), text::as_messages(row)})
-    conversation.messages.insert(conversation.messages.end(), messages.begin(), messages.end());
-  return conversation;
-}
-
 Row parse_alpaca(const Json& record, const Columns& columns, const std::string& where) {
   const auto text = [&](const char* name) { return text_field(record, name, columns, where); };
   const std::string input_key = key_of("input", columns);
   const Json* input = record.find(input_key);
   const bool has_input = input != nullptr && !input->is_null();
-  text::Instruction row{text("instruction"), has_input ? text_of(*input, input_key, where) : "",
-                        text("output")};
-  return instruction_or_conversation(std::move(row), parse_history(record, columns, where), record, columns,
-                                     where);
+  return text::Instruction{text("instruction"), has_input ? text_of(*input, input_key, where) : "",
+                           text("output"), earlier_of(record, columns, where)};
 }
 
 Row parse_instruct(const Json& record, const Columns& columns, const std::string& where) {
   const auto text = [&](const char* name) { return text_field(record, name, columns, where); };
-  return instruction_or_conversation({text("prompt"), "", text("completion")}, {}, record, columns, where);
+  text::Instruction row{text("prompt"), "", text("completion")};
+  std::string system = system_of(record, columns, where);
+  if (!system.empty()) row.earlier.push_back({"system", std::move(system)});
+  return row;
 }
 
 std::vector<std::int32_t> parse_ids(const Json& value, const std::string& name, const std::string& where) {
@@ -434,6 +427,8 @@ Row parse_row(const Json& record, Format format, const Columns& columns, const s
   }
   throw Error("[data] unknown format");
 }
+
+const std::vector<std::string>& optional_fields(Format format) { return spec_of(format).optional; }
 
 bool has_instructions(Format format) { return format == Format::kAlpaca || format == Format::kInstruct; }
 

@@ -50,11 +50,14 @@ void check_columns(Format format, const Columns& columns);
 /// Throws Error listing keys found and formats known when there is none or more than one.
 Format detect_format(const Json& record, const Columns& columns, const std::string& where);
 
+/// Names of the fields that a row of the format may lack.
+const std::vector<std::string>& optional_fields(Format format);
+
 /// Reads one record. Contents of messages may be strings or lists of typed text parts. `where` ("[data] line
 /// 17 of train.jsonl") starts the Error that is thrown for whatever is missing or of another type, and for
 /// rows with a "label" of true or false beside their answer (KTO's preference data). A "system" text beside
-/// turns that begin with no system prompt is their first message; an alpaca row with one, or with a "history"
-/// of [question, answer] pairs, is a conversation. Tokens whose "attention_mask" is 0, at the ends alone, are
+/// turns that begin with no system prompt is their first message; of instructions it comes earlier, and so do
+/// alpaca's "history" of [question, answer] pairs. Tokens whose "attention_mask" is 0, at the ends alone, are
 /// padding and left out. Usual names of speakers
 /// become roles: human, gpt, chatgpt, model, bot. Other members of a message stay with it for the template,
 /// "tools" may be a list or that list as a JSON text.

@@ -228,6 +228,25 @@ std::pair<std::vector<std::uint32_t>, std::vector<std::uint32_t>> split_by_rows(
 
 }  // namespace
 
+namespace {
+
+// A mistyped key of a field that rows may lack would leave the field out of all rows.
+void warn_of_absent_columns(const RecordSource& file, const RowPlan& plan) {
+  for (const std::string& field : optional_fields(plan.format)) {
+    const auto column = plan.columns.find(field);
+    if (column == plan.columns.end()) continue;
+    bool found = false;
+    const std::size_t looked_at = std::min(file.size(), kRowsLookedAt);
+    for (std::size_t i = 0; i < looked_at; ++i)
+      found = found || file.parse(i).find(column->second) != nullptr;
+    if (found) continue;
+    log_warning("[data.train.columns] " + field + ": none of the first " + std::to_string(looked_at) +
+                " rows of " + file.name() + " has a key '" + escape_control(column->second) + "'");
+  }
+}
+
+}  // namespace
+
 RowPlan plan_rows(const RecordSource& file, const DataOptions& given, const text::Tokenizer& tokenizer) {
   DataOptions options = given;
   static_cast<RowOptions&>(options) = shape_after(given);
@@ -250,6 +269,7 @@ RowPlan plan_rows(const RecordSource& file, const DataOptions& given, const text
         (given.preset.empty() ? " (configured)" : " (of the preset " + given.preset + ")");
   }
   check_columns(plan.format, options.columns);
+  warn_of_absent_columns(file, plan);
   if (needs_template(plan.format)) {
     plan.chat_template = text::choose_chat_template(options.chat_template, tokenizer.templates(),
                                                     has_instructions(plan.format), options.template_date);
@@ -313,6 +333,10 @@ LoadedData load_data(const DataOptions& options, const text::Tokenizer& tokenize
     LoadedFile validation = load_file(*options.validation_path, held_out, tokenizer);
     data.validation = std::move(validation.dataset);
     data.validation_report = std::move(validation.report);
+    if (data.validation->fingerprint() == data.train.fingerprint())
+      log_warning(
+          "[data.validation.path] the validation rows are the training rows: of a folder choose others by "
+          "data.validation.split");
   } else if (options.validation_fraction != 0.0) {
     auto [rest, held] = split_by_rows(train.dataset, options.validation_fraction, options.seed);
     data.train = train.dataset.subset(std::move(rest));

@@ -84,8 +84,8 @@ bool is_rows_file(const fs::path& path) {
   throw Error("[data] '" + escape_control(path.string()) + "': " + what);
 }
 
-// Finds files below a folder. Links to files and folders are followed; a folder that is reached twice counts
-// once.
+// Finds files below a folder. Links to files and folders are followed, but none back up to a folder on the
+// way.
 class Walk {
  public:
   explicit Walk(fs::path root) : root_(std::move(root)) {}
@@ -101,7 +101,8 @@ class Walk {
   void visit(const fs::path& relative, std::size_t levels) {
     const fs::path folder = relative.empty() ? root_ : root_ / relative;
     std::error_code error, ignored;
-    if (!seen_.insert(fs::weakly_canonical(folder, ignored)).second) return;
+    const auto [on_the_way, is_new] = on_the_way_.insert(fs::weakly_canonical(folder, ignored));
+    if (!is_new) return;
     std::vector<fs::path> folders;
     fs::directory_iterator entry(folder, error);
     for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
@@ -114,15 +115,26 @@ class Walk {
     } else if (error) {
       fail(folder, "the folder can't be read: " + error.message());
     }
-    if (levels <= 1) return;
-    std::sort(folders.begin(), folders.end());  // so that of two ways to a folder the same one counts
-    for (const fs::path& below : folders) visit(below, levels - 1);
+    if (levels > 1)
+      for (const fs::path& below : folders) visit(below, levels - 1);
+    on_the_way_.erase(on_the_way);
   }
 
   fs::path root_;
-  std::set<fs::path> seen_;
+  std::set<fs::path> on_the_way_;
   std::vector<fs::path> files_;
 };
+
+// `files` without those that a link to a folder has named before, in this list or in one that shares `seen`.
+std::vector<fs::path> without_repeats(const std::vector<fs::path>& files, std::set<fs::path>& seen) {
+  std::vector<fs::path> once;
+  std::error_code ignored;
+  for (const fs::path& file : files) {
+    const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
+    if (seen.insert(fs::weakly_canonical(folder, ignored) / file.filename()).second) once.push_back(file);
+  }
+  return once;
+}
 
 // The pattern's parts against the path's, "**" standing for any number of folders.
 bool matches(const std::vector<std::string>& pattern, const std::vector<std::string>& parts,
@@ -160,7 +172,8 @@ std::vector<fs::path> matching_files(const fs::path& pattern) {
   const bool any_depth = std::find(wanted.begin(), wanted.end(), "**") != wanted.end();
   for (const fs::path& file : Walk(folder).files(any_depth ? kMostLevels : wanted.size()))
     if (matches(wanted, parts_of(file))) files.push_back(root / file);
-  return files;
+  std::set<fs::path> seen;
+  return without_repeats(files, seen);
 }
 
 // Files of other splits are meant to be left out; of those whose names tell none, people may think otherwise.
@@ -186,41 +199,43 @@ void warn_of_folders(const fs::path& folder, const std::vector<fs::path>& files)
               escape_control(join_some(names, 6)) + "; where they are versions of the same rows, name one");
 }
 
-// The files of the split that is asked for, by its own name or the usual one; where none is asked for, of
-// train, or of the one split that is named after it. nullptr where there are none.
-const std::vector<fs::path>* find_split(const std::map<std::string, std::vector<fs::path>>& by_split,
-                                        const std::string& asked) {
+using FilesBySplit = std::map<std::string, std::vector<fs::path>>;
+
+// The split that is asked for, by its own name or the usual one; where none is asked for, the only one where
+// files have none, train, or the one that is named after it. nullptr where there is none.
+const FilesBySplit::value_type* find_split(const FilesBySplit& by_split, const std::string& asked) {
   const auto find = [&](const std::string& name) {
     const auto found = by_split.find(name);
-    return name.empty() || found == by_split.end() ? nullptr : &found->second;
+    return name.empty() || found == by_split.end() ? nullptr : &*found;
   };
-  if (const auto* files = find(asked)) return files;
+  if (const auto* split = find(asked)) return split;
   if (!asked.empty()) return find(canonical_split(ascii_lower(asked)));
-  if (const auto* files = find("train")) return files;
-  const std::vector<fs::path>* only = nullptr;
-  for (const auto& [name, files] : by_split) {
-    if (split_in(name) != "train") continue;
+  if (by_split.size() == 1 && by_split.contains("")) return &*by_split.begin();
+  if (const auto* split = find("train")) return split;
+  const FilesBySplit::value_type* only = nullptr;
+  for (const auto& split : by_split) {
+    if (split_in(split.first) != "train") continue;
     if (only != nullptr) return nullptr;
-    only = &files;
+    only = &split;
   }
   return only;
 }
 
 std::vector<fs::path> files_of_split(const fs::path& folder, const std::string& split) {
-  std::map<std::string, std::vector<fs::path>> by_split;
+  FilesBySplit by_split;
   for (const fs::path& file : Walk(folder).files(kMostLevels))
     if (is_rows_file(file)) by_split[split_of(file)].push_back(folder / file);
   if (by_split.empty()) {
     fail(folder,
          "the folder holds no file of rows (.jsonl, .json, .csv, .tsv, .parquet, .arrow, .feather, also .gz "
-         "or "
-         ".zst)");
+         "or .zst)");
   }
-  const bool has_splits = by_split.size() > 1 || !by_split.contains("");
-  if (const auto* found = split.empty() && !has_splits ? &by_split[""] : find_split(by_split, split)) {
-    if (has_splits) warn_of_left_out(folder, split.empty() ? "train" : split, by_split[""]);
-    warn_of_folders(folder, *found);
-    return *found;
+  if (const auto* found = find_split(by_split, split)) {
+    std::set<fs::path> seen;
+    std::vector<fs::path> files = without_repeats(found->second, seen);
+    if (!found->first.empty()) warn_of_left_out(folder, found->first, without_repeats(by_split[""], seen));
+    warn_of_folders(folder, files);
+    return files;
   }
   std::vector<std::string> names;
   for (const auto& [name, files] : by_split)
@@ -228,7 +243,8 @@ std::vector<fs::path> files_of_split(const fs::path& folder, const std::string& 
   fail(folder, "expected files of the split '" + escape_control(split.empty() ? "train" : split) +
                    "', found " +
                    (names.empty() ? "none with a split in their names" : "those of " + join(names, ", ")) +
-                   "; set data.train.split, or name the files by a pattern such as '*.parquet'");
+                   "; set data.train.split (of validation rows data.validation.split), or name the files by "
+                   "a pattern");
 }
 
 }  // namespace

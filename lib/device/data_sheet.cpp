@@ -20,7 +20,7 @@ std::size_t find_words(const std::string& name, const std::string& part) {
 
 // Words that make another card of the one whose name stands before them.
 bool names_a_variant(const std::string& rest) {
-  for (const char* word : {"ti", "super", "laptop", "mobile", "max-q", "d"}) {
+  for (const char* word : {"ti", "super", "laptop", "mobile", "max-q", "d", "ada"}) {
     if (find_words(rest, word) != std::string::npos) return true;
   }
   return false;
@@ -30,9 +30,14 @@ bool names_a_variant(const std::string& rest) {
 // or several do.
 const DataSheet* find_by_part(const std::string& part) {
   const std::string words = ascii_lower(part);
+  const auto without_spaces = [](std::string text) {
+    std::erase(text, ' ');
+    return text;
+  };
   const DataSheet* found = nullptr;
   for (const DataSheet& sheet : data_sheets()) {
     const std::string name = ascii_lower(sheet.name);
+    if (without_spaces(name) == without_spaces(words)) return &sheet;  // "rtx4090"
     const std::size_t at = find_words(name, words);
     if (words.empty() || at == std::string::npos || names_a_variant(name.substr(at + words.size()))) continue;
     if (found != nullptr) return nullptr;

@@ -11,8 +11,12 @@ namespace lorikeet::peft {
 Json read_adapter_json(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kAdapterConfig;
   if (!std::filesystem::exists(path)) {
-    throw Error("[adapter] '" + folder.string() + "' has no " + kAdapterConfig +
-                "; expected a PEFT adapter folder");
+    std::error_code ignored;
+    const bool unfinished = std::filesystem::is_directory(folder / "checkpoints", ignored);
+    throw Error(
+        "[adapter] '" + folder.string() + "' has no " + kAdapterConfig + "; expected a PEFT adapter folder" +
+        (unfinished ? ": this is an unfinished run, whose checkpoints are such folders (checkpoints/step_N)"
+                    : ""));
   }
   return Json::parse(read_file(path, 1U << 20), path.string());
 }

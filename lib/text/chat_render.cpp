@@ -69,25 +69,38 @@ class Renderer {
   // The prompts of github.com/tatsu-lab/stanford_alpaca, train.py, PROMPT_DICT.
   std::vector<Segment> stanford(const Instruction& row, bool prompt_only) {
     segment(Kind::kBos, "", false);
-    if (row.input.empty()) {
-      text(
-          "Below is an instruction that describes a task. Write a response that appropriately completes the "
-          "request.\n\n### Instruction:\n" +
-          row.instruction + "\n\n### Response:\n");
-    } else {
-      text(
-          "Below is an instruction that describes a task, paired with an input that provides further "
-          "context. "
-          "Write a response that appropriately completes the request.\n\n### Instruction:\n" +
-          row.instruction + "\n\n### Input:\n" + row.input + "\n\n### Response:\n");
+    for (const Message& message : row.earlier) {
+      if (message.role == "system") {
+        text(message.content + "\n\n");
+      } else if (message.role == "user") {
+        stanford_prompt(message.content, "");
+      } else {
+        answer(message.content, message.trained);
+        text("\n\n");
+      }
     }
-    if (prompt_only) return std::move(segments_);
-    text(row.output, true);
-    segment(Kind::kEos, "", true);
+    stanford_prompt(row.instruction, row.input);
+    if (!prompt_only) answer(row.output, true);
     return std::move(segments_);
   }
 
  private:
+  void stanford_prompt(const std::string& instruction, const std::string& input) {
+    const std::string request =
+        "Write a response that appropriately completes the request.\n\n### Instruction:\n";
+    if (input.empty()) {
+      text("Below is an instruction that describes a task. " + request + instruction + "\n\n### Response:\n");
+    } else {
+      text(
+          "Below is an instruction that describes a task, paired with an input that provides further "
+          "context. " +
+          request + instruction + "\n\n### Input:\n" + input + "\n\n### Response:\n");
+    }
+  }
+  void answer(const std::string& value, bool trained) {
+    text(value, trained);
+    segment(Kind::kEos, "", trained);
+  }
   void segment(Kind kind, std::string value, bool trained) {
     segments_.push_back({kind, std::move(value), trained});
   }
@@ -217,8 +230,10 @@ class Renderer {
 }  // namespace
 
 std::vector<Message> as_messages(const Instruction& row) {
-  return {{"user", row.input.empty() ? row.instruction : row.instruction + "\n\n" + row.input},
-          {"assistant", row.output}};
+  std::vector<Message> messages = row.earlier;
+  messages.push_back({"user", row.input.empty() ? row.instruction : row.instruction + "\n\n" + row.input});
+  messages.push_back({"assistant", row.output});
+  return messages;
 }
 
 std::vector<Segment> ChatTemplate::render(std::span<const Message> messages, bool generation_prompt) const {

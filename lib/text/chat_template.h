@@ -49,9 +49,11 @@ struct Instruction {
   std::string instruction;
   std::string input;
   std::string output;
+  std::vector<Message> earlier{};  ///< a system prompt, and turns before this one
 };
 
-/// The same as a conversation: the instruction, after a blank line the input, and the answer.
+/// The same as a conversation: what was earlier, the instruction, after a blank line the input, and the
+/// answer.
 std::vector<Message> as_messages(const Instruction& row);
 
 /// A piece of a rendered prompt. Control tokens stand apart from text, so that text from data is never

@@ -79,7 +79,10 @@ EncodedPrompt PromptEncoder::encode(const Conversation& row, TrainOn train_on) c
 
 EncodedPrompt PromptEncoder::encode(const Instruction& row, TrainOn train_on) const {
   if (jinja_) return encode(as_conversation(row, /*with_answer=*/true), train_on);
-  EncodedPrompt out = segments_.encode(builtin().render(row));
+  Instruction rendered = row;
+  if (train_on == TrainOn::kLast)
+    for (Message& message : rendered.earlier) message.trained = false;
+  EncodedPrompt out = segments_.encode(builtin().render(rendered));
   if (train_on == TrainOn::kAll) out.trained.assign(out.ids.size(), 1);
   return out;
 }

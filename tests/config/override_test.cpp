@@ -48,9 +48,12 @@ TEST_CASE("an override of a text is that text, whatever YAML would make of it") 
     return parse("", {"data.train.prompt=" + value, "data.train.completion=x"}).data.train.prompt;
   };
   for (const char* value : {"Translate: {english}", "{question}: {options}", "{question} Answer:", "[{q}]",
-                            "- {q}", "\"{q}\" he said", "&{q}", "{q} # no comment", "123", "true"})
+                            "- {q}", "\"{q}\" he said", "\"{a}\" means \"{b}\"", "'{a}' or '{b}'", "&{q}",
+                            "{q} # no comment", "123", "true"})
     CHECK(prompt(value) == value);
   CHECK(prompt("'a: {q}'") == "a: {q}");
+  CHECK(prompt("'it''s {q}'") == "it's {q}");
+  CHECK(prompt("\"a \\\" {q}\"") == "a \" {q}");
   CHECK(prompt("\"a\\n{q}\"") == "a\n{q}");
   CHECK(parse("", {"data.train.path=*.parquet"}).data.train.path == "*.parquet");
   CHECK(parse("", {"data.train.path=a: b"}).data.train.path == "a: b");

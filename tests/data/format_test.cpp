@@ -107,24 +107,33 @@ TEST_CASE("a row's own system prompt comes before its turns") {
                     Contains("'system' to be a string"));
 }
 
-TEST_CASE("instructions with a system prompt or earlier turns are conversations") {
-  const auto turns = messages(parse(R"({"instruction": "i", "input": "n", "output": "o", "system": "s",
+TEST_CASE("instructions may come behind a system prompt and earlier turns") {
+  const auto row =
+      std::get<text::Instruction>(parse(R"({"instruction": "i", "input": "n", "output": "o", "system": "s",
       "history": [["q", "a"]]})",
-                                    Format::kAlpaca));
-  REQUIRE(turns.size() == 5);
-  CHECK(turns[0].role == "system");
-  CHECK(turns[1].role == "user");
-  CHECK(turns[1].content == "q");
-  CHECK(turns[2].role == "assistant");
-  CHECK(turns[3].content == "i\n\nn");
-  CHECK(turns[4].content == "o");
-  const auto asked =
-      messages(parse(R"({"question": "q", "response": "r", "system_prompt": "s"})", Format::kInstruct,
-                     {{"prompt", "question"}, {"completion", "response"}, {"system", "system_prompt"}}));
-  REQUIRE(asked.size() == 3);
-  CHECK(asked[0].content == "s");
-  CHECK(std::holds_alternative<text::Instruction>(
-      parse(R"({"instruction": "i", "output": "o", "system": "", "history": []})", Format::kAlpaca)));
+                                        Format::kAlpaca));
+  CHECK(row.instruction == "i");
+  CHECK(row.input == "n");
+  CHECK(row.output == "o");
+  REQUIRE(row.earlier.size() == 3);
+  CHECK(row.earlier[0].role == "system");
+  CHECK(row.earlier[0].content == "s");
+  CHECK(row.earlier[1].role == "user");
+  CHECK(row.earlier[1].content == "q");
+  CHECK(row.earlier[2].role == "assistant");
+  CHECK(row.earlier[2].content == "a");
+  const auto asked = std::get<text::Instruction>(
+      parse(R"({"question": "q", "response": "r", "system_prompt": "s"})", Format::kInstruct,
+            {{"prompt", "question"}, {"completion", "response"}, {"system", "system_prompt"}}));
+  REQUIRE(asked.earlier.size() == 1);
+  CHECK(asked.earlier[0].content == "s");
+  for (const char* none : {R"([])", R"("")", R"(null)"}) {
+    CHECK(
+        std::get<text::Instruction>(parse(R"({"instruction": "i", "output": "o", "system": "", "history": )" +
+                                              std::string(none) + "}",
+                                          Format::kAlpaca))
+            .earlier.empty());
+  }
   for (const char* history : {R"("q")", R"(["q", "a"])", R"([["q"]])", R"([["q", 1]])"}) {
     CHECK_THROWS_WITH(parse(R"({"instruction": "i", "output": "o", "history": )" + std::string(history) + "}",
                             Format::kAlpaca),

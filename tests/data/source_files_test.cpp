@@ -102,6 +102,12 @@ TEST_CASE("a folder that links lead to again is read once") {
   std::filesystem::create_directory_symlink(folder.root.path(), folder.root / "v1/up");
   CHECK(folder.find() == "latest/a.jsonl");
   CHECK(folder.find("**/a.jsonl") == "latest/a.jsonl");
+  CHECK(folder.find("v*/a.jsonl") == "v1/a.jsonl");  // whatever else leads there
+  folder.add("2024/b.jsonl");
+  std::filesystem::create_directory_symlink(folder.root / "2024", folder.root / "train");
+  const test::CapturedStderr log;
+  CHECK(folder.find() == "train/b.jsonl");
+  CHECK_THAT(log.text(), Contains("left out are 1 whose names tell no split: latest/a.jsonl"));
 }
 
 TEST_CASE("a pattern gives the files that match, in the order of their names") {

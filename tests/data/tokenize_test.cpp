@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "data/preview.h"
 #include "data_fixture.h"
+#include "support/captured_stderr.h"
 #include "support/catch.h"
 
 using namespace lorikeet;
@@ -68,6 +69,29 @@ TEST_CASE("empty answers are trained on, and counted") {
                                    R"({"instruction": "a", "output": "b"})"
                                    "\n";
   CHECK(data.load(instructions).report.counts.empty_answers == 1);
+}
+
+TEST_CASE("a key that columns name for a field that rows may lack, and that none has, is warned of") {
+  test::DataFixture data;
+  const std::string row = R"({"q": "a", "completion": "b", "system_prompt": "s"})"
+                          "\n";
+  data.options.columns = {{"prompt", "q"}, {"system", "sysprompt"}};
+  const auto said = [&] {
+    const test::CapturedStderr log;
+    data.load(row);
+    return log.text();
+  };
+  CHECK_THAT(said(), Contains("system: none of the first 1 rows of train.jsonl has a key 'sysprompt'"));
+  data.options.columns["system"] = "system_prompt";
+  CHECK(said().empty());
+}
+
+TEST_CASE("validation rows that are the training rows are warned of") {
+  test::DataFixture data;
+  data.options.validation_path = data.write("{\"text\": \"a\"}\n");
+  const test::CapturedStderr log;
+  data::load_data(data.options, *test::fake_tokenizer());
+  CHECK_THAT(log.text(), Contains("the validation rows are the training rows"));
 }
 
 TEST_CASE("turns that a template leaves out are counted") {

@@ -46,7 +46,9 @@ TEST_CASE("a part of a name that one card alone has is that card") {
   CHECK(device::require_data_sheet("3090").name == "RTX 3090");
   CHECK(device::require_data_sheet("3090 Ti").name == "RTX 3090 Ti");
   CHECK(device::require_data_sheet("6000 ada").name == "RTX 6000 Ada");
-  for (const char* of_none_or_several : {"", "4090 D", "RTX", "PCIe", "409"})
+  CHECK(device::require_data_sheet("rtx4090").name == "RTX 4090");
+  CHECK(device::require_data_sheet("RTX3090Ti").name == "RTX 3090 Ti");
+  for (const char* of_none_or_several : {"", "4090 D", "RTX", "RTX 6000", "6000", "PCIe", "409"})
     CHECK_THROWS_WITH(device::require_data_sheet(of_none_or_several), Contains("no data sheet"));
 }
 

@@ -45,6 +45,8 @@ def instruction_rows(contents, seed):
     choose = random.Random(seed)
     for i in range(60):
         row = {"instruction": choose.choice(contents), "input": choose.choice(contents) if i % 2 else ""}
+        if i % 4 == 0:
+            row["earlier"] = [{"role": role, "content": choose.choice(contents)} for role in ("system", "user", "assistant")]
         yield row if i % 3 == 0 else {**row, "output": choose.choice(contents)}
 
 
@@ -55,7 +57,7 @@ def messages_of(row, template):
         asked["input"] = row["input"]
     elif row["input"]:
         asked["content"] += "\n\n" + row["input"]
-    return [asked] + ([{"role": "assistant", "content": row["output"]}] if "output" in row else [])
+    return row.get("earlier", []) + [asked] + ([{"role": "assistant", "content": row["output"]}] if "output" in row else [])
 
 
 class ChatTemplates(unittest.TestCase):

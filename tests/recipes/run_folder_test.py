@@ -74,6 +74,9 @@ class RunFolder(unittest.TestCase):
         validated = [*CONSTANT, "data.validation.fraction=0.01", "data.validation.every_steps=3"]
         output = self.trained("off-schedule", *validated, "training.max_steps=4")
         self.require_refused(output, "it was validated at its end", "lora.init", overrides=validated)
+        run = json.loads((output / "run.json").read_text())
+        (output / "run.json").write_text(json.dumps({**run, "finished": False}))  # killed behind its last step
+        self.require_refused(output, "it was validated at its end", overrides=validated)
         output = self.trained("on-schedule", *validated, "training.max_steps=6")
         result = self.programs.train(output, *validated)
         self.assertEqual(result.returncode, 0, result.stderr)

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import unittest
 
 import distributed_test
@@ -165,6 +166,22 @@ class StoreOfRankZero(Case):
         self.assertRegex(ranks[1].said(), r"the run's store, which rank 0 holds, is gone .*; rank 0 was last in phase 'training'")
         self.assert_finishes(self.start_both(output), output)
 
+    def test_no_rank_leaves_an_interrupted_run_before_the_first_one_has_saved(self):
+        # srun, mpirun and torchrun end all ranks when one has ended with an error, as 130 is to them.
+        output = self.programs.work / "slow-save"
+        slow = {"LD_PRELOAD": sys.argv[2], "LORIKEET_FAULT_ROOTS": str(output / "checkpoints"), "LORIKEET_FAULT_AT": "1",
+                "LORIKEET_FAULT_HOW": "slow"}
+        ranks = [self.start(self.program(output, "distributed.interface=lo", "checkpoint.save_every_epochs=null"),
+                            {**self.variables(rank, "127.0.0.1"), **(slow if rank == 0 else {})}) for rank in (0, 1)]
+        self.wait_for_steps(ranks, output, 3)
+        for _ in range(2):  # one request, as launchers give it: to the process, and to its group
+            os.kill(ranks[1].pid, signal.SIGTERM)
+            time.sleep(0.01)
+        ranks[1].process.wait(timeout=60)
+        self.assertTrue((output / "checkpoints" / f"step_{self.steps_done(output)}").is_dir(), ranks[1].said())
+        self.assertEqual(self.wait(ranks), [130, 130], ranks[0].said())
+        self.assertIn("a checkpoint was saved", ranks[1].said())
+
     def test_a_rank_s_own_error_is_that_of_both(self):
         for second, expected in ((["optimizer.lr=1e-5"], "optimizer.lr differs between ranks: '0.002' on rank 0, '1.0e-5' on rank 1"),
                                  (["model.path=nowhere"], "nowhere")):
@@ -228,4 +245,4 @@ class TwoMachines(Case):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)

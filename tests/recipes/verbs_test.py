@@ -89,6 +89,7 @@ class Verbs(unittest.TestCase):
 
     def test_a_merged_checkpoint_computes_what_base_and_adapter_do(self):
         merged = self.programs.work / "merged"
+        merged.mkdir()  # an empty folder serves as well as none
         report = json.loads(self.ok("merge", self.base, self.adapter, merged))
         self.assertGreater(report["largest_adapter_effect"], 20 * report["largest_logit_change"])
         both = [json.loads(self.ok("eval", *model, "--data", self.heldout, "precision.preset=fp32"))["loss"]

@@ -3,7 +3,8 @@
 //   LORIKEET_FAULT_ROOTS  the folders, absolute, separated by colons
 //   LORIKEET_FAULT_LOG    a file outside of them that gets a line for each call: "<n> <function> <path>"
 //   LORIKEET_FAULT_AT     n, from 1; absent: nothing happens
-//   LORIKEET_FAULT_HOW    "kill": SIGKILL instead of the call; "full": the call and all later ones that need
+//   LORIKEET_FAULT_HOW    "kill": SIGKILL instead of the call; "slow": 20 ms before it and all later ones;
+//   "full": the call and all later ones that need
 //                         room on the disk fail with ENOSPC, as long as the process lives
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -78,6 +79,10 @@ bool fault(const char* function, const std::string& path, Need need) {
   if (at == nullptr || number < std::atol(at)) return false;
   const char* how = std::getenv("LORIKEET_FAULT_HOW");
   if (how != nullptr && std::strcmp(how, "kill") == 0) ::kill(::getpid(), SIGKILL);
+  if (how != nullptr && std::strcmp(how, "slow") == 0) {
+    ::usleep(20'000);
+    return false;
+  }
   if (need == Need::kNone) return false;
   errno = ENOSPC;
   return true;

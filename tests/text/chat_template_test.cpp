@@ -176,6 +176,12 @@ TEST_CASE("alpaca rows have the two texts of Stanford's train.py") {
         "<s>Below is an instruction that describes a task. Write a response that appropriately completes the "
         "request.\n\n### Instruction:\nSing.\n\n### Response:\nLa</s>");
   CHECK(trained_text(alpaca.render(text::Instruction{"Sing.", "", "La"})) == "La</s>");
+  const text::Instruction later{"Sing.", "", "La", {{"system", "S"}, {"user", "Hum."}, {"assistant", "Hm"}}};
+  const std::string hum =
+      "Below is an instruction that describes a task. Write a response that appropriately completes the "
+      "request.\n\n### Instruction:\nHum.\n\n### Response:\n";
+  CHECK_THAT(text_of(alpaca.render(later)), Catch::Contains("S\n\n" + hum + "Hm</s>\n\nBelow is"));
+  CHECK(trained_text(alpaca.render(later)) == "Hm</s>La</s>");
   CHECK_THAT(text_of(alpaca.render(text::Instruction{"Sing.", "", "La"}, true)),
              Catch::EndsWith("### Response:\n"));
 }

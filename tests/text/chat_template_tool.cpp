@@ -17,17 +17,22 @@ using namespace lorikeet;
 
 namespace {
 
+std::vector<text::Message> messages_of(const JsonView& line, const char* key) {
+  std::vector<text::Message> messages;
+  if (!line.has(key)) return messages;
+  for (const JsonView& turn : line.at(key).items())
+    messages.push_back({turn.at("role").as_string(), turn.at("content").as_string()});
+  return messages;
+}
+
 std::vector<text::Segment> render(const text::ChatTemplate& chat_template, const JsonView& line) {
   if (line.has("instruction")) {
     return chat_template.render(
         text::Instruction{line.at("instruction").as_string(), line.get_string("input", ""),
-                          line.get_string("output", "")},
+                          line.get_string("output", ""), messages_of(line, "earlier")},
         /*prompt_only=*/!line.has("output"));
   }
-  std::vector<text::Message> messages;
-  for (const JsonView& turn : line.at("messages").items())
-    messages.push_back({turn.at("role").as_string(), turn.at("content").as_string()});
-  return chat_template.render(messages, line.get_bool("generation_prompt", false));
+  return chat_template.render(messages_of(line, "messages"), line.get_bool("generation_prompt", false));
 }
 
 // The rendered text with control tokens spelt out, but for a BOS that the encoder leaves out.
