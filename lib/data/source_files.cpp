@@ -68,7 +68,7 @@ std::string part_of(const std::string& file_name) {
 // The split of a file: what the parts of one are named by ("data/train_sft-00000-of-00003.parquet":
 // train_sft), or what a word of its path says ("train/data-00000-of-00001.arrow"); "" for none.
 std::string split_of(const fs::path& relative) {
-  const std::string name = part_of(relative.filename().string());
+  std::string name = part_of(relative.filename().string());
   if (canonical_split(ascii_lower(name)).empty() && !split_in(name).empty()) return name;
   return split_in(relative.string());
 }
@@ -193,6 +193,7 @@ void warn_of_folders(const fs::path& folder, const std::vector<fs::path>& files)
   for (const fs::path& file : files) ++by_folder[file.parent_path().lexically_relative(folder).string()];
   if (by_folder.size() < 2) return;
   std::vector<std::string> names;
+  names.reserve(by_folder.size());
   for (const auto& [name, count] : by_folder) names.push_back(name + " (" + std::to_string(count) + ")");
   log_warning("[data] '" + escape_control(folder.string()) + "': the files of " +
               std::to_string(by_folder.size()) + " folders are read together: " +
