@@ -69,25 +69,23 @@ ChildEnd run_child(const std::vector<std::string>& command,
   const pid_t pid = start(command, environment_with(variables), output.get(), signals);
 
   ChildEnd end;
-  Clock::time_point interrupted_at;
-  std::optional<Clock::time_point> kill_at;
+  std::optional<Clock::time_point> interrupted_at;
   int status = 0;
   while (waitpid(pid, &status, WNOHANG) == 0) {
     pollfd waiting{signals.fd(), POLLIN, 0};
     ::poll(&waiting, 1, 200);
     for (int number; (number = signals.take()) != 0;) {
       if (number == SIGCHLD) continue;
-      if (!end.interrupted) {
-        end.interrupted = true;
+      if (!interrupted_at) {
         interrupted_at = Clock::now();
-        kill_at = interrupted_at + kGrace;
         kill(pid, SIGTERM);
-      } else if (comm::asks_again(number, Clock::now() - interrupted_at)) {
+      } else if (comm::asks_again(number, Clock::now() - *interrupted_at)) {
         kill(pid, SIGKILL);
       }
     }
-    if (kill_at && Clock::now() > *kill_at) kill(pid, SIGKILL);
+    if (interrupted_at && Clock::now() > *interrupted_at + kGrace) kill(pid, SIGKILL);
   }
+  end.interrupted = interrupted_at.has_value();
   end.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (end.exit_code == kNotStarted)
     throw Error("[bench] can't start '" + command[0] + "'", ErrorKind::kEnvironment);

@@ -18,8 +18,7 @@ void require_new_folder(const std::filesystem::path& output) {
 void write_adapter(const peft::AdapterContents& adapter, const std::filesystem::path& first,
                    const std::filesystem::path& output) {
   require_new_folder(output);
-  std::filesystem::remove(output);  // the empty one: an atomic folder takes its place as a whole
-  io::AtomicFolder folder(output);
+  io::AtomicFolder folder(io::take_place_of_empty(output));
   peft::write_adapter_contents(folder.path(), adapter);
   const auto trained = adapter_template(first);
   if (trained) copy_tokenizer_files(trained->folder, folder.path());

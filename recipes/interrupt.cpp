@@ -20,8 +20,8 @@
 
 // The handler does all of its work itself rather than set a flag that the phases before the loop would poll:
 // they spend minutes in libraries (NCCL, the tokenizer, reading weights) that poll nothing. So it may call
-// async-signal-safe functions only (signal-safety(7)): write, access, unlink, rmdir and _exit are; nothing in
-// it allocates, and what it needs was copied to static memory before. clock_gettime is safe too.
+// async-signal-safe functions only (signal-safety(7)): write, access, unlink, rmdir, clock_gettime and _exit
+// are; nothing in it allocates, and what it needs was copied to static memory before.
 namespace lorikeet::recipes {
 namespace {
 

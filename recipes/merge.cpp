@@ -64,20 +64,6 @@ void copy_other_files(const std::filesystem::path& from, const std::filesystem::
   }
 }
 
-// Where to write, once the empty folder there, or the one that a link leads to, is gone: an atomic folder
-// takes its place as a whole.
-std::filesystem::path take_place_of_empty(const std::filesystem::path& output) {
-  if (!std::filesystem::exists(output)) return output;
-  const std::filesystem::path folder = std::filesystem::canonical(output);
-  std::error_code error;
-  std::filesystem::remove(folder, error);
-  if (error)
-    throw Error(
-        "[merge] '" + folder.string() + "' can't be replaced: " + error.message() + "; choose a new folder",
-        ErrorKind::kEnvironment);
-  return folder;
-}
-
 }  // namespace
 
 MergeReport merge(const std::filesystem::path& model, const std::filesystem::path& adapter,
@@ -109,7 +95,7 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
     const MergedCheckpoint weights(checkpoint, session.model->spec(), std::move(changes), quantization);
     report.merged_tensors = weights.changed();
     io::require_free_space(output, weights.bytes());
-    folder.emplace(take_place_of_empty(output));
+    folder.emplace(io::take_place_of_empty(output));
     copy_other_files(model, folder->path());
     if (!session.adapters->tables().empty()) copy_tokenizer_files(run_of_adapter(adapter), folder->path());
     weights.write_weights(folder->path());

@@ -58,7 +58,8 @@ StepJob::StepJob(const ModelSession& session, const config::Settings& settings, 
       target_(target),
       dataset_(dataset),
       sampler_(sampler),
-      work_(work_of(session, dataset, sampler)) {}
+      work_(work_of(session, dataset, sampler)),
+      largest_(dataset, sampler) {}
 
 plan::Job StepJob::job() {
   return {.work = work_,
@@ -83,11 +84,7 @@ plan::Spread StepJob::spread(int devices, std::int64_t micro_tokens) {
   return spreads_[key] = plan::spread_of_steps(dataset_, sampler_, options(micro_tokens), devices);
 }
 
-plan::MicroSize StepJob::largest(std::int64_t micro_tokens) {
-  const auto found = sizes_.find(micro_tokens);
-  if (found != sizes_.end()) return found->second;
-  return sizes_[micro_tokens] = plan::largest_micro_batch(dataset_, sampler_, options(micro_tokens));
-}
+plan::MicroSize StepJob::largest(std::int64_t micro_tokens) { return largest_.of(options(micro_tokens)); }
 
 data::MicroOptions StepJob::options(std::int64_t micro_tokens) const {
   return micro_options(settings_, micro_tokens);

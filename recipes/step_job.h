@@ -43,7 +43,7 @@ class StepJob {
   // What was answered before.
   using MemoryKey = std::tuple<std::int64_t, config::ActivationCheckpointing, bool, bool, int>;
   std::map<MemoryKey, plan::MemoryEstimate> memories_;
-  std::map<std::int64_t, plan::MicroSize> sizes_;
+  plan::LargestMicroBatches largest_;
   std::map<std::pair<int, std::int64_t>, plan::Spread> spreads_;
 };
 

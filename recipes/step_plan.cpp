@@ -71,10 +71,7 @@ plan::MemoryInput memory_input(const ModelSession& session, const config::Memory
 }
 
 plan::MicroSize StepPlan::largest(std::int64_t micro_tokens) const {
-  const auto known = sizes_.find(micro_tokens);
-  if (known != sizes_.end()) return known->second;
-  return sizes_[micro_tokens] =
-             plan::largest_micro_batch(dataset_, sampler_, micro_options(settings_, micro_tokens));
+  return largest_.of(micro_options(settings_, micro_tokens));
 }
 
 plan::MemoryEstimate StepPlan::memory(std::int64_t micro_tokens, int degree) const {
@@ -134,15 +131,10 @@ std::string StepPlan::changes_within(std::int64_t limit, std::int64_t micro_toke
                         .rank = settings_.lora.rank,
                         .saving = saving_,
                         .degree = degree};
-  std::map<std::int64_t, std::int64_t> most_sequences;  // by micro_tokens
   const auto need = [&](const plan::Knobs& knobs) {
     plan::MemoryInput input =
         turned(memory_input(session_, knobs.saving, largest_now, knobs.degree, target), knobs);
-    if (knobs.micro_tokens < now.micro_tokens) {
-      const auto [found, is_new] = most_sequences.try_emplace(knobs.micro_tokens);
-      if (is_new) found->second = largest(knobs.micro_tokens).sequences;
-      input.micro.sequences = found->second;
-    }
+    if (knobs.micro_tokens < now.micro_tokens) input.micro.sequences = largest(knobs.micro_tokens).sequences;
     return plan::step_memory(input).total();
   };
   const auto changes = plan::changes_that_fit(now, world_size, need, limit, offloads_on(target.device));

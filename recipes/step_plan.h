@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 
@@ -35,7 +34,12 @@ class StepPlan {
  public:
   StepPlan(const ModelSession& session, const config::Settings& settings, const data::TokenDataset& dataset,
            const data::Sampler& sampler, const config::MemorySaving& saving)
-      : session_(session), settings_(settings), dataset_(dataset), sampler_(sampler), saving_(saving) {}
+      : session_(session),
+        settings_(settings),
+        dataset_(dataset),
+        sampler_(sampler),
+        saving_(saving),
+        largest_(dataset, sampler) {}
 
   const config::MemorySaving& saving() const { return saving_; }
   void save_by(const config::MemorySaving& saving) { saving_ = saving; }
@@ -74,7 +78,7 @@ class StepPlan {
   const data::TokenDataset& dataset_;
   const data::Sampler& sampler_;
   config::MemorySaving saving_;
-  mutable std::map<std::int64_t, plan::MicroSize> sizes_;  // by micro_tokens
+  mutable plan::LargestMicroBatches largest_;  // remembers what it was asked
 };
 
 /// Warns that auto came to `now` tokens instead of `before`, which need more memory than `memory` ("is

@@ -9,6 +9,8 @@
 namespace lorikeet {
 namespace {
 
+constexpr std::string_view kBlank = " \t\r\n";
+
 // Length of the well-formed UTF-8 sequence at `text[i]`, or 0 (Unicode 15, table 3-7).
 std::size_t sequence_length(std::string_view text, std::size_t i) {
   const auto at = [&](std::size_t k) { return static_cast<unsigned char>(text[i + k]); };
@@ -166,11 +168,12 @@ std::string join_some(const std::vector<std::string>& parts, std::size_t most) {
 }
 
 std::string trim(std::string_view text) {
-  static constexpr std::string_view kBlank = " \t\r\n";
   const std::size_t begin = text.find_first_not_of(kBlank);
   if (begin == std::string_view::npos) return "";
   return std::string(text.substr(begin, text.find_last_not_of(kBlank) - begin + 1));
 }
+
+bool is_blank(std::string_view text) { return text.find_first_not_of(kBlank) == std::string_view::npos; }
 
 std::string ascii_lower(std::string_view text) {
   std::string lower(text);

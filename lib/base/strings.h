@@ -43,6 +43,8 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
 /// "a, b and 3 more": the first `most` parts, and how many follow.
 std::string join_some(const std::vector<std::string>& parts, std::size_t most);
 std::string trim(std::string_view text);
+/// True if nothing is left of `text` when it is trimmed.
+bool is_blank(std::string_view text);
 
 /// Letters A to Z as a to z, all else as it is.
 std::string ascii_lower(std::string_view text);

@@ -9,7 +9,6 @@
 #include "base/strings.h"
 
 namespace lorikeet::data {
-
 namespace {
 
 constexpr const char* kUnnamed = "Unnamed: 0";  // what pandas and datasets call a first column without a name

@@ -78,8 +78,6 @@ std::string formats_known() {
   return join(lines, ", ");
 }
 
-bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
-
 void require_object(const Json& record, const std::string& where) {
   if (!record.is_object())
     throw Error(where + ": expected a JSON object, got " + std::string(record.kind_name()));
@@ -227,13 +225,15 @@ text::Message parse_message(const Json& turn, const FormatSpec& spec, const Colu
   return message;
 }
 
-// The row's system prompt beside its turns; "" where there is none.
-std::string system_of(const Json& record, const Columns& columns, const std::string& where) {
+// The row's own system prompt as a message; none where it has none.
+std::vector<text::Message> system_prompt(const Json& record, const Columns& columns,
+                                         const std::string& where) {
   const std::string key = key_of("system", columns);
   const Json* given = record.find(key);
-  if (given == nullptr || given->is_null()) return "";
-  std::string system = text_of(*given, key, where);
-  return is_blank(system) ? "" : system;
+  if (given == nullptr || given->is_null()) return {};
+  const std::string system = text_of(*given, key, where);
+  if (is_blank(system)) return {};
+  return {{"system", system}};
 }
 
 text::Conversation parse_messages(const Json& record, Format format, const Columns& columns,
@@ -251,18 +251,16 @@ text::Conversation parse_messages(const Json& record, Format format, const Colum
     row.messages.push_back(
         parse_message(turn, spec, columns, where + ", turn " + std::to_string(row.messages.size() + 1)));
   }
-  const std::string system = system_of(record, columns, where);
-  if (!system.empty() && row.messages[0].role != "system")
-    row.messages.insert(row.messages.begin(), {"system", system});
+  const std::vector<text::Message> system = system_prompt(record, columns, where);
+  if (row.messages[0].role != "system")
+    row.messages.insert(row.messages.begin(), system.begin(), system.end());
   return row;
 }
 
 // What comes before an instruction: the row's system prompt, and its history, a list of [question, answer] as
 // LLaMA-Factory has it.
 std::vector<text::Message> earlier_of(const Json& record, const Columns& columns, const std::string& where) {
-  std::vector<text::Message> messages;
-  std::string system = system_of(record, columns, where);
-  if (!system.empty()) messages.push_back({"system", std::move(system)});
+  std::vector<text::Message> messages = system_prompt(record, columns, where);
   const std::string key = key_of("history", columns);
   const Json* given = record.find(key);
   const bool is_absent =
@@ -294,10 +292,7 @@ Row parse_alpaca(const Json& record, const Columns& columns, const std::string& 
 
 Row parse_instruct(const Json& record, const Columns& columns, const std::string& where) {
   const auto text = [&](const char* name) { return text_field(record, name, columns, where); };
-  text::Instruction row{text("prompt"), "", text("completion")};
-  std::string system = system_of(record, columns, where);
-  if (!system.empty()) row.earlier.push_back({"system", std::move(system)});
-  return row;
+  return text::Instruction{text("prompt"), "", text("completion"), system_prompt(record, columns, where)};
 }
 
 std::vector<std::int32_t> parse_ids(const Json& value, const std::string& name, const std::string& where) {
@@ -416,13 +411,12 @@ Format detect_format(const Json& record, const Columns& columns, const std::stri
 Row parse_row(const Json& record, Format format, const Columns& columns, const std::string& where) {
   require_object(record, where);
   if (needs_template(format)) require_no_verdict(record, columns, where);
-  const auto text = [&](const char* name) { return text_field(record, name, columns, where); };
   switch (format) {
     case Format::kAlpaca: return parse_alpaca(record, columns, where);
     case Format::kInstruct: return parse_instruct(record, columns, where);
     case Format::kChat:
     case Format::kShareGpt: return parse_messages(record, format, columns, where);
-    case Format::kText: return DocumentRow{text("text")};
+    case Format::kText: return DocumentRow{text_field(record, "text", columns, where)};
     case Format::kTokens: return parse_tokens(record, columns, where);
   }
   throw Error("[data] unknown format");

@@ -226,10 +226,6 @@ std::pair<std::vector<std::uint32_t>, std::vector<std::uint32_t>> split_by_rows(
   return split;
 }
 
-}  // namespace
-
-namespace {
-
 // A mistyped key of a field that rows may lack would leave the field out of all rows.
 void warn_of_absent_columns(const RecordSource& file, const RowPlan& plan) {
   for (const std::string& field : optional_fields(plan.format)) {

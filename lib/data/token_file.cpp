@@ -31,19 +31,23 @@ std::string_view bytes_of(const std::vector<T>& values) {
 
 std::uint64_t padded(std::uint64_t bytes) { return (bytes + 7) / 8 * 8; }
 
+// Those that a file keeps: what other settings of the same rows leave out is counted anew.
+constexpr std::array<std::pair<const char*, std::int64_t RowCounts::*>, 8> kCounts{
+    {{"rows", &RowCounts::rows},
+     {"truncated", &RowCounts::truncated},
+     {"dropped", &RowCounts::dropped},
+     {"without_labels", &RowCounts::without_labels},
+     {"split", &RowCounts::split},
+     {"unknown_ids", &RowCounts::unknown_ids},
+     {"empty_answers", &RowCounts::empty_answers},
+     {"left_out_turns", &RowCounts::left_out_turns}}};
+
 std::string meta_of(const TokenizedFile& about, const std::string& fingerprint) {
   Json meta;
   meta.set("format", about.format)
       .set("template", about.template_description)
-      .set("fingerprint", fingerprint)
-      .set("rows", about.counts.rows)
-      .set("truncated", about.counts.truncated)
-      .set("dropped", about.counts.dropped)
-      .set("without_labels", about.counts.without_labels)
-      .set("split", about.counts.split)
-      .set("unknown_ids", about.counts.unknown_ids)
-      .set("empty_answers", about.counts.empty_answers)
-      .set("left_out_turns", about.counts.left_out_turns);
+      .set("fingerprint", fingerprint);
+  for (const auto& [name, count] : kCounts) meta.set(name, about.counts.*count);
   std::string text = meta.dump();
   text.resize(padded(text.size()), ' ');
   return text;
@@ -230,14 +234,7 @@ TokenizedFile read_token_file(const std::filesystem::path& path, bool check_word
   out.dataset = TokenDataset(views, file, trailer.words * sizeof(std::int32_t), fingerprint);
   out.format = view.at("format").as_string();
   out.template_description = view.at("template").as_string();
-  out.counts.rows = view.at("rows").as_int();
-  out.counts.truncated = view.at("truncated").as_int();
-  out.counts.dropped = view.at("dropped").as_int();
-  out.counts.without_labels = view.at("without_labels").as_int();
-  out.counts.split = view.at("split").as_int();
-  out.counts.unknown_ids = view.at("unknown_ids").as_int();
-  out.counts.empty_answers = view.at("empty_answers").as_int();
-  out.counts.left_out_turns = view.at("left_out_turns").as_int();
+  for (const auto& [name, count] : kCounts) out.counts.*count = view.at(name).as_int();
   return out;
 }
 

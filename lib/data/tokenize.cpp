@@ -18,14 +18,13 @@ constexpr std::size_t kRowsPerChunk = 64;
 constexpr std::size_t kMostReadyBytes = std::size_t{16} << 20;  // encoded, before their turn
 
 bool is_empty_answer(const text::Message& message) {
-  const auto has = [&](const char* member) { return message.extra.find(member) != nullptr; };
-  return message.role == "assistant" && message.trained && trim(message.content).empty() &&
-         !has("tool_calls") && !has("reasoning_content") && !has("thinking") && !has("reasoning");
+  const auto has = [&](std::string_view member) { return message.extra.find(member) != nullptr; };
+  return message.role == "assistant" && message.trained && is_blank(message.content) && !has("tool_calls") &&
+         std::none_of(text::kReasoningNames.begin(), text::kReasoningNames.end(), has);
 }
 
 bool has_empty_answer(const Row& row) {
-  if (const auto* instruction = std::get_if<text::Instruction>(&row))
-    return trim(instruction->output).empty();
+  if (const auto* instruction = std::get_if<text::Instruction>(&row)) return is_blank(instruction->output);
   if (const auto* conversation = std::get_if<text::Conversation>(&row))
     return std::any_of(conversation->messages.begin(), conversation->messages.end(), is_empty_answer);
   return false;

@@ -27,6 +27,7 @@ struct RowCounts {
   std::int64_t left_out_turns = 0;  ///< with a turn that the chat template doesn't write
 
   RowCounts& operator+=(const RowCounts& other);
+  bool operator==(const RowCounts&) const = default;
 };
 
 /// Ids and labels of one row (labels unshifted, kNoLabel = no loss), before max_seq_len is applied.

@@ -30,6 +30,7 @@ bool names_a_variant(const std::string& rest) {
 // or several do.
 const DataSheet* find_by_part(const std::string& part) {
   const std::string words = ascii_lower(part);
+  if (words.empty()) return nullptr;
   const auto without_spaces = [](std::string text) {
     std::erase(text, ' ');
     return text;
@@ -39,7 +40,7 @@ const DataSheet* find_by_part(const std::string& part) {
     const std::string name = ascii_lower(sheet.name);
     if (without_spaces(name) == without_spaces(words)) return &sheet;  // "rtx4090"
     const std::size_t at = find_words(name, words);
-    if (words.empty() || at == std::string::npos || names_a_variant(name.substr(at + words.size()))) continue;
+    if (at == std::string::npos || names_a_variant(name.substr(at + words.size()))) continue;
     if (found != nullptr) return nullptr;
     found = &sheet;
   }

@@ -181,10 +181,22 @@ void AtomicFolder::commit() {
   sync_path(parent);
   try {
     discard(temporary_);
-  } catch (
-      const Error& error) {  // the new folder is there: what is in use of the old one goes at a later start
-    log_warning(error.what());
+  } catch (const Error& error) {
+    log_warning(
+        error.what());  // the new folder is there; what is in use of the old one goes at a later start
   }
+}
+
+fs::path take_place_of_empty(const fs::path& folder) {
+  if (!fs::exists(folder)) return folder;
+  const fs::path empty = fs::canonical(folder);
+  std::error_code error;
+  fs::remove(empty, error);
+  if (error)
+    throw Error("[file] '" + escape_control(empty.string()) + "' can't be replaced: " + error.message() +
+                    "; choose a new folder",
+                ErrorKind::kEnvironment);
+  return empty;
 }
 
 void remove_own_folder(const fs::path& folder) {

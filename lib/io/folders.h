@@ -39,6 +39,11 @@ class AtomicFolder {
   bool committed_ = false;
 };
 
+/// What an AtomicFolder is to be made for, where people asked for `folder`: that path, or where it, or a link
+/// of that name, is an empty folder, which is removed, that one's own. Throws Error (kEnvironment) when it
+/// can't be removed.
+std::filesystem::path take_place_of_empty(const std::filesystem::path& folder);
+
 /// True for a real folder (no link) that holds our marker as a real file.
 bool has_own_marker(const std::filesystem::path& folder);
 

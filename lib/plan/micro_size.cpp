@@ -49,6 +49,12 @@ MicroSize largest_micro_batch(const data::TokenDataset& dataset, const data::Sam
   return largest;
 }
 
+const MicroSize& LargestMicroBatches::of(const data::MicroOptions& options) {
+  const auto [found, is_new] = sizes_.try_emplace(options.micro_tokens);
+  if (is_new) found->second = largest_micro_batch(dataset_, sampler_, options);
+  return found->second;
+}
+
 std::vector<std::size_t> fullest_micro_batch(const data::TokenDataset& dataset,
                                              const data::MicroOptions& options) {
   std::vector<std::size_t> order(dataset.size()), chosen;

@@ -43,15 +43,15 @@ std::size_t common_prefix(std::string_view a, std::string_view b) {
   return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
-bool is_blank(std::string_view text) {
+bool is_white(std::string_view text) {
   return text.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos;
 }
 
 // True if the content stands in the text as it is but for white space around it.
 bool is_whole(const std::string& content, std::string_view written) {
   const std::size_t at = content.find(written);
-  return at != std::string::npos && is_blank(std::string_view(content).substr(0, at)) &&
-         is_blank(std::string_view(content).substr(at + written.size()));
+  return at != std::string::npos && is_white(std::string_view(content).substr(0, at)) &&
+         is_white(std::string_view(content).substr(at + written.size()));
 }
 
 [[noreturn]] void fail(std::size_t turn, const std::string& what) {

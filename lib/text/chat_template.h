@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -26,6 +27,10 @@ struct Message {
   /// The row's other members of the message ("tool_calls", "name", "reasoning_content"): an object, or null.
   Json extra{};
 };
+
+/// The members of a message that hold its reasoning, by whoever wrote the row.
+inline constexpr std::array<std::string_view, 3> kReasoningNames{"reasoning_content", "thinking",
+                                                                 "reasoning"};
 
 /// The role that a speaker in data files is known as: human is user; gpt, chatgpt, model and bot are
 /// assistant. Other names stay.

@@ -9,8 +9,7 @@
 namespace lorikeet::text {
 namespace {
 
-constexpr std::string_view kReasoning = "reasoning_content";
-constexpr std::string_view kThinking = "thinking";
+constexpr std::string_view kReasoning = kReasoningNames[0], kThinking = kReasoningNames[1];
 constexpr std::size_t kMessageTags = jinja::kOriginTags - 1;  // 0 is no message's
 
 // Templates make control tokens of roles ("<|" + role + "|>"). These names are no text of the row's own.
@@ -47,7 +46,7 @@ jinja::Value value_of(const Message& message, jinja::Origin origin) {
 Json as_templates_read(const Json& message) {
   Json::Object members;
   const Json* reasoning = nullptr;
-  for (const std::string_view name : {kReasoning, kThinking, std::string_view("reasoning")}) {
+  for (const std::string_view name : kReasoningNames) {
     const Json* found = message.find(name);
     if (reasoning == nullptr && found != nullptr && !found->is_null()) reasoning = found;
   }
@@ -95,7 +94,7 @@ bool leaves_out_content(std::span<const Message> messages, const jinja::MarkedTe
   std::array<bool, jinja::kOriginTags> written{};
   for (const jinja::MarkedText::Run& run : rendered.runs()) written.at(jinja::tag_of(run.origin)) = true;
   for (std::size_t i = 0; i < messages.size(); ++i)
-    if (!trim(messages[i].content).empty() && !written.at(1 + i % kMessageTags)) return true;
+    if (!is_blank(messages[i].content) && !written.at(1 + i % kMessageTags)) return true;
   return false;
 }
 

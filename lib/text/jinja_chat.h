@@ -52,7 +52,7 @@ class JinjaChat {
 };
 
 /// Whether `rendered` has nothing of the content of one of the messages, of those that have any: a template
-/// may leave out roles that it doesn't know. Messages 63 apart aren't told from each other.
+/// may leave out roles that it doesn't know. Messages 63 apart count as one.
 bool leaves_out_content(std::span<const Message> messages, const jinja::MarkedText& rendered);
 
 /// The number of the message that a run of text with this tag is from, of `count`; of those that share the

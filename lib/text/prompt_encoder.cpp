@@ -27,9 +27,9 @@ void require_plain(const Conversation& row, const ChatTemplate& chat_template) {
     const std::string turn = " (turn " + std::to_string(i + 1) + ")";
     if (message.extra.find("tool_calls") != nullptr) fail("tool calls" + turn);
     if (!message.has_content) fail("a message without content" + turn);
-    for (const char* name : {"reasoning_content", "reasoning", "thinking"}) {
+    for (const std::string_view name : kReasoningNames) {
       const Json* reasoning = message.extra.find(name);
-      if (reasoning != nullptr && !(reasoning->is_string() && trim(reasoning->string()).empty()))
+      if (reasoning != nullptr && !(reasoning->is_string() && is_blank(reasoning->string())))
         fail("'" + std::string(name) + "'" + turn);
     }
   }

@@ -94,14 +94,7 @@ TEST_CASE("a file written in pieces holds what the rows hold in memory, and has 
     for (std::size_t i = 0; i < 3000; i += 50) writer->append(mixed_rows(50, i));
     const TokenizedFile file = writer->finish(about());
     check_equal(file.dataset, expected);
-    CHECK(file.counts.rows == 5);
-    CHECK(file.counts.truncated == 6);
-    CHECK(file.counts.dropped == 7);
-    CHECK(file.counts.without_labels == 8);
-    CHECK(file.counts.split == 9);
-    CHECK(file.counts.unknown_ids == 10);
-    CHECK(file.counts.empty_answers == 11);
-    CHECK(file.counts.left_out_turns == 12);
+    CHECK(file.counts == about().counts);
     CHECK(file.format == "f");
     CHECK(file.template_description == "t");
     if (named) check_equal(read_token_file(folder / "tokens", true).dataset, expected);

@@ -46,6 +46,24 @@ TEST_CASE("no micro-batch is larger than the bound, and the bound is near") {
   CHECK(plan::largest_micro_batch(dataset, sampler, rows).sequences == 2);
 }
 
+TEST_CASE("the bound is over all epochs, whose orders make other steps") {
+  std::vector<std::size_t> lengths;
+  for (std::size_t i = 0; i < 200; ++i) lengths.push_back(3 + i * 7 % 50);
+  const auto dataset = test::counting_dataset(lengths);
+  const data::MicroOptions options{.micro_tokens = 1000};
+  const data::Sampler one(dataset, {.examples_per_step = 8}),
+      many(dataset, {.examples_per_step = 8, .epochs = 20});
+  const auto most = counted(dataset, many, options);
+  CHECK(most.tokens > plan::largest_micro_batch(dataset, one, options).tokens);
+  CHECK(most.tokens <= plan::largest_micro_batch(dataset, many, options).tokens);
+  plan::LargestMicroBatches largest(dataset, many);
+  for (int asked = 0; asked < 2; ++asked) {
+    CHECK(largest.of(options).tokens == plan::largest_micro_batch(dataset, many, options).tokens);
+    CHECK(largest.of({.micro_tokens = 10}).tokens ==
+          plan::largest_micro_batch(dataset, many, {.micro_tokens = 10}).tokens);
+  }
+}
+
 TEST_CASE("the fullest micro-batch holds the longest rows that fit") {
   const auto dataset = test::counting_dataset({5, 30, 8, 20, 9});
   const auto of = [&](const data::MicroOptions& options) {

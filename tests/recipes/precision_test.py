@@ -107,7 +107,7 @@ class Precision(unittest.TestCase):
             asked = {}
             for how, settings in (("as it was", []), ("named", [storage]), ("plain", ["precision.base_storage=bf16"])):
                 result = self.programs.verb("eval", harness.EXAMPLE / "base", "--adapter", killed, "--data",
-                                                harness.EXAMPLE / "heldout.jsonl", *settings)
+                                            harness.EXAMPLE / "heldout.jsonl", *settings)
                 self.assertEqual(result.returncode, 0, result.stderr)
                 self.assertEqual(f"the base is read in {name}, as the adapter's run had it" in result.stderr, not settings)
                 asked[how] = json.loads(result.stdout)["loss"]
