@@ -142,10 +142,12 @@ std::vector<Prompt> prompts_of(const GenerateRequest& request, const ModelSessio
       chosen = text::choose_chat_template(settled.setting, tokenizer.templates(), /*instruction_rows=*/true,
                                           settled.date);
     description = chosen.description;
+    if (chosen.empty() && !request.system.empty())
+      throw Error("[generate] without a chat template (none) there is no place for --system");
     const text::PromptEncoder encoder(chosen, tokenizer);
     for (const std::string& question : request.prompts) {
       prompts.push_back(chosen.empty() ? Prompt{.shown = question, .ids = tokenizer.encode(question)}
-                                       : make_prompt(question, settled.prompts, encoder));
+                                       : make_prompt(question, request.system, settled.prompts, encoder));
     }
   }
   report_template(settled, description);

@@ -18,6 +18,7 @@ struct GenerateRequest {
   std::optional<std::filesystem::path> adapter;
   config::Settings settings;                  ///< precision, device, data format and template
   std::vector<std::string> prompts;           ///< questions, or
+  std::string system;                         ///< a system prompt before each of them; "" for none
   std::optional<std::filesystem::path> data;  ///< rows of a data file
   std::size_t limit = 0;                      ///< of the rows; 0: all
   std::int64_t max_new_tokens = 256;

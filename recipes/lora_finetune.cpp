@@ -1,7 +1,6 @@
 #include "recipes/lora_finetune.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <filesystem>
 #include <memory>
@@ -29,12 +28,11 @@
 #include "recipes/merge.h"
 #include "recipes/model_session.h"
 #include "recipes/phases.h"
-#include "recipes/preflight.h"
 #include "recipes/product_choice.h"
 #include "recipes/rank_group.h"
-#include "recipes/run_data.h"
 #include "recipes/run_facts.h"
 #include "recipes/run_folder.h"
+#include "recipes/run_inputs.h"
 #include "recipes/settings_map.h"
 #include "recipes/source_fingerprint.h"
 #include "recipes/starting_values.h"
@@ -43,20 +41,29 @@
 #include "recipes/step_traces.h"
 #include "recipes/tokenizer_files.h"
 #include "recipes/trial_step.h"
-#include "train/determinism.h"
 #include "train/loop.h"
 #include "train/memory.h"
 
 namespace lorikeet::recipes {
 namespace {
 
-/// One run from settings to adapter.
+/// One run from what it is made of to its adapter.
 class Finetune {
  public:
-  Finetune(const config::Settings& settings, RankGroup& group) : settings_(settings), group_(group) {
-    // The run's files are the first rank's alone.
-    if (group.first()) folder_.emplace(settings.checkpoint.output_dir);
-  }
+  /// `folder`: of the run's files, which are the first rank's alone; nullptr on the others.
+  Finetune(const config::Settings& settings, RankGroup& group, Phases& phases, RunInputs& inputs,
+           RunFolder* folder)
+      : settings_(settings),
+        group_(group),
+        phases_(phases),
+        inputs_(inputs),
+        session_(inputs.session),
+        data_(inputs.data),
+        sampler_(inputs.sampler),
+        folder_(folder),
+        traces_(settings.metrics.profile_steps, sampler_.total_steps(), output_dir(), group.placement()),
+        step_plan_(session_, settings, data_.train, sampler_, least_memory_saving(settings)),
+        checkpoints_(output_dir(), base_name(), settings.checkpoint.keep_last) {}
 
   void run() {
     try {
@@ -69,29 +76,22 @@ class Finetune {
 
  private:
   void run_phases() {
-    load();
-    RunFolder::Identity identity{
-        .settings = config::to_yaml(settings_),
-        .steps = sampler_->total_steps(),
-        .data = versioned_fingerprint(1, data_.train.fingerprint()),
-        .validation = data_.validation ? versioned_fingerprint(1, data_.validation->fingerprint()) : "",
-        .model = versioned_fingerprint(1, session_.checkpoint_fingerprint),
-        .policy = versioned_fingerprint(1, session_.policy.fingerprint()),
-        .architecture = session_.architecture};
+    RunFolder::Identity identity = identity_of(settings_, inputs_);
     const RunFolder::Begin begin = agree(identity);
     if (begin == RunFolder::Begin::kFinished) {
       log_info(
           "finished already (anew: checkpoint.overwrite=true checkpoint.resume=never): the adapter lies in " +
           output_dir().string());
-      if (folder_) merge_if_wanted();
+      if (folder_ != nullptr) merge_if_wanted();
       return;
     }
     const bool resume = begin == RunFolder::Begin::kResume;
-    products_ = settle_products(session_, settings_, group_,
-                                resume && folder_ ? std::optional(folder_->fact("products")) : std::nullopt);
+    products_ = settle_products(
+        session_, settings_, group_,
+        resume && folder_ != nullptr ? std::optional(folder_->fact("products")) : std::nullopt);
     choose_strategy(resume);
     read_weights(identity);
-    if (folder_ && resume) folder_->require_same_weights(identity, base());
+    if (folder_ != nullptr && resume) folder_->require_same_weights(identity, base());
     group_.phase("connect");
     group_.connect(session_.torch_device(), strategy_.degree);
     if (strategy_.degree > 1) {
@@ -100,23 +100,23 @@ class Finetune {
       prefetcher_ = std::make_unique<parallel::HostWeights>(session_.torch_device(), *session_.model);
     }
     prepare(resume);
-    if (folder_) {
+    if (folder_ != nullptr) {
       if (begin == RunFolder::Begin::kReplace) folder_->give_up_run();
       folder_->write(identity, false, facts());
       write_file_atomic(output_dir() / "config.yaml", config::to_yaml(settings_));
       // At once: checkpoints are adapters too, and are asked in the words of the same template.
       copy_tokenizer_files(base(), output_dir());
       add_tokens(output_dir(), session_.added_tokens);
-      if (chat_template_) set_chat_template(output_dir(), *chat_template_);
+      if (inputs_.chat_template) set_chat_template(output_dir(), *inputs_.chat_template);
     }
     end_ = loop();
     ops::release_free_blocks();  // a finished run's peak is that of its steps
     if (prefetcher_) prefetcher_->drain();
     if (end_ == train::LoopEnd::kInterrupted) {
-      if (folder_ && state_.step == 0) folder_->forget_run();
+      if (folder_ != nullptr && state_.step == 0) folder_->forget_run();
       fail_interrupted(state_.step);
     }
-    if (!folder_) return;
+    if (folder_ == nullptr) return;
     group_.phase("finish");
     finish();
     folder_->write(identity, true, facts());
@@ -144,7 +144,7 @@ class Finetune {
     for (const auto& [name, value] : identity.architecture) facts.emplace_back("base's " + name, value);
     group_.require_agreement(facts);
     std::string begin;
-    if (folder_) {
+    if (folder_ != nullptr) {
       const bool resume = settings_.checkpoint.resume == config::Resume::kAuto;
       begin =
           std::to_string(static_cast<int>(folder_->begin(identity, resume, settings_.checkpoint.overwrite)));
@@ -152,44 +152,8 @@ class Finetune {
     return static_cast<RunFolder::Begin>(std::stoi(group_.share("begin", begin)));
   }
 
-  void load() {
-    phases_.finish("start");
-    group_.phase("start");
-    const probe::CpuFacts cpus = probe::read_cpu("/");  // before a process is bound to some of them
-    const comm::Placement& placement = group_.placement();
-    const std::vector<device::Device> here = choose_devices(settings_.device, group_);
-    const device::Device device = here.at(static_cast<std::size_t>(placement.local_rank));
-    const precision::Policy policy = choose_policy(settings_.precision, device);
-    preflight(settings_, group_, here, policy, cpus);
-    train::set_deterministic(settings_.training.deterministic);
-    devices_ = group_.collect("devices of all", device::describe(device, device::cuda_devices()));
-    log_info("device: " + devices_[0] + ", " + std::to_string(at::get_num_threads()) + " threads" +
-             (group_.alone() ? "" : ", " + std::to_string(devices_.size()) + " ranks"));
-    group_.phase("open model");
-    require_storage_fits(settings_.precision, base());
-    session_ = open_model(base(), policy, device, lora_config(settings_.lora),
-                          static_cast<std::uint64_t>(settings_.training.seed), new_tokens(settings_.model));
-    log_info("model: " + base().string() + ", " +
-             format_bytes(static_cast<std::uint64_t>(session_.model->store().bytes())) +
-             " of frozen weights, tokenizer from " + session_.tokenizer->description());
-    phases_.finish("open model");
-    group_.phase("tokenise");
-    // The first rank of a machine leaves the tokens in the cache for the others.
-    group_.by_turns("tokens", [&] { data_ = load_run_data(settings_, session_); });
-    chat_template_ = training_template(settings_, data_.train_report, *session_.tokenizer);
-    log_info(data_.train_report.describe());
-    if (data_.validation_report) log_info(data_.validation_report->describe());
-    const precision::Policy& used = session_.policy;
-    log_info("precision (" + used.fingerprint().substr(0, 12) + "):\n" + used.table());
-    sampler_.emplace(data_.train, sampler_options(settings_));
-    phases_.finish("tokenise");
-  }
-
   // What every rank holds of the frozen weights; all come to the same answer.
   void choose_strategy(bool resume) {
-    traces_.emplace(settings_.metrics.profile_steps, sampler_->total_steps(), output_dir(),
-                    group_.placement());
-    step_plan_.emplace(session_, settings_, data_.train, *sampler_, least_memory_saving(settings_));
     process_bytes_ = train::resident_bytes();
     const comm::Placement& placement = group_.placement();
     const LeastMemory least = least_memory(session_.device, group_);
@@ -201,7 +165,7 @@ class Finetune {
            .local_size = placement.local_size,
            .least_local_size = static_cast<int>(group_.least("ranks of a node", placement.local_size)),
            .most_local_size = static_cast<int>(-group_.least("most ranks of a node", -placement.local_size)),
-           .need = [&](int degree) { return step_plan_->memory(step_plan_->least_micro_tokens(), degree); },
+           .need = [&](int degree) { return step_plan_.memory(step_plan_.least_micro_tokens(), degree); },
            .available = available});
       log_info("strategy: " + strategy_.name + ", " + strategy_.reason +
                (strategy_.name == "hybrid"
@@ -211,18 +175,18 @@ class Finetune {
     step_ = choose_step({.session = session_,
                          .settings = settings_,
                          .dataset = data_.train,
-                         .sampler = *sampler_,
+                         .sampler = sampler_,
                          .memory = least,
                          .degree = strategy_.degree,
                          .begun_with = resume ? begun_with() : std::nullopt},
-                        *step_plan_, group_);
+                        step_plan_, group_);
   }
 
   // A resumed run goes on with the micro-batches that it began with, whatever is free now: then its sums are
   // the same.
   std::optional<std::int64_t> begun_with() {
     if (settings_.batch.micro_tokens) return std::nullopt;
-    const auto own = folder_ ? folder_->automatic_micro_tokens() : std::nullopt;
+    const auto own = folder_ != nullptr ? folder_->automatic_micro_tokens() : std::nullopt;
     const std::string begun = group_.share("micro tokens", own ? std::to_string(*own) : "");
     return begun.empty() ? std::nullopt : std::optional<std::int64_t>(std::stoll(begun));
   }
@@ -244,7 +208,6 @@ class Finetune {
 
   void prepare(bool resume) {
     peft::LoraAdapters& adapters = *session_.adapters;
-    checkpoints_.emplace(output_dir(), base_name(), settings_.checkpoint.keep_last);
     optimizer_.emplace(adapters.store(), adamw_options(settings_));
     log_info("adapter: " + std::to_string(adapters.modules().size()) + " modules, " +
              std::to_string(adapters.store().numel()) + " parameters, rank " +
@@ -255,8 +218,8 @@ class Finetune {
       initialize_adapters(settings_.lora, adapters, session_.model->store(), group_);
     }
     confirm_micro_tokens();
-    if (folder_)
-      io::require_free_space(output_dir(), output_bytes(settings_, sampler_->total_steps() - state_.step,
+    if (folder_ != nullptr)
+      io::require_free_space(output_dir(), output_bytes(settings_, sampler_.total_steps() - state_.step,
                                                         adapters.store().numel()));
   }
 
@@ -265,7 +228,7 @@ class Finetune {
   void confirm_micro_tokens() {
     if (!session_.device.is_cuda()) return;
     const std::int64_t expected = step_.micro_tokens;
-    const auto confirmed = step_plan_->confirmed(expected, [&](const data::MicroOptions& micro) {
+    const auto confirmed = step_plan_.confirmed(expected, [&](const data::MicroOptions& micro) {
       const bool own =
           trial_step(session_, data_.train, micro, step_.saving, prefetcher_.get(), group_.communicator());
       return group_.least("trial of " + std::to_string(micro.micro_tokens), own ? 1 : 0) == 1;
@@ -277,12 +240,11 @@ class Finetune {
   }
 
   [[noreturn]] void fail_out_of_memory() {
-    if (!step_plan_) throw Error("out of memory before the base was read", ErrorKind::kRunFailed);
     const at::Device device = session_.torch_device();
     const auto peak = static_cast<std::int64_t>(train::peak_memory_bytes(device));
     const std::int64_t got = device.is_cuda() ? peak : peak - static_cast<std::int64_t>(process_bytes_);
     throw Error(
-        step_plan_->out_of_memory(got, step_.micro_tokens, strategy_.degree, group_.placement().world_size) +
+        step_plan_.out_of_memory(got, step_.micro_tokens, strategy_.degree, group_.placement().world_size) +
             "\ncheckpoints that were saved stay, and the same command goes on from them",
         ErrorKind::kRunFailed);
   }
@@ -291,8 +253,8 @@ class Finetune {
   bool restore() {
     peft::LoraAdapters& adapters = *session_.adapters;
     std::string found;
-    if (folder_) {
-      const auto state = load_latest_checkpoint(*checkpoints_, output_dir(),
+    if (folder_ != nullptr) {
+      const auto state = load_latest_checkpoint(checkpoints_, output_dir(),
                                                 settings_.data.validation.keep_best, adapters, *optimizer_);
       if (state) found = state->json().dump();
     }
@@ -308,10 +270,10 @@ class Finetune {
   }
 
   train::LoopEnd loop() {
-    const std::int64_t total = sampler_->total_steps();
+    const std::int64_t total = sampler_.total_steps();
     std::optional<train::MetricsWriter> metrics;
     std::optional<train::Progress> progress;
-    if (folder_) {
+    if (folder_ != nullptr) {
       metrics.emplace(output_dir() / "metrics.jsonl", state_.step);
       progress.emplace(total, settings_.metrics.log_every_steps);
     }
@@ -332,21 +294,21 @@ class Finetune {
                                        phases_.finish("first step");
                                        if (progress) progress->message(phases_.line());
                                      },
-                                 .trace_file = [&](std::int64_t step) { return traces_->file(step); },
+                                 .trace_file = [&](std::int64_t step) { return traces_.file(step); },
                                  .new_best =
                                      [&](const train::RunState& state) {
-                                       if (folder_ && settings_.data.validation.keep_best)
+                                       if (folder_ != nullptr && settings_.data.validation.keep_best)
                                          save_best(output_dir(), *session_.adapters, base_name(), state);
                                      }};
     const train::LoopParts parts{.model = *session_.model,
                                  .adapters = *session_.adapters,
                                  .optimizer = *optimizer_,
                                  .training = data_.train,
-                                 .sampler = *sampler_,
+                                 .sampler = sampler_,
                                  .validation = data_.validation ? &*data_.validation : nullptr,
                                  .device = session_.torch_device(),
                                  .group = group_.communicator(),
-                                 .checkpoints = folder_ ? &*checkpoints_ : nullptr,
+                                 .checkpoints = folder_ != nullptr ? &checkpoints_ : nullptr,
                                  .metrics = metrics ? &*metrics : nullptr,
                                  .progress = progress ? &*progress : nullptr};
     const InterruptGuard guard;
@@ -377,7 +339,7 @@ class Finetune {
   }
 
   Json facts() const {
-    Json json = run_facts(session_, settings_, devices_, strategy_);
+    Json json = run_facts(session_, settings_, inputs_.devices, strategy_);
     json.set("phases_seconds", phases_.json());
     json.set("phases_peak_memory_bytes", phases_.peak_memory_json());
     const auto memory = step_.memory.rows();
@@ -401,7 +363,7 @@ class Finetune {
   void report() const {
     log_info("done: " + std::to_string(state_.step) + " steps" +
              (end_ == train::LoopEnd::kEarlyStop
-                  ? " of " + std::to_string(sampler_->total_steps()) + ", stopped early,"
+                  ? " of " + std::to_string(sampler_.total_steps()) + ", stopped early,"
                   : "") +
              " in " + format_seconds(state_.elapsed_seconds) + "; the adapter lies in " +
              output_dir().string());
@@ -409,32 +371,47 @@ class Finetune {
 
   const config::Settings& settings_;
   RankGroup& group_;
-  Phases phases_;
-  std::optional<RunFolder> folder_;   // on the first rank
-  std::vector<std::string> devices_;  // by rank
-  ModelSession session_;
-  std::optional<ProductChoice> products_;                 // where there is one
-  std::unique_ptr<parallel::UnitPrefetcher> prefetcher_;  // where weights are split, or on the host
-  data::LoadedData data_;
-  std::optional<std::string> chat_template_;  // Jinja; where rows need one
-  std::optional<train::CheckpointStore> checkpoints_;
-  std::optional<train::AdamW> optimizer_;
-  std::optional<data::Sampler> sampler_;
-  std::optional<StepTraces> traces_;
+  Phases& phases_;
+  const RunInputs& inputs_;
+  ModelSession& session_;  // of the inputs, as the next two are
+  const data::LoadedData& data_;
+  const data::Sampler& sampler_;
+  RunFolder* folder_;
+  StepTraces traces_;
+  StepPlan step_plan_;
+  train::CheckpointStore checkpoints_;
+
+  // Set in the order of run_phases.
+  std::optional<ProductChoice> products_;  // where there is one
+  std::uint64_t process_bytes_ = 0;        // before anything of the model was allocated
   plan::Strategy strategy_;
-  std::optional<StepPlan> step_plan_;
   StepChoice step_;
-  std::uint64_t process_bytes_ = 0;  // before anything of the model was allocated
+  std::unique_ptr<parallel::UnitPrefetcher> prefetcher_;  // where weights are split, or on the host
+  std::optional<train::AdamW> optimizer_;
   train::RunState state_;
   train::LoopEnd end_ = train::LoopEnd::kFinished;
 };
+
+void run(const config::Settings& settings, RankGroup& group) {
+  Phases phases;
+  std::optional<RunFolder> folder;
+  if (group.first()) folder.emplace(settings.checkpoint.output_dir);
+  std::optional<RunInputs> inputs;
+  try {
+    inputs.emplace(settings, group, phases);
+  } catch (const std::exception& error) {
+    if (!ops::is_out_of_memory(error)) throw;
+    throw Error("out of memory before the base was read", ErrorKind::kRunFailed);
+  }
+  Finetune(settings, group, phases, *inputs, folder ? &*folder : nullptr).run();
+}
 
 }  // namespace
 
 void lora_finetune(const config::Settings& settings, const comm::Placement& placement) {
   RankGroup group(placement, settings.distributed);
   try {
-    Finetune(settings, group).run();
+    run(settings, group);
     group.leave();
   } catch (const std::exception& error) {
     group.failed(error);

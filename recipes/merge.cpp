@@ -23,6 +23,7 @@
 #include "peft/adapter_file.h"
 #include "peft/weight_updates.h"
 #include "recipes/adapter_template.h"
+#include "recipes/merge_record.h"
 #include "recipes/merged_checkpoint.h"
 #include "recipes/model_session.h"
 #include "recipes/run_folder.h"
@@ -100,6 +101,7 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
     if (!session.adapters->tables().empty()) copy_tokenizer_files(run_of_adapter(adapter), folder->path());
     weights.write_weights(folder->path());
     weights.write_config(folder->path());
+    record_merged(folder->path(), adapter);
     if (const auto trained = adapter_template(adapter))
       set_chat_template(folder->path(), text::jinja_of(trained->chosen, trained->chosen.rows));
   }

@@ -18,7 +18,6 @@
 namespace lorikeet::recipes {
 namespace {
 
-constexpr int kUsualMostDevices = 8;  // of a card that is only named
 constexpr std::int64_t kLeastMicroTokens = 256;
 constexpr std::size_t kMostMicroSizes = 6;
 
@@ -26,7 +25,7 @@ double as_double(std::int64_t value) { return static_cast<double>(value); }
 
 std::vector<int> device_counts(const PlanRequest& request, const PlannedDevice& device) {
   if (request.devices) return *request.devices == 1 ? std::vector{1} : std::vector{1, *request.devices};
-  const int most = request.most_devices.value_or(device.here > 0 ? device.here : kUsualMostDevices);
+  const int most = request.most_devices.value_or(std::max(device.here, 1));
   std::vector<int> counts;
   for (int count = 1; count <= most; ++count) counts.push_back(count);
   return counts;

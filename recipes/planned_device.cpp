@@ -32,8 +32,9 @@ constexpr double kShareOfPeak = 0.4;
 constexpr double kShareOfProducts = 0.6;
 // NCCL's, from one GPU to the next. Assumed.
 constexpr double kLatencyCuda = 10e-6;
-// About 75 kernels a layer and pass at 5 us each, which the host needs to start them. Counted and assumed.
-constexpr double kSecondsPerLayerCuda = 75 * 5e-6;
+// 27 kernels a layer and pass (benchmarks/results/launches.md) at 5 us each, which the host needs to start
+// them. Counted and assumed.
+constexpr double kSecondsPerLayerCuda = 27 * 5e-6;
 // That a run may take of a host that isn't known. Assumed.
 constexpr double kHostMemoryGib = 64;
 // Of a host's memory, each way, to all its GPUs. Assumed: half of what a desktop's two channels of DDR5 have.

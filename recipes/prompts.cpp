@@ -1,12 +1,14 @@
 #include "recipes/prompts.h"
 
 #include <algorithm>
+#include <utility>
 #include <variant>
 
 #include "base/error.h"
-#include "data/format.h"
 #include "data/load.h"
+#include "data/parse_row.h"
 #include "data/record_source.h"
+#include "data/row_plan.h"
 #include "data/tokenize.h"
 
 namespace lorikeet::recipes {
@@ -59,12 +61,15 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file, const data::
   return prompts;
 }
 
-Prompt make_prompt(const std::string& question, text::RowKind kind, const text::PromptEncoder& encoder) {
+Prompt make_prompt(const std::string& question, const std::string& system, text::RowKind kind,
+                   const text::PromptEncoder& encoder) {
+  std::vector<text::Message> earlier;
+  if (!system.empty()) earlier.push_back({"system", system});
   if (kind == text::RowKind::kInstruction)
-    return {.shown = question, .ids = encoder.question(text::Instruction{question, "", ""})};
-  text::Conversation turn;
-  turn.messages.push_back({"user", question});
-  return {.shown = question, .ids = encoder.question(turn)};
+    return {.shown = question, .ids = encoder.question(text::Instruction{question, "", "", earlier})};
+  text::Conversation conversation{std::move(earlier)};
+  conversation.messages.push_back({"user", question});
+  return {.shown = question, .ids = encoder.question(conversation)};
 }
 
 }  // namespace lorikeet::recipes

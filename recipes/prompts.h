@@ -25,7 +25,9 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file, const data::
                                  const text::Tokenizer& tokenizer, std::size_t limit,
                                  std::string* used = nullptr);
 
-/// A question typed by a person, as a row's instruction, or as a conversation's first turn.
-Prompt make_prompt(const std::string& question, text::RowKind kind, const text::PromptEncoder& encoder);
+/// A question typed by a person, as a row's instruction, or as a conversation's first turn, behind the system
+/// prompt `system`, if there is one.
+Prompt make_prompt(const std::string& question, const std::string& system, text::RowKind kind,
+                   const text::PromptEncoder& encoder);
 
 }  // namespace lorikeet::recipes

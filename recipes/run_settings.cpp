@@ -98,7 +98,8 @@ SettingsComparison compare_run_settings(const std::string& there, const std::str
     lines.push_back(line);
   }
   SettingsComparison result{.regrouped = join(regrouped, "; ")};
-  if (lines.empty()) return result;
+  // With as many steps in all they are the same ones, whichever setting gives their number.
+  if (lines.empty() || (only_lengths && steps.there == steps.now)) return result;
   result.verdict = SettingsVerdict::kOther;
   result.difference = join(lines, "; ");
   if (!only_lengths || !is_longer(older.training, newer.training, steps)) return result;

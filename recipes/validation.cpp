@@ -28,8 +28,10 @@ class Validator {
     if (settings_.lora.starts_from_folder()) attempt([&] { check_start_adapter(); });
     check_data();
     if (!session_) out_.unchecked.emplace_back("lora.target_modules");
-    out_.unchecked.insert(out_.unchecked.end(), {"the weights' values", "each row of the data",
-                                                 "checkpoint.output_dir", "memory (`lorikeet plan` does)"});
+    out_.unchecked.insert(
+        out_.unchecked.end(),
+        {"the weights' values", session_ ? "every row of the data (some were tried)" : "the rows of the data",
+         "checkpoint.output_dir", "memory (`lorikeet plan` does)"});
     return std::move(out_);
   }
 
@@ -102,9 +104,10 @@ class Validator {
 
   void check_rows(const std::filesystem::path& path, const data::RowOptions& how) {
     const auto rows = data::open_source(path, how);
-    data::DataOptions options = data_options(settings_);
+    if (!session_) return;
+    data::DataOptions options = data_options(settings_, session_->embedding_rows());
     static_cast<data::RowOptions&>(options) = how;
-    if (session_) data::plan_rows(*rows, options, *session_->tokenizer);
+    data::try_rows(*rows, options, *session_->tokenizer);
   }
 
   const ValidationRequest& request_;

@@ -21,10 +21,10 @@ struct Validation {
   std::vector<std::string> unchecked;  ///< what remains to be seen, a noun phrase each
 };
 
-/// Holds what the settings name against the machine as a run does at its start, without reading weights or
-/// tokenising: the device and its precision, the model's folder and config.json, the adapter's target
-/// modules, the adapter to start from, the data files' form and first rows, the chat template. Goes on behind
-/// a problem.
+/// Holds what the settings name against the machine as a run does at its start, without reading weights: the
+/// device and its precision, the model's folder and config.json, the adapter's target modules, the adapter to
+/// start from, the data files' form, the chat template, and some rows of each source, which are tokenised.
+/// Goes on behind a problem.
 Validation validate(const ValidationRequest& request);
 
 }  // namespace lorikeet::recipes

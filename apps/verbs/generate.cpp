@@ -31,6 +31,7 @@ Verb add_generate(CLI::App& app) {
   command->add_option("--prompt", o->prompts, "a question; may be given several times")
       ->take_all()
       ->allow_extra_args(false);
+  command->add_option("--system", o->request.system, "a system prompt before each --prompt");
   command->add_option("--data", o->data, "a data file whose rows are the questions")->transform(home_path());
   command->add_option("--limit", o->request.limit, "at most so many rows; 0: all")
       ->capture_default_str()
@@ -53,6 +54,8 @@ Verb add_generate(CLI::App& app) {
   return {command, [o] {
             if (o->prompts.empty() && o->data.empty())
               throw Error("[generate] expected --prompt TEXT or --data FILE");
+            if (!o->request.system.empty() && o->prompts.empty())
+              throw Error("[generate] --system goes with --prompt; rows of --data bring their own");
             o->model = local_model(o->model);
             o->request.model = o->model;
             o->request.settings = verb_settings(o->model, o->overrides);

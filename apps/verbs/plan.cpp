@@ -179,7 +179,7 @@ Verb add_plan(CLI::App& app) {
       ->check(between(1, kMostDevices));
   command
       ->add_option("--max-devices", request.most_devices,
-                   "plan for one device to so many; else those of this machine, or 8 of a named card")
+                   "plan for one device to so many; else those of this machine, or one of a named card")
       ->check(between(1, kMostDevices));
   command->add_option("--gpu", request.device.gpu,
                       "plan for this card instead of this machine's, e.g. 'RTX 3090'");

@@ -57,8 +57,8 @@ def stop(process):
 
 def measure(command, environment, out, read_steps, steps, limit, on_gpu=False):
     """Runs `command` until read_steps() returns `steps` steps, or `limit` seconds. Returns first_step_seconds (from the
-    start to when the first step was recorded), step_seconds (median of the later ones), peak_bytes (of the GPU if on_gpu),
-    first_loss and last_loss. Throws Failed."""
+    start to when the first step was recorded), step_seconds (median of the later ones), seconds (of all), peak_bytes (of the
+    GPU if on_gpu), first_loss and last_loss. Throws Failed."""
     log, peak, first, gpu = out / "log.txt", 0, None, GpuMemory() if on_gpu else None
     with log.open("wb") as said:
         begin = time.perf_counter()
@@ -83,4 +83,4 @@ def measure(command, environment, out, read_steps, steps, limit, on_gpu=False):
         finally:
             stop(process)
     return {"first_step_seconds": first, "step_seconds": statistics.median(step["seconds"] for step in done[1:steps]),
-            "peak_bytes": gpu.most if gpu else peak, "first_loss": done[0]["loss"], "last_loss": done[steps - 1]["loss"]}
+            "seconds": now, "peak_bytes": gpu.most if gpu else peak, "first_loss": done[0]["loss"], "last_loss": done[steps - 1]["loss"]}

@@ -23,7 +23,7 @@ class Program:
         return True
 
     def choices(self):
-        return [{"dtype": "bf16"}] + [{"dtype": "fp32"}] * self.cpu
+        return [{"dtype": "fp32"}] * self.cpu + [{"dtype": "bf16"}]
 
     def extras(self):
         return [{"compile": True}] if self.layout.same_shape and self.job.compile else []
@@ -77,7 +77,7 @@ class PeftLoop(Program):
     name = "PEFT, plain loop"
 
     def choices(self):
-        return [{"dtype": "bf16"}, {"dtype": "bf16-plain"}] + [{"dtype": "fp32"}] * self.cpu
+        return super().choices() + [{"dtype": "bf16-plain"}]
 
     def extras(self):
         return super().extras() + [{"flat": True}] * self.layout.packed
@@ -150,7 +150,7 @@ class Litgpt(Program):
         return not self.layout.packed
 
     def choices(self):
-        return [{"precision": one} for one in ["bf16-true", "bf16-mixed"] + ["32-true"] * self.cpu]
+        return [{"precision": one} for one in ["32-true"] * self.cpu + ["bf16-true", "bf16-mixed"]]
 
     def extras(self):
         return []

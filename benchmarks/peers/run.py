@@ -28,6 +28,7 @@ from programs import ENVIRONMENTS, HERE, complete_lines, programs, variables
 
 TRIAL_STEPS = 3
 COMPILE_PATIENCE = 10  # times the limit of a run: the first step compiles
+TRIAL_PATIENCE = 1.5  # times as long as a program's quickest trial in another setting: such a setting is no better
 NEARLY = 0.9  # of the rate of the best setting: a trial can't tell such settings apart
 
 
@@ -95,6 +96,13 @@ class Bench:
         self.lengths = [len(row["input_ids"]) for row in facts]
         self.flops = sizes.flops(job.config, self.lengths, rows.label_tokens(facts)) / job.steps
 
+    def patience(self, program, setting, number):
+        """Seconds after which a run is given up."""
+        if setting.get("compile"):
+            return self.limit * COMPILE_PATIENCE
+        others = [run["seconds"] for run in self.tried(program)] if number is None else []
+        return min([self.limit, *(TRIAL_PATIENCE * seconds for seconds in others)])
+
     def run(self, program, setting, number):
         """One run, recorded; a trial where `number` is None."""
         job, out = self.job, pathlib.Path(tempfile.mkdtemp(dir=self.job.work))
@@ -105,8 +113,7 @@ class Bench:
         try:
             run.update(measure([str(word) for word in program.command(setting, out)], environment, out,
                                lambda: program.steps(out), TRIAL_STEPS if number is None else job.steps,
-                               self.limit * (COMPILE_PATIENCE if setting.get("compile") else 1),
-                               job.device == "cuda"))
+                               self.patience(program, setting, number), job.device == "cuda"))
             run["tokens_per_second"] = job.layout.step_tokens / run["step_seconds"]
             run["flops_per_second"] = self.flops / run["step_seconds"]
         except Failed as failure:
@@ -201,8 +208,8 @@ def parse():
     parser.add_argument("--trials", type=pathlib.Path, help="take the trials from an earlier run's --json file")
     parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile, whose first try takes minutes")
     parser.add_argument("--limit", type=float, default=600,
-                        help="seconds after which a run is given up, ten times as many with torch.compile; a setting given up in one "
-                             "layout isn't tried in the next")
+                        help="seconds after which a run is given up, ten times as many with torch.compile, in trials also half more "
+                             "than another setting took; a setting given up in one layout isn't tried in the next")
     parser.add_argument("--json", type=pathlib.Path, default=pathlib.Path("peers.jsonl"), help="appended to")
     args = parser.parse_args()
     if args.steps < TRIAL_STEPS or args.repeats < 1:

@@ -209,7 +209,7 @@ void declare_training(Schema& schema) {
       schema, "training", [](Settings& s) -> TrainingSettings& { return s.training; }, "The loop.")
       .field("epochs", &TrainingSettings::epochs, integer(1, 1000000), "Passes over the training rows.")
       .field("max_steps", &TrainingSettings::max_steps, nullable(integer(1, kMostRows)),
-             "Optimizer steps at most; null: as many as the epochs have.")
+             "Optimizer steps, through as many epochs as they take; null: as many as `epochs` have.")
       .field("seed", &TrainingSettings::seed, integer(0), "Fixes initialisation, order and dropout.")
       .field("clip_grad_norm", &TrainingSettings::clip_grad_norm, nullable(NumberRule{.above = 0}),
              "Largest norm of the whole gradient; null: no clipping.")

@@ -16,17 +16,18 @@ constexpr const char* kUnnamed = "Unnamed: 0";  // what pandas and datasets call
 }  // namespace
 
 char csv_separator(std::string_view text) {
-  bool quoted = false, semicolon = false, tab = false;
+  constexpr std::string_view kOthers = ";\t|";  // the first of them that is there
+  bool quoted = false;
+  std::size_t other = kOthers.size();
   for (std::size_t i = text.find_first_not_of("\r\n"); i < text.size(); ++i) {
     const char c = text[i];
     if (c == '"') quoted = !quoted;
     if (quoted) continue;
     if (c == ',') return ',';
     if (c == '\n' || c == '\r') break;
-    semicolon = semicolon || c == ';';
-    tab = tab || c == '\t';
+    other = std::min(other, kOthers.find(c));
   }
-  return semicolon ? ';' : tab ? '\t' : ',';
+  return other < kOthers.size() ? kOthers[other] : ',';
 }
 
 CsvFile::CsvFile(FileBytes file, char separator)

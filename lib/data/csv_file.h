@@ -10,8 +10,9 @@
 
 namespace lorikeet::data {
 
-/// What separates the fields of a CSV file: the comma; or where its first row has none outside quotes, but
-/// semicolons (spreadsheets write them where commas are decimal points) or tabs, those.
+/// What separates the fields of a CSV file: the comma; or where its first row has none outside quotes, the
+/// first of these that it has: semicolons (spreadsheets write them where commas are decimal points), tabs,
+/// vertical bars.
 char csv_separator(std::string_view text);
 
 /// A CSV or TSV file (RFC 4180: fields in double quotes may hold separators, newlines and doubled quotes).

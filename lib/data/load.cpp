@@ -10,6 +10,7 @@
 #include "data/mixture.h"
 #include "data/open_records.h"
 #include "data/presets.h"
+#include "data/row_plan.h"
 #include "data/sampler.h"
 #include "data/source_files.h"
 #include "data/token_collector.h"
@@ -17,7 +18,7 @@
 namespace lorikeet::data {
 namespace {
 
-constexpr std::size_t kRowsLookedAt = 8;
+constexpr std::size_t kRowsTried = 64;
 
 void check(const DataOptions& options) {
   if (options.max_seq_len < 2 || options.max_seq_len > INT32_MAX)
@@ -88,17 +89,26 @@ std::unique_ptr<RecordSource> open_files(const std::vector<std::filesystem::path
   return source;
 }
 
+// How the rows of a source become tokens.
+struct RowReading {
+  RowReading(const RecordSource& rows, const DataOptions& given, const text::Tokenizer& tokenizer)
+      : plan(plan_rows(rows, given, tokenizer)), options(given), encoder(plan.chat_template, tokenizer) {
+    options.columns = plan.columns;
+  }
+
+  RowPlan plan;
+  DataOptions options;
+  text::PromptEncoder encoder;
+};
+
 // What is to be said about a source beside its tokens, which go to `sink`.
 TokenizedFile tokenize_rows(const RecordSource& rows, const DataOptions& options,
                             const text::Tokenizer& tokenizer, const TokenSink& sink) {
-  const RowPlan plan = plan_rows(rows, options, tokenizer);
-  const text::PromptEncoder encoder(plan.chat_template, tokenizer);
-  DataOptions reading = options;
-  reading.columns = plan.columns;
+  const RowReading reading(rows, options, tokenizer);
   TokenizedFile about;
-  about.format = plan.format_description;
-  about.template_description = plan.chat_template.description;
-  about.counts = tokenize_file(rows, plan.format, reading, encoder, sink);
+  about.format = reading.plan.format_description;
+  about.template_description = reading.plan.chat_template.description;
+  about.counts = tokenize_file(rows, reading.plan.format, reading.options, reading.encoder, sink);
   return about;
 }
 
@@ -125,18 +135,6 @@ TokenizedFile tokenize(const std::filesystem::path& path, const SourceFiles& fil
   }
   out.dataset = TokenDataset(std::move(collector.rows()));
   return out;
-}
-
-// Format and columns of the rows that reshape_rows leaves.
-RowOptions shape_after(const RowOptions& given) {
-  RowOptions options = resolve_preset(given);
-  if (!options.prompt) return options;
-  if (options.format != "auto" && options.format != "instruct")
-    throw Error("[data.train.prompt] makes rows of the format instruct, got data.train.format " +
-                options.format);
-  options.format = "instruct";
-  options.columns.clear();
-  return options;
 }
 
 // The report of a mixture of what `sources` report on.
@@ -226,55 +224,15 @@ std::pair<std::vector<std::uint32_t>, std::vector<std::uint32_t>> split_by_rows(
   return split;
 }
 
-// A mistyped key of a field that rows may lack would leave the field out of all rows.
-void warn_of_absent_columns(const RecordSource& file, const RowPlan& plan) {
-  for (const std::string& field : optional_fields(plan.format)) {
-    const auto column = plan.columns.find(field);
-    if (column == plan.columns.end()) continue;
-    bool found = false;
-    const std::size_t looked_at = std::min(file.size(), kRowsLookedAt);
-    for (std::size_t i = 0; i < looked_at; ++i)
-      found = found || file.parse(i).find(column->second) != nullptr;
-    if (found) continue;
-    log_warning("[data.train.columns] " + field + ": none of the first " + std::to_string(looked_at) +
-                " rows of " + file.name() + " has a key '" + escape_control(column->second) + "'");
-  }
-}
-
 }  // namespace
-
-RowPlan plan_rows(const RecordSource& file, const DataOptions& given, const text::Tokenizer& tokenizer) {
-  DataOptions options = given;
-  static_cast<RowOptions&>(options) = shape_after(given);
-  RowPlan plan;
-  plan.columns = options.columns;
-  if (options.format == "auto") {
-    plan.format = detect_format(file.parse(0), options.columns, file.where(0));
-    for (std::size_t i = 1; i < std::min(file.size(), kRowsLookedAt); ++i) {
-      const Format other = detect_format(file.parse(i), options.columns, file.where(i));
-      if (other == plan.format) continue;
-      throw Error(file.where(i) + ": fits format " + std::string(format_name(other)) +
-                  ", the rows before it " + std::string(format_name(plan.format)) +
-                  "; set data.train.format");
-    }
-    plan.format_description = std::string(format_name(plan.format)) + " (found)";
-  } else {
-    plan.format = format_from_name(options.format);
-    plan.format_description =
-        std::string(format_name(plan.format)) +
-        (given.preset.empty() ? " (configured)" : " (of the preset " + given.preset + ")");
-  }
-  check_columns(plan.format, options.columns);
-  warn_of_absent_columns(file, plan);
-  if (needs_template(plan.format)) {
-    plan.chat_template = text::choose_chat_template(options.chat_template, tokenizer.templates(),
-                                                    has_instructions(plan.format), options.template_date);
-  }
-  return plan;
-}
 
 std::unique_ptr<RecordSource> open_source(const std::filesystem::path& path, const RowOptions& options) {
   return open_files(find_source_files(path, options.split), path, options);
+}
+
+void try_rows(const RecordSource& rows, const DataOptions& options, const text::Tokenizer& tokenizer) {
+  const RowReading reading(rows, options, tokenizer);
+  encode_some(rows, reading.plan.format, reading.options, reading.encoder, kRowsTried);
 }
 
 LoadedFile load_file(const std::filesystem::path& path, const DataOptions& options,

@@ -42,6 +42,10 @@ struct LoadedFile {
 /// what. Throws Error for every fault of the files and of these options.
 std::unique_ptr<RecordSource> open_source(const std::filesystem::path& path, const RowOptions& options);
 
+/// Encodes some rows of a source that open_source opened with the same options, the first ones and others
+/// spread over it, as load_file would. Throws what it would throw for the first of them that has a fault.
+void try_rows(const RecordSource& rows, const DataOptions& options, const text::Tokenizer& tokenizer);
+
 /// Tokenises one source, or takes it from the cache. `options` gives the rows' options, lengths, template and
 /// cache; its paths other than cache_dir are not looked at. Throws Error for every fault of the file or the
 /// settings.
@@ -58,17 +62,5 @@ struct LoadedData {
 /// Training and validation data of a run. A validation fraction is taken from the training file by whole
 /// rows, so that chunks of one text never lie on both sides.
 LoadedData load_data(const DataOptions& options, const text::Tokenizer& tokenizer);
-
-/// What a file's rows are read as, before any is tokenised.
-struct RowPlan {
-  Format format = Format::kText;
-  Columns columns{};  ///< as parse_row takes them
-  std::string format_description;
-  text::ChosenTemplate chat_template;  ///< empty where rows need none
-};
-
-/// Settles format, columns and template for `file`, which open_source opened with the same options: the
-/// format by its first rows when `options.format` is auto.
-RowPlan plan_rows(const RecordSource& file, const DataOptions& options, const text::Tokenizer& tokenizer);
 
 }  // namespace lorikeet::data

@@ -84,8 +84,8 @@ bool is_rows_file(const fs::path& path) {
   throw Error("[data] '" + escape_control(path.string()) + "': " + what);
 }
 
-// Finds files below a folder. Links to files and folders are followed, but none back up to a folder on the
-// way.
+// Finds files below a folder, and links to files that aren't there. Links to folders are followed, but none
+// back up to a folder on the way.
 class Walk {
  public:
   explicit Walk(fs::path root) : root_(std::move(root)) {}
@@ -107,7 +107,8 @@ class Walk {
     fs::directory_iterator entry(folder, error);
     for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
       const fs::path name = entry->path().filename();
-      if (entry->is_regular_file(ignored)) files_.push_back(relative / name);
+      const bool leads_nowhere = entry->is_symlink(ignored) && !entry->exists(ignored);
+      if (entry->is_regular_file(ignored) || leads_nowhere) files_.push_back(relative / name);
       if (entry->is_directory(ignored) && !name.string().starts_with('.')) folders.push_back(relative / name);
     }
     if (error == std::errc::permission_denied && !relative.empty()) {
@@ -200,6 +201,16 @@ void warn_of_folders(const fs::path& folder, const std::vector<fs::path>& files)
               escape_control(join_some(names, 6)) + "; where they are versions of the same rows, name one");
 }
 
+// Rows that a link leads to and that aren't there would be missing unnoticed.
+std::vector<fs::path> existing(std::vector<fs::path> files) {
+  for (const fs::path& file : files) {
+    std::error_code ignored;
+    if (!fs::exists(file, ignored))
+      fail(file, "a link to a file that isn't there; download it anew, or remove the link");
+  }
+  return files;
+}
+
 using FilesBySplit = std::map<std::string, std::vector<fs::path>>;
 
 // The split that is asked for, by its own name or the usual one; where none is asked for, the only one where
@@ -252,7 +263,7 @@ std::vector<fs::path> files_of_split(const fs::path& folder, const std::string& 
 
 std::vector<fs::path> find_source_files(const fs::path& path, const std::string& split) {
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) return files_of_split(path, split);
+  if (fs::is_directory(path, ignored)) return existing(files_of_split(path, split));
   if (!split.empty()) {
     fail(path, "data.train.split (" + escape_control(split) +
                    ") chooses among the files of a folder, and this is none");
@@ -260,7 +271,7 @@ std::vector<fs::path> find_source_files(const fs::path& path, const std::string&
   if (fs::exists(path, ignored) || !is_pattern(path)) return {path};
   std::vector<fs::path> files = matching_files(path);
   if (files.empty()) fail(path, "no file matches this pattern");
-  return files;
+  return existing(std::move(files));
 }
 
 bool source_exists(const fs::path& path) {

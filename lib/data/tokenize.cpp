@@ -278,4 +278,16 @@ RowCounts tokenize_file(const RecordSource& file, Format format, const DataOptio
       " are longer than it and dropped; raise data.max_seq_len, or check the rows with `lorikeet preview`");
 }
 
+void encode_some(const RecordSource& file, Format format, const DataOptions& options,
+                 const text::PromptEncoder& encoder, std::size_t most) {
+  const RowEncoder row_encoder(file, format, options, encoder);
+  const std::size_t first = std::min(file.size(), most / 2);
+  const std::size_t spread = std::min(file.size() - first, most - first);
+  TokenRows ignored;
+  RowCounts counts;
+  for (std::size_t i = 0; i < first; ++i) row_encoder.encode(i, ignored, counts);
+  for (std::size_t k = 1; k <= spread; ++k)
+    row_encoder.encode(first - 1 + k * (file.size() - first) / spread, ignored, counts);
+}
+
 }  // namespace lorikeet::data

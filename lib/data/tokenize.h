@@ -6,6 +6,7 @@
 
 #include "data/format.h"
 #include "data/options.h"
+#include "data/parse_row.h"
 #include "data/record_source.h"
 #include "data/token_rows.h"
 #include "text/prompt_encoder.h"
@@ -54,5 +55,10 @@ using TokenSink = std::function<void(const TokenRows& rows)>;
 /// Error when no row is left, saying where they went. A sink that has seen rows is to be given up then.
 RowCounts tokenize_file(const RecordSource& file, Format format, const DataOptions& options,
                         const text::PromptEncoder& encoder, const TokenSink& sink);
+
+/// Does the same with at most `most` of the rows, the first ones and others spread evenly over the file, and
+/// keeps nothing: for the Error of the first of them that has one.
+void encode_some(const RecordSource& file, Format format, const DataOptions& options,
+                 const text::PromptEncoder& encoder, std::size_t most);
 
 }  // namespace lorikeet::data

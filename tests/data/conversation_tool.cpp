@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "data/format.h"
+#include "data/parse_row.h"
 #include "text/prompt_encoder.h"
 
 using namespace lorikeet;

@@ -37,6 +37,8 @@ TEST_CASE("a CSV file's first row says what separates its fields") {
   CHECK(data::csv_separator("prompt\tcompletion\na\tb\n") == '\t');
   CHECK(data::csv_separator("\"a,\n\"\"b\";c\n1;2\n") == ';');
   CHECK(data::csv_separator("a;b,c\n1;2,3\n") == ',');
+  CHECK(data::csv_separator("prompt|completion\na|b\n") == '|');
+  CHECK(data::csv_separator("a|b;c\n1|2;3\n") == ';');
   CHECK(data::csv_separator("text\na;b\n") == ',');
   CHECK(data::csv_separator("") == ',');
   const auto rows = data::open_record_file(

@@ -80,3 +80,24 @@ TEST_CASE("a subset keeps what belongs to each example") {
   CHECK(part.longest() == 6);
   CHECK(part.ids(0).data() == whole.ids(1).data());
 }
+
+TEST_CASE("some rows are tried: the first ones, the last one and others between") {
+  test::DataFixture data;
+  const std::string good = R"({"prompt": "a", "completion": "b"})",
+                    bad = R"({"prompt": "a", "completion": 1})";
+  const auto tried = [&](std::size_t rows, std::size_t fault) {
+    std::string text;
+    for (std::size_t i = 0; i < rows; ++i) text += (i == fault ? bad : good) + "\n";
+    const auto path = data.write(text);
+    data::try_rows(*data::open_source(path, data.options), data.options, *test::fake_tokenizer());
+  };
+  CHECK_NOTHROW(tried(1000, 1000));
+  for (const std::size_t fault : std::vector<std::size_t>{0, 1, 31, 999})
+    CHECK_THROWS_WITH(tried(1000, fault), Catch::Contains("line " + std::to_string(fault + 1) + " of "));
+  for (std::size_t rows = 1; rows <= 64; ++rows)
+    CHECK_THROWS_WITH(tried(rows, rows / 2), Catch::Contains("to be a string"));
+  CHECK_NOTHROW(tried(1000, 33));  // not all are
+  data.options.overlong = data::Overlong::kError;
+  data.options.max_seq_len = 4;
+  CHECK_THROWS_WITH(tried(3, 3), Catch::Contains("data.max_seq_len"));
+}

@@ -87,7 +87,7 @@ class CommandLine(unittest.TestCase):
         config = self.work / "config.yaml"
         result = self.lorikeet("validate", config)
         self.assertEqual(self.assert_ok(result), "valid\n")
-        self.assertRegex(result.stderr, r"^not checked: the weights' values, each row of the data, checkpoint\.output_dir, memory")
+        self.assertRegex(result.stderr, r"^not checked: the weights' values, every row of the data \(some were tried\), checkpoint\.output_dir, memory")
         self.assert_refused(
             self.lorikeet("validate", config, "model.path=nowhere", "data.train.path=no/rows.jsonl", "data.validation.path=no/held.jsonl",
                           "lora.init=no/adapter", "data.chat_template=lama3", "device=cuda:99"),
@@ -98,6 +98,15 @@ class CommandLine(unittest.TestCase):
         broken.write_text('{"instruction": "a"}\n')
         self.assert_refused(self.lorikeet("validate", config, "precision.preset=tf32", f"data.train.path={broken}", "~data.train.format"),
                             "2 problems", "a CPU has no TF32", "broken.jsonl")
+        mixed = self.work / "mixed"
+        mixed.mkdir()
+        (mixed / "a.jsonl").write_text('{"instruction": "a", "output": "b"}\n' * 40)
+        (mixed / "b.jsonl").write_text('{"prompt": "a", "completion": "b"}\n' * 40)
+        self.assert_refused(self.lorikeet("validate", config, f"data.train.path={mixed}", "~data.train.format"),
+                            " of b.jsonl: expected key 'instruction'")
+        self.assert_refused(self.lorikeet("validate", config, "data.train.prompt=Say {instructoin}", "data.train.completion={output}",
+                                          "~data.train.format"), "'instructoin'")
+        self.assert_refused(self.lorikeet("validate", config, "data.chat_template=llama3"), "<|start_header_id|>")
         own = self.work / "own.yaml"
         own.write_text(config.read_text().replace(str(self.rows), "missing.jsonl"))
         self.assert_refused(self.lorikeet("validate", own), "missing.jsonl")

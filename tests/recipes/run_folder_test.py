@@ -65,6 +65,12 @@ class RunFolder(unittest.TestCase):
             overrides=["training.max_steps=20"],
         )
 
+    def test_a_run_of_as_many_steps_is_the_same_whatever_gives_their_number(self):
+        result = self.programs.train(self.copy_of(self.cosine, "as-many"), "training.epochs=7")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("finished already", result.stderr)
+        self.assertNotIn("longer", result.stderr)
+
     def test_a_warm_up_that_depends_on_the_length_cant_be_continued_either(self):
         warm_up = [*CONSTANT, "~lr_scheduler.warmup_steps", "lr_scheduler.warmup_ratio=0.2"]
         output = self.trained("ratio", *warm_up, "training.max_steps=5")

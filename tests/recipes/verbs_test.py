@@ -87,6 +87,20 @@ class Verbs(unittest.TestCase):
         self.assertEqual(self.ok(*ask, "--seed", "1"), self.ok(*ask, "--seed", "1"))
         self.assertNotEqual(self.ok(*ask, "--seed", "1"), self.ok(*ask, "--seed", "2"))
 
+    def test_a_system_prompt_comes_before_a_question_as_before_a_rows(self):
+        rows = self.programs.work / "system.jsonl"
+        rows.write_text(json.dumps({"prompt": "Tell me", "completion": "no", "system": "Be brief."}) + "\n")
+        ask = ["generate", self.base, "--max-new-tokens", "12", "--temperature", "3"]  # so that all of the text counts
+        asked = [self.ok(*ask, *question).splitlines()[1] for question in (
+            ["--prompt", "Tell me", "--system", "Be brief."], ["--data", rows], ["--prompt", "Tell me"])]
+        self.assertEqual(asked[0], asked[1])
+        self.assertNotEqual(asked[0], asked[2])
+        for refused, why in ((["--data", rows], "goes with --prompt"),
+                             (["--prompt", "Hi", "data.chat_template=none"], "no place for --system")):
+            result = self.programs.verb(*ask, *refused, "--system", "Be brief.")
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(why, result.stderr)
+
     def test_a_merged_checkpoint_computes_what_base_and_adapter_do(self):
         merged = self.programs.work / "merged"
         merged.mkdir()  # an empty folder serves as well as none
@@ -95,6 +109,11 @@ class Verbs(unittest.TestCase):
         both = [json.loads(self.ok("eval", *model, "--data", self.heldout, "precision.preset=fp32"))["loss"]
                 for model in ([self.base, "--adapter", self.adapter], [merged])]
         self.assertAlmostEqual(both[0], both[1], delta=0.01)  # the merged weights are rounded to bf16
+        twice = self.programs.verb("eval", merged, "--adapter", self.adapter, "--data", self.heldout)
+        self.assertEqual(twice.returncode, 0, twice.stderr)
+        self.assertIn("now it counts twice", twice.stderr)
+        once = self.programs.verb("eval", self.base, "--adapter", self.adapter, "--data", self.heldout)
+        self.assertNotIn("counts twice", once.stderr)
 
     def test_a_merge_with_added_tokens_is_measured_by_the_same_text_on_both_sides(self):
         output, merged = self.programs.work / "added", self.programs.work / "added-merged"

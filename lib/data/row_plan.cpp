@@ -1,0 +1,74 @@
+#include "data/row_plan.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/strings.h"
+#include "data/presets.h"
+
+namespace lorikeet::data {
+namespace {
+
+constexpr std::size_t kRowsLookedAt = 8;
+
+// Format and columns of the rows that reshape_rows leaves.
+RowOptions shape_after(const RowOptions& given) {
+  RowOptions options = resolve_preset(given);
+  if (!options.prompt) return options;
+  if (options.format != "auto" && options.format != "instruct")
+    throw Error("[data.train.prompt] makes rows of the format instruct, got data.train.format " +
+                options.format);
+  options.format = "instruct";
+  options.columns.clear();
+  return options;
+}
+
+// A mistyped key of a field that rows may lack would leave the field out of all rows.
+void warn_of_absent_columns(const RecordSource& file, const RowPlan& plan) {
+  for (const std::string& field : optional_fields(plan.format)) {
+    const auto column = plan.columns.find(field);
+    if (column == plan.columns.end()) continue;
+    bool found = false;
+    const std::size_t looked_at = std::min(file.size(), kRowsLookedAt);
+    for (std::size_t i = 0; i < looked_at; ++i)
+      found = found || file.parse(i).find(column->second) != nullptr;
+    if (found) continue;
+    log_warning("[data.train.columns] " + field + ": none of the first " + std::to_string(looked_at) +
+                " rows of " + file.name() + " has a key '" + escape_control(column->second) + "'");
+  }
+}
+
+}  // namespace
+
+RowPlan plan_rows(const RecordSource& file, const DataOptions& given, const text::Tokenizer& tokenizer) {
+  DataOptions options = given;
+  static_cast<RowOptions&>(options) = shape_after(given);
+  RowPlan plan;
+  plan.columns = options.columns;
+  if (options.format == "auto") {
+    plan.format = detect_format(file.parse(0), options.columns, file.where(0));
+    for (std::size_t i = 1; i < std::min(file.size(), kRowsLookedAt); ++i) {
+      const Format other = detect_format(file.parse(i), options.columns, file.where(i));
+      if (other == plan.format) continue;
+      throw Error(file.where(i) + ": fits format " + std::string(format_name(other)) +
+                  ", the rows before it " + std::string(format_name(plan.format)) +
+                  "; set data.train.format");
+    }
+    plan.format_description = std::string(format_name(plan.format)) + " (found)";
+  } else {
+    plan.format = format_from_name(options.format);
+    plan.format_description =
+        std::string(format_name(plan.format)) +
+        (given.preset.empty() ? " (configured)" : " (of the preset " + given.preset + ")");
+  }
+  check_columns(plan.format, options.columns);
+  warn_of_absent_columns(file, plan);
+  if (needs_template(plan.format)) {
+    plan.chat_template = text::choose_chat_template(options.chat_template, tokenizer.templates(),
+                                                    has_instructions(plan.format), options.template_date);
+  }
+  return plan;
+}
+
+}  // namespace lorikeet::data

@@ -1,0 +1,82 @@
+#include "recipes/run_inputs.h"
+
+#include <ATen/Parallel.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/fingerprint.h"
+#include "base/log.h"
+#include "base/strings.h"
+#include "config/config.h"
+#include "recipes/devices.h"
+#include "recipes/preflight.h"
+#include "recipes/run_data.h"
+#include "recipes/settings_map.h"
+#include "recipes/tokenizer_files.h"
+#include "train/determinism.h"
+
+namespace lorikeet::recipes {
+namespace {
+
+// The model on this rank's device, with what all ranks' devices are called.
+ModelSession open_session(const config::Settings& settings, RankGroup& group, Phases& phases,
+                          std::vector<std::string>& devices) {
+  phases.finish("start");
+  group.phase("start");
+  const probe::CpuFacts cpus = probe::read_cpu("/");  // before a process is bound to some of them
+  const std::vector<device::Device> here = choose_devices(settings.device, group);
+  const device::Device device = here.at(static_cast<std::size_t>(group.placement().local_rank));
+  const precision::Policy policy = choose_policy(settings.precision, device);
+  preflight(settings, group, here, policy, cpus);
+  train::set_deterministic(settings.training.deterministic);
+  devices = group.collect("devices of all", device::describe(device, device::cuda_devices()));
+  log_info("device: " + devices[0] + ", " + std::to_string(at::get_num_threads()) + " threads" +
+           (group.alone() ? "" : ", " + std::to_string(devices.size()) + " ranks"));
+
+  group.phase("open model");
+  const std::string& base = settings.model.path;
+  require_storage_fits(settings.precision, base);
+  ModelSession session =
+      open_model(base, policy, device, lora_config(settings.lora),
+                 static_cast<std::uint64_t>(settings.training.seed), new_tokens(settings.model));
+  log_info("model: " + base + ", " +
+           format_bytes(static_cast<std::uint64_t>(session.model->store().bytes())) +
+           " of frozen weights, tokenizer from " + session.tokenizer->description());
+  phases.finish("open model");
+  return session;
+}
+
+data::LoadedData tokenise(const config::Settings& settings, RankGroup& group, const ModelSession& session) {
+  group.phase("tokenise");
+  data::LoadedData data;
+  // The first rank of a machine leaves the tokens in the cache for the others.
+  group.by_turns("tokens", [&] { data = load_run_data(settings, session); });
+  return data;
+}
+
+}  // namespace
+
+RunInputs::RunInputs(const config::Settings& settings, RankGroup& group, Phases& phases)
+    : session(open_session(settings, group, phases, devices)),
+      data(tokenise(settings, group, session)),
+      chat_template(training_template(settings, data.train_report, *session.tokenizer)),
+      sampler(data.train, sampler_options(settings)) {
+  log_info(data.train_report.describe());
+  if (data.validation_report) log_info(data.validation_report->describe());
+  log_info("precision (" + session.policy.fingerprint().substr(0, 12) + "):\n" + session.policy.table());
+  phases.finish("tokenise");
+}
+
+RunFolder::Identity identity_of(const config::Settings& settings, const RunInputs& inputs) {
+  const data::LoadedData& data = inputs.data;
+  return {.settings = config::to_yaml(settings),
+          .steps = inputs.sampler.total_steps(),
+          .data = versioned_fingerprint(1, data.train.fingerprint()),
+          .validation = data.validation ? versioned_fingerprint(1, data.validation->fingerprint()) : "",
+          .model = versioned_fingerprint(1, inputs.session.checkpoint_fingerprint),
+          .policy = versioned_fingerprint(1, inputs.session.policy.fingerprint()),
+          .architecture = inputs.session.architecture};
+}
+
+}  // namespace lorikeet::recipes
