@@ -136,6 +136,23 @@ at::Tensor& mm_dtype_out(const at::Tensor& a, const at::Tensor& b, at::ScalarTyp
   return out.copy_(mm_dtype(a, b, dtype));
 }
 
+at::Tensor bmm_dtype(const at::Tensor& a, const at::Tensor& b, at::ScalarType out) {
+  constexpr const char* kName = "aten::bmm.dtype";
+  const Lock lock(mutex());
+  const OnCard on(a.get_device());
+  const LaunchTraffic traffic(kName);
+  count_operator(kName);
+  for (const auto* batch : {&a, &b}) {
+    TORCH_CHECK(batch->is_cuda() && batch->dim() == 3 && batch->device() == a.device(), "fake card: ", kName,
+                ": expected two batches of matrices on one card");
+    note_access(batch->storage().data(), /*writes=*/false, kName);
+  }
+  TORCH_CHECK(
+      a.scalar_type() == b.scalar_type() && at::isReducedFloatingType(a.scalar_type()) && out == at::kFloat,
+      "fake card: ", kName, ": expected 16-bit matrices of one dtype, and fp32 as the result's");
+  return from_cpu(at::bmm(as_cpu(a).to(out), as_cpu(b).to(out)));
+}
+
 // `self` may be `out`.
 at::Tensor& addmm_dtype_out(const at::Tensor& self, const at::Tensor& a, const at::Tensor& b,
                             at::ScalarType dtype, const at::Scalar& beta, const at::Scalar& alpha,
@@ -194,6 +211,7 @@ TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   library.impl("_local_scalar_dense", &item);
   library.impl("mm.dtype", &mm_dtype);
   library.impl("mm.dtype_out", &mm_dtype_out);
+  library.impl("bmm.dtype", &bmm_dtype);
   library.impl("addmm.dtype_out", &addmm_dtype_out);
   library.impl("_scaled_mm.out", &scaled_mm_out);
 }

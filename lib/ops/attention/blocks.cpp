@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "ops/attention/heads.h"
+#include "ops/dry_run.h"
+#include "ops/reference_ops.h"
 #include "ops/wide.h"
 
 // Within a block, heads are batched by their key head: [Hkv, rows, D] with the rows of one query head after
@@ -49,22 +51,44 @@ void for_each_block(const Rows& rows, const AttentionOptions& options, std::int6
   }
 }
 
-// Calls f(begin, tile [Hkv, keys, D] in `wide`) for pieces of the rows [begin, end) of `rows` [L, Hkv, D].
-// What is wide already is one piece, and not copied.
+// The dtype of products' operands. A GPU multiplies 16-bit numbers many times as fast as fp32 ones.
+at::ScalarType operand_type(const at::Tensor& q) {
+  const bool as_they_are = kernels_of(q) == at::kCUDA && at::isReducedFloatingType(q.scalar_type());
+  return as_they_are && !reference_ops() ? q.scalar_type() : wide_type(q);
+}
+
+// a b, batch by batch, in the wide type.
+at::Tensor wide_bmm(const at::Tensor& a, const at::Tensor& b) {
+  if (!at::isReducedFloatingType(a.scalar_type())) return at::bmm(a, b);
+  if (a.is_meta()) return at::empty({a.size(0), a.size(1), b.size(2)}, a.options().dtype(at::kFloat));
+  return at::bmm(a, b, at::kFloat);
+}
+
+// sum += a b.
+void add_product(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) {
+  if (a.scalar_type() == sum.scalar_type()) {
+    sum.baddbmm_(a, b);
+  } else {
+    sum.add_(wide_bmm(a, b));
+  }
+}
+
+// Calls f(begin, tile [Hkv, keys, D] in `operand`) for pieces of the rows [begin, end) of `rows` [L, Hkv, D].
+// What has that dtype already is one piece, and not copied.
 template <typename F>
-void for_each_tile(const at::Tensor& rows, const Block& block, at::ScalarType wide, const F& f) {
-  const std::int64_t step = rows.scalar_type() == wide
+void for_each_tile(const at::Tensor& rows, const Block& block, at::ScalarType operand, const F& f) {
+  const std::int64_t step = rows.scalar_type() == operand
                                 ? block.keys()
                                 : std::max<std::int64_t>(kTileElements / (rows.size(1) * rows.size(2)), 1);
   for (std::int64_t begin = block.key_begin; begin < block.key_end; begin += step) {
     const std::int64_t end = std::min(begin + step, block.key_end);
-    f(begin - block.key_begin, rows.slice(0, begin, end).to(wide).transpose(0, 1));
+    f(begin - block.key_begin, rows.slice(0, begin, end).to(operand).transpose(0, 1));
   }
 }
 
-// [Hkv, group * n, D] in `wide`, of a block's rows of `rows` [n, H, D].
-at::Tensor batched(const at::Tensor& rows, const Block& block, std::int64_t kv_heads, at::ScalarType wide) {
-  const at::Tensor part = rows.slice(0, block.begin, block.end).to(wide);
+// [Hkv, group * n, D] in `dtype`, of a block's rows of `rows` [n, H, D].
+at::Tensor batched(const at::Tensor& rows, const Block& block, std::int64_t kv_heads, at::ScalarType dtype) {
+  const at::Tensor part = rows.slice(0, block.begin, block.end).to(dtype);
   return part.unflatten(1, {kv_heads, -1}).permute({1, 2, 0, 3}).flatten(1, 2);
 }
 
@@ -75,20 +99,31 @@ void store(const at::Tensor& batch, const Block& block, const at::Tensor& to) {
       .copy_(batch.unflatten(1, {-1, block.queries()}).permute({2, 0, 1, 3}));
 }
 
-// product [Hkv, rows, keys] of x [Hkv, rows, D] with the block's keys (or values).
+// product [Hkv, rows, keys], wide, of x [Hkv, rows, D] with the block's keys (or values).
 at::Tensor with_rows(const at::Tensor& x, const at::Tensor& rows, const Block& block) {
-  at::Tensor product = at::empty({x.size(0), x.size(1), block.keys()}, x.options());
+  at::Tensor product;
   for_each_tile(rows, block, x.scalar_type(), [&](std::int64_t at, const at::Tensor& tile) {
-    product.slice(2, at, at + tile.size(1)).copy_(at::bmm(x, tile.transpose(1, 2)));
+    const at::Tensor part = wide_bmm(x, tile.transpose(1, 2));
+    if (tile.size(1) == block.keys()) {
+      product = part;
+      return;
+    }
+    if (!product.defined()) product = at::empty({x.size(0), x.size(1), block.keys()}, part.options());
+    product.slice(2, at, at + tile.size(1)).copy_(part);
   });
   return product;
 }
 
-// product [Hkv, rows, D] of x [Hkv, rows, keys] with the block's values (or keys).
+// product [Hkv, rows, D], wide, of x [Hkv, rows, keys] with the block's values (or keys).
 at::Tensor over_rows(const at::Tensor& x, const at::Tensor& rows, const Block& block) {
-  at::Tensor product = at::zeros({x.size(0), x.size(1), rows.size(2)}, x.options());
+  at::Tensor product;
   for_each_tile(rows, block, x.scalar_type(), [&](std::int64_t at, const at::Tensor& tile) {
-    product.baddbmm_(x.slice(2, at, at + tile.size(1)), tile);
+    const at::Tensor part = x.slice(2, at, at + tile.size(1));
+    if (product.defined()) {
+      add_product(product, part, tile);
+    } else {
+      product = wide_bmm(part, tile);
+    }
   });
   return product;
 }
@@ -112,22 +147,22 @@ void hide(const at::Tensor& scores, const Rows& rows, const Block& block, const 
 at::Tensor raw_scores(const at::Tensor& q, const Rows& rows, const Block& block,
                       const AttentionOptions& options) {
   at::Tensor scores = with_rows(q, rows.k, block);
-  if (options.soft_cap > 0) scores.div_(options.soft_cap).tanh_();
-  return scores;
+  if (options.soft_cap > 0) return scores.mul_(options.scale / options.soft_cap).tanh_();
+  return scores.mul_(options.scale);
 }
 
 void forward(const Rows& rows, const AttentionOptions& options, const at::Tensor& out, const at::Tensor& lse,
              std::int64_t block_scores) {
-  const at::ScalarType wide = wide_type(rows.q);
+  const at::ScalarType operand = operand_type(rows.q);
   for_each_block(rows, options, block_scores, [&](const Block& block) {
-    const at::Tensor q = batched(rows.q, block, rows.kv_heads(), wide).mul(options.scale);
+    const at::Tensor q = batched(rows.q, block, rows.kv_heads(), operand);
     at::Tensor p = raw_scores(q, rows, block, options);
     if (options.soft_cap > 0) p.mul_(options.soft_cap);
     hide(p, rows, block, options);
     const at::Tensor most = p.amax(-1, /*keepdim=*/true);
     p.sub_(most).exp_();
     const at::Tensor sum = p.sum(-1, /*keepdim=*/true);
-    store(over_rows(p, rows.v, block).div_(sum), block, out);
+    store(over_rows(p.to(operand), rows.v, block).div_(sum), block, out);
     if (lse.defined())
       lse.slice(1, block.begin, block.end).copy_(most.add(sum.log()).view({rows.q.size(1), block.queries()}));
   });
@@ -141,16 +176,16 @@ struct Gradients {
 
 void backward(const Rows& rows, const Gradients& gradients, const AttentionOptions& options,
               std::int64_t block_scores) {
-  const at::ScalarType wide = wide_type(rows.q);
+  const at::ScalarType wide = wide_type(rows.q), operand = operand_type(rows.q);
   const auto sums = [&] {
     return at::zeros({rows.kv_heads(), rows.k.size(0), rows.k.size(2)}, rows.q.options().dtype(wide));
   };
   at::Tensor dk = sums(), dv = sums();
   for_each_block(rows, options, block_scores, [&](const Block& block) {
-    const at::Tensor q = batched(rows.q, block, rows.kv_heads(), wide).mul(options.scale);
-    const at::Tensor dout = batched(gradients.dout, block, rows.kv_heads(), wide);
+    const at::Tensor q = batched(rows.q, block, rows.kv_heads(), operand);
+    const at::Tensor dout = batched(gradients.dout, block, rows.kv_heads(), operand);
     const at::Tensor delta =
-        dout.mul(batched(gradients.out, block, rows.kv_heads(), wide)).sum(-1, /*keepdim=*/true);
+        batched(gradients.out, block, rows.kv_heads(), wide).mul(dout).sum(-1, /*keepdim=*/true);
     const at::Tensor lse =
         gradients.lse.slice(1, block.begin, block.end).reshape({rows.kv_heads(), q.size(1), 1});
 
@@ -162,12 +197,13 @@ void backward(const Rows& rows, const Gradients& gradients, const AttentionOptio
     }
     hide(p, rows, block, options);
     p.sub_(lse).exp_();
-    dv.slice(1, block.key_begin, block.key_end).baddbmm_(p.transpose(1, 2), dout);
+    add_product(dv.slice(1, block.key_begin, block.key_end), p.to(operand).transpose(1, 2), dout);
 
     at::Tensor dscores = with_rows(dout, rows.v, block).sub_(delta).mul_(p);
     if (options.soft_cap > 0) dscores.mul_(tanh.square_().neg_().add_(1));
-    dk.slice(1, block.key_begin, block.key_end).baddbmm_(dscores.transpose(1, 2), q);
-    store(over_rows(dscores, rows.k, block).mul_(options.scale), block, gradients.qkv.q);
+    dscores = dscores.mul_(options.scale).to(operand);
+    add_product(dk.slice(1, block.key_begin, block.key_end), dscores.transpose(1, 2), q);
+    store(over_rows(dscores, rows.k, block), block, gradients.qkv.q);
   });
   gradients.qkv.k.copy_(dk.transpose(0, 1));
   gradients.qkv.v.copy_(dv.transpose(0, 1));

@@ -12,11 +12,14 @@
 namespace lorikeet::ops::blocks {
 
 /// Scores of a block over all heads, at most (a block has one query at least). Forward holds one such tensor
-/// of the wide type at a time, backward two, with a soft cap three.
+/// of the wide type at a time, backward two, with a soft cap three; where products have 16-bit operands, also
+/// one of these.
 inline constexpr std::int64_t kBlockScores = std::int64_t{1} << 24;
 
-/// As cpu::attention_forward, for any floating dtype; lse is of the wide type (see wide.h). Keys and values
-/// of a narrower type are widened a tile of bounded size at a time.
+/// As cpu::attention_forward, for any floating dtype; lse is of the wide type (see wide.h). On a GPU 16-bit
+/// operands are multiplied as they are, with sums in fp32; probabilities and, in backward, the scores'
+/// gradients are rounded for that, as FlashAttention does. Elsewhere, and under reference_ops(), keys and
+/// values of a narrower type are widened a tile of bounded size at a time.
 void attention_forward(const at::Tensor& q, const std::vector<at::Tensor>& k,
                        const std::vector<at::Tensor>& v, const std::vector<std::int32_t>& cu_q,
                        const AttentionOptions& options, at::Tensor& out, at::Tensor& lse,
