@@ -33,12 +33,16 @@ class Parts(unittest.TestCase):
             ("hangs", f"echo begun; (sleep 100; touch {left}) & sleep 100", 0.5),
             ("crashes", "kill -SEGV $$", 60),
             ("skipped-part", f"echo no GPU; exit {check.SKIPPED}", 60),
-            ("passes", "echo fine", 60))
-        self.assertEqual([o.result for o in outcomes], ["FAIL", "FAIL", "FAIL", "skipped", "pass"])
+            ("passes", "echo fine", 60),
+            ("names-its-fault", "echo 'FAIL: norm in bf16: NaN'; echo 'FAIL: another'; echo 8 of 10 passed; exit 1", 60),
+            ("unfit", "echo 'precision  unfit    no bf16'; echo '0 warning, 1 unfit'; exit 3", 60))
+        self.assertEqual([o.result for o in outcomes], ["FAIL", "FAIL", "FAIL", "skipped", "pass", "FAIL", "FAIL"])
+        self.assertIn("exit code 1: FAIL: norm in bf16: NaN; 8 of 10 passed |", summary)
+        self.assertIn("exit code 3: precision  unfit    no bf16; 0 warning, 1 unfit |", summary)
         self.assertIn("| fails | FAIL | 0 | exit code 4: a \\| b | [fails.log](fails.log) |", summary)
         self.assertIn("not done within 0 s; begun", summary)
         self.assertIn("| passes | pass | 0 | fine |", summary)
-        self.assertIn("1 passed, 3 failed, 1 were skipped.", summary)
+        self.assertIn("1 passed, 5 failed, 1 were skipped.", summary)
         self.assertLess(outcomes[1].seconds, 90)
         sleepers = subprocess.run(["pgrep", "-f", str(left)], capture_output=True, text=True, check=False).stdout
         self.assertEqual(sleepers, "")  # what a part has started ends with it
@@ -50,9 +54,11 @@ class Parts(unittest.TestCase):
 
 
 class Script(unittest.TestCase):
+    def environment(self, **variables):
+        return {**harness.ENVIRONMENT, "OMP_NUM_THREADS": "1", "LD_LIBRARY_PATH": sys.argv[2], **variables}
+
     def check(self, *arguments):
-        environment = {**harness.ENVIRONMENT, "OMP_NUM_THREADS": "1", "LD_LIBRARY_PATH": sys.argv[2]}
-        return subprocess.run([ROOT / "scripts" / "gpu-check", *map(str, arguments)], env=environment, capture_output=True,
+        return subprocess.run([ROOT / "scripts" / "gpu-check", *map(str, arguments)], env=self.environment(), capture_output=True,
                               text=True, timeout=850, check=False)
 
     def test_a_packed_build_whose_doctor_is_broken_still_resumes(self):
@@ -73,6 +79,15 @@ class Script(unittest.TestCase):
             again = self.check("--programs", packed, "--output", output)
             self.assertEqual(again.returncode, 2)
             self.assertIn("isn't empty", again.stderr)
+
+    def test_a_card_without_bf16_is_tried_in_fp16(self):
+        ask = "import common, sys; run = common.Run(sys.argv[1:]); print(run.half_precision(), run.has('tf32'), run.has('fp32'))"
+        for capability, settings in (("75", "['precision.preset=fp16'] False True"), ("80", "[] True True")):
+            with tempfile.TemporaryDirectory() as folder:
+                said = subprocess.run([sys.executable, "-c", ask, sys.argv[1], folder, "cuda:0"], capture_output=True, text=True,
+                                      cwd=ROOT / "scripts" / "support" / "gpu_check", check=False,
+                                      env=self.environment(FAKE_CARD_CAPABILITY=capability))
+            self.assertEqual(said.stdout.strip(), settings, said.stderr)
 
     def test_what_is_not_there_is_said(self):
         self.assertEqual(self.check("--programs", ROOT / "docs").returncode, 3)

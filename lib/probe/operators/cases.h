@@ -38,6 +38,7 @@ struct OperatorCase {
   std::string op;    ///< the operator's name in the table
   std::string form;  ///< options and shapes
   std::function<Results(const Place& place)> run;
+  int least_capability = 0;  ///< of a GPU, 10 * major + minor; on lesser ones no run makes such a call
 };
 
 /// All cases, those of an operator after each other.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 
 #include "base/error.h"
 #include "base/strings.h"
@@ -12,6 +13,16 @@
 #include "precision/policy.h"
 
 namespace lorikeet::probe {
+
+namespace {
+
+// Of a GPU, 10 * major + minor; a CPU has all that operators ask for.
+int capability_of(at::Device device) {
+  if (!device.is_cuda()) return std::numeric_limits<int>::max();
+  return device::cuda_devices().at(static_cast<std::size_t>(device.index())).capability();
+}
+
+}  // namespace
 
 const std::vector<CheckedPrecision>& checked_precisions() {
   using Preset = config::PrecisionPreset;
@@ -64,6 +75,9 @@ void check_case(const OperatorCase& one, at::Device device, const CheckedPrecisi
                                   : std::string("isn't finite, or has another shape");
       check.wrong.push_back(one.form + ": " + expected[r].first + " " + off);
     }
+  } catch (const c10::AcceleratorError& error) {
+    check.wrong.push_back(one.form + ": " + split(error.what(), '\n').front());
+    check.device_failed = true;
   } catch (const std::exception& error) {
     check.wrong.push_back(one.form + ": " + split(error.what(), '\n').front());
   }
@@ -73,7 +87,9 @@ OperatorCheck check_operator(const std::string& op, at::Device device, const Che
   ops::set_cuda_products(precision.preset == config::PrecisionPreset::kTf32);
   OperatorCheck check;
   for (const OperatorCase& one : operator_cases()) {
-    if (one.op == op) check_case(one, device, precision, check);
+    if (check.device_failed) break;
+    if (one.op == op && one.least_capability <= capability_of(device))
+      check_case(one, device, precision, check);
   }
   return check;
 }

@@ -32,7 +32,8 @@ struct OperatorCheck {
   int results = 0;   ///< compared tensors, of all cases
   double error = 0;  ///< the largest; kNotFinite for NaN, infinity or another shape
   std::vector<std::string>
-      wrong;  ///< a sentence for each result beyond the tolerance, and each case that threw
+      wrong;                   ///< a sentence for each result beyond the tolerance, and each case that threw
+  bool device_failed = false;  ///< after an error of the device itself, which every later call would repeat
 
   static constexpr double kNotFinite = 1e30;
 };

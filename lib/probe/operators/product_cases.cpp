@@ -5,6 +5,7 @@
 #include "ops/lora/dora.h"
 #include "ops/lora/lora_linear.h"
 #include "ops/matmul/matmul.h"
+#include "ops/quantized/float8_product.h"
 #include "ops/quantized/quantized_format.h"
 #include "probe/operators/cases.h"
 
@@ -84,6 +85,15 @@ ops::FrozenMatrix quantized(const Place& place, std::int64_t out, std::int64_t i
   return matrix;
 }
 
+// Both operands in fp8. In other dtypes than bf16 the codes are multiplied as numbers.
+Results float8_product(const Place& place) {
+  const precision::Float8 how;
+  const at::Tensor x = place.normal({33, 128}, 1);
+  at::Tensor out = at::empty({33, 96}, x.options());
+  ops::float8_forward(out, x, quantized(place, 96, 128, how), how, /*terms=*/{}, /*bias=*/{});
+  return {{"x w^T", out}};
+}
+
 Results decoded(const Place& place, const precision::Quantization& how) {
   const ops::FrozenMatrix matrix = quantized(place, 37, 129, how);
   return {{"numbers", matrix.format->rows(matrix, 0, 37, place.rounded)},
@@ -111,6 +121,8 @@ std::vector<OperatorCase> product_cases() {
                        return lora(at, dense(at, 69, 65), 17, /*bias=*/false, dropout);
                      }});
   }
+  cases.push_back({"linear with LoRA", "one row, 96 x 72",
+                   [](const Place& at) { return lora(at, dense(at, 96, 72), 1, /*bias=*/false, 0); }});
   cases.push_back({"DoRA's norms", "69 x 65", [](const Place& at) {
                      return Results{
                          {"norms", ops::dora_norms(dense(at, 69, 65), {projection(at, 0, 69, 65, 8, 20)})}};
@@ -123,6 +135,8 @@ std::vector<OperatorCase> product_cases() {
                        return lora(at, quantized(at, 96, 128, how), 33, /*bias=*/false, 0);
                      }});
   }
+  constexpr int kAda = 89;
+  cases.push_back({"fp8 weights", "product in fp8, 33 x 96 x 128", float8_product, kAda});
   return cases;
 }
 

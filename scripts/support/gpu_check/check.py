@@ -28,14 +28,17 @@ class Part:
 class Outcome:
     part: Part
     result: str  # pass, FAIL, skipped
-    words: str  # the last line that the part wrote
+    words: str  # see last_words
     seconds: float
     log: pathlib.Path
 
 
-def last_line(log):
+def last_words(log):
+    """The last line that a part wrote, behind the first one that names a fault: "FAIL: ..." of the operators' tests, a
+    doctor's "unfit"."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else ""
+    causes = [line for line in lines[:-1] if line.startswith("FAIL:") or " unfit " in line]
+    return "; ".join([*causes[:1], *lines[-1:]])
 
 
 def run_part(part, output, limit_seconds, environment=None):
@@ -56,10 +59,10 @@ def run_part(part, output, limit_seconds, environment=None):
         process.wait()
     seconds = time.monotonic() - begin
     if code is None:
-        return Outcome(part, "FAIL", f"not done within {limit_seconds:.0f} s; {last_line(log)}", seconds, log)
+        return Outcome(part, "FAIL", f"not done within {limit_seconds:.0f} s; {last_words(log)}", seconds, log)
     result = {0: "pass", SKIPPED: "skipped"}.get(code, "FAIL")
     how = f"exit code {code}: " if result == "FAIL" else ""
-    return Outcome(part, result, how + last_line(log), seconds, log)
+    return Outcome(part, result, how + last_words(log), seconds, log)
 
 
 def run_parts(parts, output, minutes, environment=None):
@@ -83,7 +86,7 @@ def summary(outcomes, facts):
     lines = ["# gpu-check", "", *(f"- {name}: {value}" for name, value in facts.items()), "",
              "| part | result | seconds | last words | log |", "|---|---|---|---|---|"]
     for o in outcomes:
-        words = o.words.replace("|", "\\|")[:160]
+        words = o.words.replace("|", "\\|")[:300]
         lines.append(f"| {o.part.name} | {o.result} | {o.seconds:.0f} | {words} | [{o.log.name}]({o.log.name}) |")
     counts = {result: sum(o.result == result for o in outcomes) for result in ("pass", "FAIL", "skipped")}
     lines += ["", f"{counts['pass']} passed, {counts['FAIL']} failed, {counts['skipped']} were skipped."]
@@ -99,7 +102,7 @@ def all_parts(programs, output, device):
     lorikeet = program_command(programs, "lorikeet")
     script = lambda name: [sys.executable, HERE / f"{name}.py", programs, output / name, device]  # noqa: E731
     return [
-        Part("doctor", [sys.executable, HERE / "doctor.py", *lorikeet, "doctor", "--time-limit", "20", f"device={device}"], 90),
+        Part("doctor", script("doctor"), 120),
         # One that hangs leaves time for the others.
         Part("gpu-tests", [*lorikeet, "doctor", "--gpu-tests", "--time-limit", "15", f"device={device}"], 120),
         Part("parity", script("parity"), 150),

@@ -43,6 +43,16 @@ class Run:
     def run(self, program, *arguments):
         return self.finish(self.start(program, *arguments))
 
+    def has(self, preset):
+        """Whether the device has fast arithmetic for a precision preset, by the programs themselves; yes where they don't say."""
+        said = subprocess.run(self.command("lorikeet", "doctor", "--quick", f"device={self.device}", f"precision.preset={preset}"),
+                              env=ENVIRONMENT, cwd=ROOT, text=True, capture_output=True, check=False)
+        return not any(line.startswith("precision ") and " unfit " in line for line in said.stdout.splitlines())
+
+    def half_precision(self):
+        """Settings of a run in 16 bits: none where the device has bf16, which is the default."""
+        return [] if self.has("bf16") else ["precision.preset=fp16"]
+
     def example_config(self):
         """The embedded example with short rows of settings, for runs of some steps."""
         config = self.folder / "config.yaml"

@@ -23,7 +23,7 @@ def part(run):
         f"model: {{ path: {run.folder / 'model'} }}\n"
         f"data: {{ train: {{ path: {rows}, format: tokens }}, cache_dir: {run.folder / 'cache'} }}\n"
         f"batch: {{ global: {ROWS}, micro_tokens: {TOKENS * ROWS // 2} }}\ncheckpoint: {{ output_dir: {output} }}\n")
-    run.run("lora_finetune_single_device", "--config", config, f"device={run.device}")
+    run.run("lora_finetune_single_device", "--config", config, f"device={run.device}", *run.half_precision())
     expected = json.loads((output / "run.json").read_text())["expected_memory_bytes"]
     steps = run.steps(output)
     # The peak is that of libtorch's allocator, which cuBLAS's workspaces come from too.

@@ -6,13 +6,13 @@ HALF, STEPS = 3, 6
 
 
 def part(run):
-    config = run.example_config()
+    config, precision = run.example_config(), run.half_precision()
 
     def train(name, steps):
         # A constant rate: with another schedule the first steps of a longer run are other ones.
         run.run("lora_finetune_single_device", "--config", config, f"checkpoint.output_dir={run.folder / name}",
                 f"device={run.device}", f"training.max_steps={steps}", "training.deterministic=true", "lora.dropout=0.1",
-                "lr_scheduler.name=constant")
+                "lr_scheduler.name=constant", *precision)
 
     train("whole", STEPS)
     train("halves", HALF)
