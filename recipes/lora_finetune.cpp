@@ -47,6 +47,10 @@
 namespace lorikeet::recipes {
 namespace {
 
+[[noreturn]] void fail_before_weights() {
+  throw Error("out of memory before the base was read", ErrorKind::kRunFailed);
+}
+
 /// One run from what it is made of to its adapter.
 class Finetune {
  public:
@@ -61,7 +65,6 @@ class Finetune {
         data_(inputs.data),
         sampler_(inputs.sampler),
         folder_(folder),
-        traces_(settings.metrics.profile_steps, sampler_.total_steps(), output_dir(), group.placement()),
         step_plan_(session_, settings, data_.train, sampler_, least_memory_saving(settings)),
         checkpoints_(output_dir(), base_name(), settings.checkpoint.keep_last) {}
 
@@ -154,6 +157,8 @@ class Finetune {
 
   // What every rank holds of the frozen weights; all come to the same answer.
   void choose_strategy(bool resume) {
+    traces_.emplace(settings_.metrics.profile_steps, sampler_.total_steps(), output_dir(),
+                    group_.placement());
     process_bytes_ = train::resident_bytes();
     const comm::Placement& placement = group_.placement();
     const LeastMemory least = least_memory(session_.device, group_);
@@ -240,6 +245,7 @@ class Finetune {
   }
 
   [[noreturn]] void fail_out_of_memory() {
+    if (step_.micro_tokens == 0) fail_before_weights();
     const at::Device device = session_.torch_device();
     const auto peak = static_cast<std::int64_t>(train::peak_memory_bytes(device));
     const std::int64_t got = device.is_cuda() ? peak : peak - static_cast<std::int64_t>(process_bytes_);
@@ -294,7 +300,7 @@ class Finetune {
                                        phases_.finish("first step");
                                        if (progress) progress->message(phases_.line());
                                      },
-                                 .trace_file = [&](std::int64_t step) { return traces_.file(step); },
+                                 .trace_file = [&](std::int64_t step) { return traces_->file(step); },
                                  .new_best =
                                      [&](const train::RunState& state) {
                                        if (folder_ != nullptr && settings_.data.validation.keep_best)
@@ -377,13 +383,13 @@ class Finetune {
   const data::LoadedData& data_;
   const data::Sampler& sampler_;
   RunFolder* folder_;
-  StepTraces traces_;
   StepPlan step_plan_;
   train::CheckpointStore checkpoints_;
 
   // Set in the order of run_phases.
   std::optional<ProductChoice> products_;  // where there is one
-  std::uint64_t process_bytes_ = 0;        // before anything of the model was allocated
+  std::optional<StepTraces> traces_;
+  std::uint64_t process_bytes_ = 0;  // before anything of the model was allocated
   plan::Strategy strategy_;
   StepChoice step_;
   std::unique_ptr<parallel::UnitPrefetcher> prefetcher_;  // where weights are split, or on the host
@@ -401,7 +407,7 @@ void run(const config::Settings& settings, RankGroup& group) {
     inputs.emplace(settings, group, phases);
   } catch (const std::exception& error) {
     if (!ops::is_out_of_memory(error)) throw;
-    throw Error("out of memory before the base was read", ErrorKind::kRunFailed);
+    fail_before_weights();
   }
   Finetune(settings, group, phases, *inputs, folder ? &*folder : nullptr).run();
 }

@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
-// merged_adapters.json in a merged checkpoint's folder: the SHA-256 of the tensors of each adapter that was
-// merged into it, so that nobody adds one twice unawares.
+// merged_adapters.json in a merged checkpoint's folder: the SHA-256 of adapter_model.safetensors of each
+// adapter that was merged into it, so that nobody adds one twice unawares.
 namespace lorikeet::recipes {
 
 inline constexpr const char* kMergeRecord = "merged_adapters.json";

@@ -23,7 +23,7 @@ struct PlanRequest {
   std::optional<std::filesystem::path> published;
   DeviceRequest device;
   std::optional<int> devices;       ///< so many, beside one
-  std::optional<int> most_devices;  ///< from 1 to so many; neither: those of this machine, or 8 of a card
+  std::optional<int> most_devices;  ///< from 1 to so many; neither: those of this machine, or one of a card
 };
 
 /// What is known of the data.

@@ -52,6 +52,8 @@ data::LoadedData tokenise(const config::Settings& settings, RankGroup& group, co
   data::LoadedData data;
   // The first rank of a machine leaves the tokens in the cache for the others.
   group.by_turns("tokens", [&] { data = load_run_data(settings, session); });
+  log_info(data.train_report.describe());
+  if (data.validation_report) log_info(data.validation_report->describe());
   return data;
 }
 
@@ -62,8 +64,6 @@ RunInputs::RunInputs(const config::Settings& settings, RankGroup& group, Phases&
       data(tokenise(settings, group, session)),
       chat_template(training_template(settings, data.train_report, *session.tokenizer)),
       sampler(data.train, sampler_options(settings)) {
-  log_info(data.train_report.describe());
-  if (data.validation_report) log_info(data.validation_report->describe());
   log_info("precision (" + session.policy.fingerprint().substr(0, 12) + "):\n" + session.policy.table());
   phases.finish("tokenise");
 }

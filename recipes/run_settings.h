@@ -29,9 +29,10 @@ struct SettingsComparison {
 
 /// Compares two runs' resolved settings (YAML): those that change numbers. Paths of the base and of the data
 /// don't count, since what lies there is compared by fingerprints; an adapter's or template's path counts as
-/// equal when both lead to the same place. More epochs or max_steps alone are kLonger where the learning rate
-/// of the steps done stays what it was (lr_scheduler.name constant, a warm-up given in steps), where there
-/// are at least as many steps in all, and where a longer run validates at the old end too.
+/// equal when both lead to the same place. Other epochs or max_steps that give as many steps in all are
+/// kSame. More epochs or max_steps alone are kLonger where the learning rate of the steps done stays what it
+/// was (lr_scheduler.name constant, a warm-up given in steps), where there are at least as many steps in all,
+/// and where a longer run validates at the old end too.
 SettingsComparison compare_run_settings(const std::string& there, const std::string& now,
                                         const RunSteps& steps);
 

@@ -28,10 +28,10 @@ class Validator {
     if (settings_.lora.starts_from_folder()) attempt([&] { check_start_adapter(); });
     check_data();
     if (!session_) out_.unchecked.emplace_back("lora.target_modules");
-    out_.unchecked.insert(
-        out_.unchecked.end(),
-        {"the weights' values", session_ ? "every row of the data (some were tried)" : "the rows of the data",
-         "checkpoint.output_dir", "memory (`lorikeet plan` does)"});
+    out_.unchecked.insert(out_.unchecked.end(),
+                          {"the weights' values",
+                           tried_rows_ ? "every row of the data (some were tried)" : "the rows of the data",
+                           "checkpoint.output_dir", "memory (`lorikeet plan` does)"});
     return std::move(out_);
   }
 
@@ -107,6 +107,7 @@ class Validator {
     if (!session_) return;
     data::DataOptions options = data_options(settings_, session_->embedding_rows());
     static_cast<data::RowOptions&>(options) = how;
+    tried_rows_ = true;
     data::try_rows(*rows, options, *session_->tokenizer);
   }
 
@@ -114,6 +115,7 @@ class Validator {
   const config::Settings& settings_;
   precision::Policy policy_;
   std::optional<ModelSession> session_;
+  bool tried_rows_ = false;
   Validation out_;
 };
 

@@ -28,7 +28,7 @@ from programs import ENVIRONMENTS, HERE, complete_lines, programs, variables
 
 TRIAL_STEPS = 3
 COMPILE_PATIENCE = 10  # times the limit of a run: the first step compiles
-TRIAL_PATIENCE = 1.5  # times as long as a program's quickest trial in another setting: such a setting is no better
+TRIAL_PATIENCE = 1.5  # times as long as a program's quickest trial: such a setting is left out of this layout's rounds
 NEARLY = 0.9  # of the rate of the best setting: a trial can't tell such settings apart
 
 
@@ -134,7 +134,7 @@ class Bench:
             if key in hopeless:
                 continue
             run = self.run(program, setting, None)
-            if run.get("error", "").startswith(GIVEN_UP):
+            if run.get("error", "").startswith(GIVEN_UP) and self.patience(program, setting, None) == self.limit:
                 hopeless.add(key)
         tried = self.tried(program)
         for extra in program.extras() if tried else []:
@@ -209,7 +209,7 @@ def parse():
     parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile, whose first try takes minutes")
     parser.add_argument("--limit", type=float, default=600,
                         help="seconds after which a run is given up, ten times as many with torch.compile, in trials also half more "
-                             "than another setting took; a setting given up in one layout isn't tried in the next")
+                             "than another setting took; a setting given up after these seconds in one layout isn't tried in the next")
     parser.add_argument("--json", type=pathlib.Path, default=pathlib.Path("peers.jsonl"), help="appended to")
     args = parser.parse_args()
     if args.steps < TRIAL_STEPS or args.repeats < 1:

@@ -37,13 +37,18 @@ std::vector<const FormatSpec*> matching_formats(const Json& record, const Column
 }
 
 // A file that wraps its rows, such as {"data": [{...}, ...]}, is read as one row: says so, where it seems so.
+// A list of texts is no sign of it: turns of a conversation may have such a key.
 std::string rows_inside(const Json& record, const Columns& columns) {
+  const auto is_row = [](const FormatSpec* spec) { return spec->format != Format::kText; };
   for (const auto& [key, value] : record.object()) {
     if (!value.is_array() || value.array().empty()) continue;
     const Json& first = value.array().front();
-    if (!first.is_object() || matching_formats(first, columns).empty()) continue;
-    return ". Its rows seem to lie in '" + escape_control(key) +
-           "': write that list alone into a file, as `jq ." + escape_control(key) + "` does";
+    if (!first.is_object()) continue;
+    const auto formats = matching_formats(first, columns);
+    if (std::none_of(formats.begin(), formats.end(), is_row)) continue;
+    const std::string name = escape_control(key);
+    return ". Its rows seem to lie in '" + name + "': write that list alone into a file, as `jq '.[\"" +
+           name + "\"]'` does";
   }
   return "";
 }
@@ -80,7 +85,7 @@ Format detect_format(const Json& record, const Columns& columns, const std::stri
   if (matches.size() == 2 && matches[0]->format == Format::kAlpaca && matches[1]->format == Format::kText)
     matches.pop_back();
   if (matches.size() == 1 && !preferences) return matches[0]->format;
-  std::string problem = "no known format";
+  std::string problem = "no known format", hint;
   if (preferences) {
     problem = "preference pairs (chosen, rejected), which aren't supported here";
   } else if (!matches.empty()) {
@@ -88,11 +93,12 @@ Format detect_format(const Json& record, const Columns& columns, const std::stri
     names.reserve(matches.size());
     for (const FormatSpec* spec : matches) names.emplace_back(spec->name);
     problem = "more than one format (" + join(names, ", ") + ")";
+  } else {
+    hint = rows_inside(record, columns);
   }
-  throw Error(where + ": found " + keys_found(record) + ", which fits " + problem +
-              "; known: " + formats_known() +
-              ". Set data.train.format, and data.train.columns where the file's keys have other names" +
-              rows_inside(record, columns));
+  throw Error(
+      where + ": found " + keys_found(record) + ", which fits " + problem + "; known: " + formats_known() +
+      ". Set data.train.format, and data.train.columns where the file's keys have other names" + hint);
 }
 
 const std::vector<std::string>& optional_fields(Format format) { return spec_of(format).optional; }

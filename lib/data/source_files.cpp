@@ -84,8 +84,8 @@ bool is_rows_file(const fs::path& path) {
   throw Error("[data] '" + escape_control(path.string()) + "': " + what);
 }
 
-// Finds files below a folder, and links to files that aren't there. Links to folders are followed, but none
-// back up to a folder on the way.
+// Finds files below a folder, and links with names of data files that lead nowhere. Links to folders are
+// followed, but none back up to a folder on the way.
 class Walk {
  public:
   explicit Walk(fs::path root) : root_(std::move(root)) {}
@@ -107,7 +107,7 @@ class Walk {
     fs::directory_iterator entry(folder, error);
     for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
       const fs::path name = entry->path().filename();
-      const bool leads_nowhere = entry->is_symlink(ignored) && !entry->exists(ignored);
+      const bool leads_nowhere = is_rows_file(name) && entry->is_symlink(ignored) && !entry->exists(ignored);
       if (entry->is_regular_file(ignored) || leads_nowhere) files_.push_back(relative / name);
       if (entry->is_directory(ignored) && !name.string().starts_with('.')) folders.push_back(relative / name);
     }
@@ -206,7 +206,7 @@ std::vector<fs::path> existing(std::vector<fs::path> files) {
   for (const fs::path& file : files) {
     std::error_code ignored;
     if (!fs::exists(file, ignored))
-      fail(file, "a link to a file that isn't there; download it anew, or remove the link");
+      fail(file, "a link that leads to no file; download the file anew, or remove the link");
   }
   return files;
 }

@@ -14,11 +14,12 @@ namespace lorikeet::data {
 /// and files belong to splits, those of train are taken, or of the only split that is named after it. A
 /// warning names what the choice leaves out, folders that are read together, and folders that may not be
 /// read. Hidden files and the Hub's own JSON files (dataset_info.json, state.json, ...) are not rows. Throws
-/// Error when there is no such path, no data file in it or no such split.
+/// Error when there is no such path, no data file in it or no such split, and for a link among the files that
+/// leads nowhere.
 std::vector<std::filesystem::path> find_source_files(const std::filesystem::path& path,
                                                      const std::string& split);
 
-/// True if `path` is a file, a folder or a pattern that a file matches.
+/// True if `path` is a file, a folder or a pattern that a file, or a link to none, matches.
 bool source_exists(const std::filesystem::path& path);
 
 }  // namespace lorikeet::data

@@ -50,9 +50,9 @@ MicroSize largest_micro_batch(const data::TokenDataset& dataset, const data::Sam
 }
 
 const MicroSize& LargestMicroBatches::of(const data::MicroOptions& options) {
-  const auto [found, is_new] = sizes_.try_emplace(options.micro_tokens);
-  if (is_new) found->second = largest_micro_batch(dataset_, sampler_, options);
-  return found->second;
+  const auto found = sizes_.find(options.micro_tokens);
+  if (found != sizes_.end()) return found->second;
+  return sizes_.emplace(options.micro_tokens, largest_micro_batch(dataset_, sampler_, options)).first->second;
 }
 
 std::vector<std::size_t> fullest_micro_batch(const data::TokenDataset& dataset,

@@ -93,7 +93,13 @@ std::vector<TokenId> PromptEncoder::question(const Conversation& row) const {
     return segments_.encode(builtin().render(row.messages, /*generation_prompt=*/true)).ids;
   }
   const JinjaChat::Values values = JinjaChat::values_of(row.messages);
-  return encode_marked(jinja_->render(values, row.tools, /*generation_prompt=*/true), {}, tokenizer()).ids;
+  const jinja::MarkedText rendered = jinja_->render(values, row.tools, /*generation_prompt=*/true);
+  if (leaves_out_content(row.messages, rendered)) {
+    throw Error(
+        "[data.chat_template] the template leaves out what one of the messages says; it may not know the "
+        "message's role, such as system");
+  }
+  return encode_marked(rendered, {}, tokenizer()).ids;
 }
 
 std::vector<TokenId> PromptEncoder::question(const Instruction& row) const {

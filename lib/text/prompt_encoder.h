@@ -30,7 +30,7 @@ class PromptEncoder {
   EncodedPrompt encode(const Instruction& row, TrainOn train_on) const;
 
   /// What the model is given to answer: the messages, or the row without its output, with what opens the
-  /// assistant's turn.
+  /// assistant's turn. Throws Error where the template writes nothing of a message.
   std::vector<TokenId> question(const Conversation& row) const;
   std::vector<TokenId> question(const Instruction& row) const;
 

@@ -39,8 +39,9 @@ TEST_CASE("no format or more than one is an error that lists keys found and form
 
 TEST_CASE("a file whose rows lie inside one object is told from rows of an unknown format") {
   CHECK_THROWS_WITH(detect(R"({"version": 1, "data": [{"instruction": "a", "output": "b"}]})"),
-                    Contains("'version', 'data'") && Contains("jq .data"));
-  for (const char* row : {R"({"turns": [{"role": "user", "content": "a"}]})", R"({"data": []})",
+                    Contains("'version', 'data'") && Contains(R"(jq '.["data"]')"));
+  for (const char* row : {R"({"conversation": [{"speaker": "a", "text": "hi"}]})",
+                          R"({"turns": [{"role": "user", "content": "a"}]})", R"({"data": []})",
                           R"({"data": ["instruction", "output"]})"})
     CHECK_THROWS_WITH(detect(row), !Contains("jq"));
 }

@@ -110,16 +110,17 @@ TEST_CASE("a folder that links lead to again is read once") {
   CHECK_THAT(log.text(), Contains("left out are 1 whose names tell no split: latest/a.jsonl"));
 }
 
-TEST_CASE("a link to a file that isn't there is an error where its rows are asked for") {
+TEST_CASE("a link that leads nowhere is an error where its rows are asked for") {
   const Folder folder;
   folder.add("train-1.jsonl");
   for (const char* name : {"train-2.jsonl", "test.jsonl", "notes.txt"})
     std::filesystem::create_symlink(folder.root / "blobs/gone", folder.root / name);
-  CHECK_THROWS_WITH(folder.find(), Contains("train-2.jsonl': a link to a file that isn't there"));
+  CHECK_THROWS_WITH(folder.find(), Contains("train-2.jsonl': a link that leads to no file"));
   CHECK_THROWS_WITH(folder.find("train-*.jsonl"), Contains("train-2.jsonl"));
   std::filesystem::remove(folder.root / "train-2.jsonl");
   CHECK(folder.find() == "train-1.jsonl");
   CHECK(folder.find("train-*.jsonl") == "train-1.jsonl");
+  CHECK_THROWS_WITH(folder.find("n*"), Contains("no file matches"));  // notes.txt is no data file
 }
 
 TEST_CASE("a pattern gives the files that match, in the order of their names") {

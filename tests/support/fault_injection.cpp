@@ -3,10 +3,9 @@
 //   LORIKEET_FAULT_ROOTS  the folders, absolute, separated by colons
 //   LORIKEET_FAULT_LOG    a file outside of them that gets a line for each call: "<n> <function> <path>"
 //   LORIKEET_FAULT_AT     n, from 1; absent: nothing happens
-//   LORIKEET_FAULT_HOW    "kill": SIGKILL instead of the call; "slow": 20 ms before it and before all later
-//   ones;
-//                         "full": the call and all later ones that need room on the disk fail with ENOSPC, as
-//                         long as the process lives
+//   LORIKEET_FAULT_HOW    "kill": SIGKILL instead of the call
+//                         "slow": it and all later ones come 20 ms later
+//                         "full": it and all later ones that need room on the disk fail with ENOSPC
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>

@@ -70,6 +70,13 @@ TEST_CASE("special tokens count where the template wrote them, and are text wher
         0);
 }
 
+TEST_CASE("a question of which the template leaves something out is an error") {
+  const Encoder encoder(
+      "{% for m in messages if m.role != 'system' %}{{ m.role }}: {{ m.content }}\n{% endfor %}");
+  CHECK(encoder.question({{{"user", "Q"}}}) == "user: Q\n");
+  CHECK_THROWS_WITH(encoder.question({{{"system", "S"}, {"user", "Q"}}}), Catch::Contains("leaves out"));
+}
+
 TEST_CASE("an answer is what follows the generation prompt, with the token that ends it") {
   const Encoder encoder(kChatml);
   CHECK(encoder.encode(kTwice).trained == "A<|im_end|>B<|im_end|>");

@@ -13,7 +13,7 @@ namespace lorikeet::ops::blocks {
 
 /// Scores of a block over all heads, at most (a block has one query at least). Forward holds one such tensor
 /// of the wide type at a time, backward two, with a soft cap three; where products have 16-bit operands, also
-/// one of these.
+/// one of these, and in backward a block's part of the keys' or values' gradient once more.
 inline constexpr std::int64_t kBlockScores = std::int64_t{1} << 24;
 
 /// As cpu::attention_forward, for any floating dtype; lse is of the wide type (see wide.h). On a GPU 16-bit
