@@ -20,9 +20,8 @@ struct MergeReport {
 /// the base's dtype, in the same shards; a base that is quantised becomes one of plain numbers in the dtype
 /// of its embedding, and is never quantised again. All other files are copied, the tokenizer's with the chat
 /// template that the adapter was trained with where that is known, and a record of the adapter is written
-/// (merge_record.h). The base is held in the memory of `device`
-/// in its own 16-bit numbers, else in fp32. Throws Error, and leaves nothing, when something doesn't fit or a
-/// value would not be finite.
+/// (merge_record.h). The base is held in the memory of `device` in its own 16-bit numbers, else in fp32.
+/// Throws Error, and leaves nothing, when something doesn't fit or a value would not be finite.
 MergeReport merge(const std::filesystem::path& model, const std::filesystem::path& adapter,
                   const std::filesystem::path& output, const device::Device& device);
 

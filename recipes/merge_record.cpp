@@ -5,10 +5,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "data/file_notes.h"
 #include "peft/adapter_folder.h"
 
 namespace lorikeet::recipes {
@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kAdapters = "adapters";
 
 std::string hash_of(const std::filesystem::path& adapter) {
-  return sha256_hex(MappedFile(adapter / peft::kAdapterTensors).bytes());
+  return data::file_sha256(adapter / peft::kAdapterTensors);
 }
 
 // The hashes of the record in `model`; none where it has no record, or one that says nothing.

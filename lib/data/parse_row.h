@@ -26,9 +26,8 @@ using Row = std::variant<text::Instruction, text::Conversation, DocumentRow, Tok
 /// rows with a "label" of true or false beside their answer (KTO's preference data). A "system" text beside
 /// turns that begin with no system prompt is their first message; of instructions it comes earlier, and so do
 /// alpaca's "history" of [question, answer] pairs. Tokens whose "attention_mask" is 0, at the ends alone, are
-/// padding and left out. Usual names of speakers
-/// become roles: human, gpt, chatgpt, model, bot. Other members of a message stay with it for the template,
-/// "tools" may be a list or that list as a JSON text.
+/// padding and left out. Usual names of speakers become roles: human, gpt, chatgpt, model, bot. Other members
+/// of a message stay with it for the template, "tools" may be a list or that list as a JSON text.
 Row parse_row(const Json& record, Format format, const Columns& columns, const std::string& where);
 
 }  // namespace lorikeet::data

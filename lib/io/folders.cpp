@@ -179,11 +179,11 @@ void AtomicFolder::commit() {
   exchange(temporary_, target_);
   committed_ = true;
   sync_path(parent);
+  // The new folder is there: what is in use of the old one goes at a later start.
   try {
     discard(temporary_);
   } catch (const Error& error) {
-    log_warning(
-        error.what());  // the new folder is there; what is in use of the old one goes at a later start
+    log_warning(error.what());
   }
 }
 

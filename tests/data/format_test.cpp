@@ -37,7 +37,7 @@ TEST_CASE("no format or more than one is an error that lists keys found and form
   CHECK_THROWS_WITH(detect("{}"), Contains("no keys"));
 }
 
-TEST_CASE("a file whose rows lie inside one object is told from rows of an unknown format") {
+TEST_CASE("a file whose rows lie inside one object gets a hint, rows of an unknown format don't") {
   CHECK_THROWS_WITH(detect(R"({"version": 1, "data": [{"instruction": "a", "output": "b"}]})"),
                     Contains("'version', 'data'") && Contains(R"(jq '.["data"]')"));
   for (const char* row : {R"({"conversation": [{"speaker": "a", "text": "hi"}]})",
