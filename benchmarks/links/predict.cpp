@@ -28,13 +28,14 @@ plan::StepTime predict(const JsonView& job) {
   const double flops = train::step_flops(shape, adapter, size);
   const train::StepSize without_labels{size.tokens, 0, size.attention_squares};
   const double head = flops - train::step_flops(shape, adapter, without_labels);
+  const plan::StoredBytes stored{.table = number("storage_bytes"), .linear = number("storage_bytes")};
   return plan::step_time({.flops = flops,
                           .device_flops = number("device_flops"),
                           .world_size = static_cast<int>(integer("world_size")),
                           .degree = static_cast<int>(integer("degree")),
                           .turns = static_cast<double>(integer("turns")),
                           .gradient_bytes = 4.0 * static_cast<double>(integer("adapter_parameters")),
-                          .uses = plan::unit_uses(shape, number("storage_bytes"), head / flops),
+                          .uses = plan::unit_uses(shape, stored, head / flops),
                           .reduce_link = {number("reduce_bytes_per_second"), number("latency_seconds")},
                           .gather_link = {number("gather_bytes_per_second"), number("latency_seconds")},
                           .seconds_per_byte = number("seconds_per_byte")});

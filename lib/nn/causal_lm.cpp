@@ -4,6 +4,7 @@
 
 #include "nn/batch.h"
 #include "nn/output_rows.h"
+#include "ops/autograd.h"
 
 namespace lorikeet::nn {
 
@@ -81,11 +82,13 @@ at::Tensor CausalLM::hidden_states(const ForwardContext& given, const at::Tensor
 }
 
 at::Tensor CausalLM::token_nll(const ForwardContext& context) const {
+  const ops::WithoutAutograd no_graph;
   const at::Tensor hidden = hidden_states(context, context.batch.label_rows);
   return head_->token_nll(hidden, context.batch.labels, store_.borrow(head_unit()));
 }
 
 at::Tensor CausalLM::logits(const ForwardContext& context, const at::Tensor& rows) const {
+  const ops::WithoutAutograd no_graph;
   const at::Tensor hidden = hidden_states(context, rows);
   return head_->logits(hidden, store_.borrow(head_unit()));
 }

@@ -59,6 +59,10 @@ void WeightUnit::allocate(const at::Device& device, const WeightShard& shard, bo
   const std::int64_t matrix_bytes = part_bytes(shard.size);
   matrices_ = on_host ? ops::host_memory(matrix_bytes, device) : allocate_bytes(matrix_bytes, device);
   vectors_ = allocate_bytes(vector_bytes_, device);
+  vector_views_.assign(segments_.size(), {});
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    if (!segments_[i].is_matrix()) vector_views_[i] = view(i, segments_[i].shape);
+  }
 }
 
 at::Tensor WeightUnit::view(std::size_t segment, at::IntArrayRef shape) const {
@@ -71,7 +75,8 @@ at::Tensor WeightUnit::view(std::size_t segment, at::IntArrayRef shape) const {
 }
 
 at::Tensor WeightUnit::tensor(std::size_t segment) const {
-  return view(segment, segments_.at(segment).shape);
+  const WeightSegment& s = segments_.at(segment);
+  return s.is_matrix() ? view(segment, s.shape) : vector_views_.at(segment);
 }
 
 at::Tensor WeightUnit::vector(std::size_t first, std::int64_t size) const { return view(first, {size}); }

@@ -6,6 +6,7 @@
 
 #include "ops/check.h"
 #include "ops/dtype.h"
+#include "ops/part.h"
 #include "ops/take_rows.h"
 
 namespace lorikeet::ops {
@@ -20,7 +21,8 @@ at::Tensor FrozenMatrix::dense(at::ScalarType dtype) const { return format->rows
 
 at::Tensor DenseFormat::rows(const FrozenMatrix& matrix, std::int64_t begin, std::int64_t end,
                              at::ScalarType dtype) const {
-  return matrix.bytes.view(to_torch(storage_)).view({-1, matrix.cols}).slice(0, begin, end).to(dtype);
+  const at::Tensor all = matrix.bytes.view(to_torch(storage_)).view({-1, matrix.cols});
+  return part(all, 0, begin, end).to(dtype);
 }
 
 at::Tensor DenseFormat::lookup(const FrozenMatrix& matrix, const at::Tensor& ids,

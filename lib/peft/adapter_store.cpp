@@ -43,18 +43,13 @@ void AdapterStore::allocate(const at::Device& device) {
   compute_ = policy_.compute == policy_.adapter
                  ? all_values_
                  : at::zeros({all}, options.dtype(ops::to_torch(policy_.compute)));
+  for (const AdapterSegment& s : segments_) {
+    const auto view = [&](const at::Tensor& flat) {
+      return flat.narrow(0, s.offset, s.size()).view(s.shape);
+    };
+    views_.push_back({view(all_values_), s.frozen ? at::Tensor() : view(gradients_), view(compute_)});
+  }
 }
-
-at::Tensor AdapterStore::view(const at::Tensor& flat, std::size_t i) const {
-  const AdapterSegment& s = segments_.at(i);
-  return flat.narrow(0, s.offset, s.size()).view(s.shape);
-}
-
-at::Tensor AdapterStore::value(std::size_t i) const { return view(all_values_, i); }
-at::Tensor AdapterStore::gradient(std::size_t i) const {
-  return segments_.at(i).frozen ? at::Tensor() : view(gradients_, i);
-}
-at::Tensor AdapterStore::compute(std::size_t i) const { return view(compute_, i); }
 
 void AdapterStore::refresh_compute() {
   const at::NoGradGuard no_grad;

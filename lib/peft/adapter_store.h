@@ -58,9 +58,9 @@ class AdapterStore {
 
   /// Views of one segment, in its shape. `compute` is what operators read; a frozen one's gradient is
   /// undefined.
-  at::Tensor value(std::size_t i) const;
-  at::Tensor gradient(std::size_t i) const;
-  at::Tensor compute(std::size_t i) const;
+  const at::Tensor& value(std::size_t i) const { return views_.at(i).value; }
+  const at::Tensor& gradient(std::size_t i) const { return views_.at(i).gradient; }
+  const at::Tensor& compute(std::size_t i) const { return views_.at(i).compute; }
 
   /// Copies the values into their compute-dtype twin; to be called after every change of the values.
   void refresh_compute();
@@ -72,7 +72,10 @@ class AdapterStore {
   std::uint64_t version() const { return version_; }
 
  private:
-  at::Tensor view(const at::Tensor& flat, std::size_t i) const;
+  // Made once: a pass asks for all of them, twice.
+  struct Views {
+    at::Tensor value, gradient, compute;
+  };
 
   precision::Policy policy_;
   std::vector<AdapterSegment> segments_;
@@ -80,6 +83,7 @@ class AdapterStore {
   std::int64_t numel_ = 0, frozen_numel_ = 0;
   std::uint64_t version_ = 0;
   at::Tensor all_values_, values_, gradients_, compute_;
+  std::vector<Views> views_;
 };
 
 }  // namespace lorikeet::peft

@@ -194,8 +194,9 @@ void LoraAdapters::initialize(LoraInit init, const nn::WeightStore& base,
 }
 
 LoraAdapters::Factors LoraAdapters::factors(const Module& module,
-                                            at::Tensor (AdapterStore::*copy)(std::size_t) const) const {
-  const auto tensor = [&](std::size_t segment) { return (store_.*copy)(segment); };
+                                            const at::Tensor& (AdapterStore::*copy)(std::size_t)
+                                                const) const {
+  const auto tensor = [&](std::size_t segment) -> const at::Tensor& { return (store_.*copy)(segment); };
   if (!module.start_a) return {tensor(module.a), tensor(module.b)};
   return {at::cat({tensor(module.a), tensor(*module.start_a)}),
           at::cat({tensor(module.b), tensor(*module.start_b)}, 1)};

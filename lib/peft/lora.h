@@ -116,7 +116,7 @@ class LoraAdapters {
   void require_matches() const;
 
  private:
-  Factors factors(const Module& module, at::Tensor (AdapterStore::*copy)(std::size_t) const) const;
+  Factors factors(const Module& module, const at::Tensor& (AdapterStore::*copy)(std::size_t) const) const;
   void draw(const Module& module, LoraInit init);
   void copy_table(const Table& table, const nn::WeightStore& base);
   void start_from_base(const Module& module, const nn::UnitLoan& weights, LoraInit init,

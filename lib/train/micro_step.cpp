@@ -8,6 +8,7 @@
 
 #include "nn/batch.h"
 #include "nn/output_rows.h"
+#include "ops/autograd.h"
 #include "trace/range.h"
 
 namespace lorikeet::train {
@@ -113,6 +114,7 @@ class MicroStep {
 
 at::Tensor run_micro_step(const nn::CausalLM& model, const nn::Batch& batch,
                           const MicroStepOptions& options) {
+  const ops::WithoutAutograd no_graph;
   return MicroStep(model, batch, options).run();
 }
 

@@ -7,6 +7,7 @@
 
 #include "ops/check.h"
 #include "ops/matmul/matmul.h"
+#include "ops/part.h"
 #include "ops/wide.h"
 
 namespace lorikeet::ops {
@@ -58,14 +59,14 @@ at::Tensor low_rank_gradients(const at::Tensor& dy, const at::Tensor& low_rank,
   auto gradient = at::empty({dy.size(0), low_rank.size(1)}, dy.options().dtype(product_type(dy)));
   std::int64_t at = 0;
   for (const auto& p : projections) {
-    const auto columns = dy.slice(1, p.out_begin, p.out_end);
+    const auto columns = part(dy, 1, p.out_begin, p.out_end);
     const auto r = p.a.size(0);
-    auto part = gradient.slice(1, at, at + r);
-    matmul_nn_out(part, columns, p.b);
-    if (p.scale != scale) part.mul_(p.scale);
+    auto own = part(gradient, 1, at, at + r);
+    matmul_nn_out(own, columns, p.b);
+    if (p.scale != scale) own.mul_(p.scale);
     if (p.grad_b.defined()) {
       auto grad_b = p.grad_b;
-      matmul_tn_add(grad_b, columns, low_rank.slice(1, at, at + grad_b.size(1)), p.scale);
+      matmul_tn_add(grad_b, columns, part(low_rank, 1, at, at + grad_b.size(1)), p.scale);
     }
     at += r;
   }
@@ -134,12 +135,14 @@ void check_projections(const char* op, const std::vector<LoraProjection>& projec
     check_tensor(p.b.defined() && p.b.dim() == 2 && p.b.size(0) == p.out_end - p.out_begin &&
                      p.b.size(1) == p.a.size(0) && p.b.scalar_type() == dtype,
                  op, "lora b [out, r] of the input's dtype", p.b);
-    for (const auto& [grad, value] :
-         {std::pair{p.grad_a, p.a}, std::pair{p.grad_b.defined() ? p.grad_b.t() : p.grad_b, p.b.t()}}) {
-      check_tensor(!grad.defined() || (grad.dim() == 2 && grad.size(0) <= value.size(0) &&
-                                       grad.size(1) == value.size(1) && grad.is_floating_point()),
-                   op, "a floating gradient of its parameter's shape, or of its first ranks", grad);
-    }
+    const auto check_gradient = [&](const at::Tensor& grad, const at::Tensor& value, std::int64_t ranks) {
+      check_tensor(
+          !grad.defined() || (grad.dim() == 2 && grad.size(ranks) <= value.size(ranks) &&
+                              grad.size(1 - ranks) == value.size(1 - ranks) && grad.is_floating_point()),
+          op, "a floating gradient of its parameter's shape, or of its first ranks", grad);
+    };
+    check_gradient(p.grad_a, p.a, /*ranks=*/0);
+    check_gradient(p.grad_b, p.b, /*ranks=*/1);
     done = p.out_end;
   }
 }
@@ -162,7 +165,7 @@ at::Tensor lora_linear(const at::Tensor& x, const FrozenMatrix& weight, const at
   std::vector<LowRankTerm> terms;
   std::int64_t at = 0;
   for (const auto& p : projections) {
-    terms.push_back({xa.slice(1, at, at + p.a.size(0)), p.b, p.out_begin, p.scale});
+    terms.push_back({part(xa, 1, at, at + p.a.size(0)), p.b, p.out_begin, p.scale});
     at += p.a.size(0);
   }
   weight.format->forward(out, input, weight, terms, bias);

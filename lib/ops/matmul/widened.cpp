@@ -7,6 +7,7 @@
 #include "ops/dry_run.h"
 #include "ops/matmul/packed.h"
 #include "ops/matmul/panels.h"
+#include "ops/part.h"
 #include "ops/wide.h"
 
 namespace lorikeet::ops {
@@ -201,10 +202,10 @@ void add_terms(at::Tensor& panel, std::int64_t begin, std::int64_t end, const st
     const auto from = std::max(begin, term.begin);
     const auto to = std::min(end, term.begin + term.right.size(0));
     if (from >= to) continue;
-    auto columns = panel.slice(1, from - begin, to - begin);
-    add_product(columns, term.left, term.right.slice(0, from - term.begin, to - term.begin).t(), term.scale);
+    auto columns = part(panel, 1, from - begin, to - begin);
+    add_product(columns, term.left, part(term.right, 0, from - term.begin, to - term.begin).t(), term.scale);
   }
-  if (bias.defined()) panel.add_(bias.slice(0, begin, end));
+  if (bias.defined()) panel.add_(part(bias, 0, begin, end));
 }
 
 void widened_nt(at::Tensor& out, const at::Tensor& x, const at::Tensor& w,
