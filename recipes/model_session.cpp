@@ -17,6 +17,7 @@
 #include "ops/cpu_allocator.h"
 #include "ops/cuda_library.h"
 #include "ops/matmul/matmul.h"
+#include "ops/quantized/float8_probe.h"
 #include "ops/quantized/float8_product.h"
 #include "ops/reference_ops.h"
 #include "peft/adapter_file.h"
@@ -54,6 +55,7 @@ void add_ids(const JsonView& config, std::set<std::int32_t>* ids) {
 void allocate_weights(ModelSession& session, const nn::WeightShard& shard, bool on_host = false) {
   ops::install_cpu_allocator();
   if (session.device.is_cuda()) ops::use_cuda_device(session.device.index);
+  if (ops::float8_products()) ops::require_float8_products(session.torch_device());
   session.model->store().allocate(session.torch_device(), shard, on_host);
 }
 

@@ -23,7 +23,8 @@ class CardPrograms(unittest.TestCase):
         cls.work = cls.programs.work
         cls.card_folder, cls.driver = pathlib.Path(sys.argv[2]), sys.argv[3]
 
-    def start(self, program, arguments, device, memory_mib=None, capability=None, total_mib=None, references=False):
+    def start(self, program, arguments, device, memory_mib=None, capability=None, total_mib=None, references=False,
+              wrong_operator=None):
         """The process of a program on a device; its reports come to the folder of its attribute `reports`."""
         folder = self.programs.folder if device == CPU else self.card_folder
         # One thread: the card's work is the host's here, and two processes run beside each other.
@@ -38,6 +39,8 @@ class CardPrograms(unittest.TestCase):
             environment["FAKE_CARD_TOTAL_MIB"] = str(total_mib)
         if capability is not None:
             environment["FAKE_CARD_CAPABILITY"] = str(capability)
+        if wrong_operator is not None:
+            environment["FAKE_CARD_WRONG_OPERATOR"] = wrong_operator
         if references:
             environment["LORIKEET_REFERENCE_OPS"] = "1"
         command = [str(folder / program), *map(str, arguments), f"device={device}"]

@@ -5,7 +5,6 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "card/report.h"
 #include "card/streams.h"
 #include "card/traffic.h"
+#include "card/wrong_operator.h"
 
 namespace lorikeet::card {
 namespace {
@@ -26,12 +26,6 @@ const std::set<std::string> kWaiting = {
     "aten::histc"};
 // They take indices on the host, and copy them at every call.
 const std::set<std::string> kTakesHostIndices = {"aten::index", "aten::_index_put_impl_", "aten::index_put_"};
-
-// FAKE_CARD_WRONG_OPERATOR names an operator of ATen that computes wrong, as one of a broken card might.
-bool computes_wrong(const std::string& name) {
-  static const char* const wrong = std::getenv("FAKE_CARD_WRONG_OPERATOR");
-  return wrong != nullptr && name == wrong;
-}
 
 void spoil_first_element(at::Tensor tensor) {
   if (!tensor.defined() || tensor.numel() == 0 || !tensor.is_floating_point()) return;

@@ -9,11 +9,13 @@
 
 #include "card/alias.h"
 #include "card/allocator.h"
+#include "card/capability.h"
 #include "card/memory.h"
 #include "card/report.h"
 #include "card/streams.h"
 #include "card/traffic.h"
 #include "card/transfers.h"
+#include "card/wrong_operator.h"
 
 namespace lorikeet::card {
 namespace {
@@ -171,6 +173,7 @@ at::Tensor& addmm_dtype_out(const at::Tensor& self, const at::Tensor& a, const a
 }
 
 // fp8 matrices with a scale for each row of the one and each column of the other: only CUDA has it so.
+// Refused as cards of 12.0 were seen to (pytorch/pytorch#192707).
 at::Tensor& scaled_mm_out(const at::Tensor& a, const at::Tensor& b, const at::Tensor& scale_a,
                           const at::Tensor& scale_b, const std::optional<at::Tensor>& bias,
                           const std::optional<at::Tensor>& scale_result, std::optional<at::ScalarType> dtype,
@@ -185,6 +188,8 @@ at::Tensor& scaled_mm_out(const at::Tensor& a, const at::Tensor& b, const at::Te
                 "fake card: _scaled_mm: expected matrices on one card");
     note_access(tensor->storage().data(), /*writes=*/false, kName);
   }
+  TORCH_CHECK(capability() < 120,
+              "CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling cublasLtMatmulAlgoGetHeuristic");
   // What libtorch 2.11 asks of them.
   TORCH_CHECK(a.scalar_type() == at::kFloat8_e4m3fn && b.scalar_type() == at::kFloat8_e4m3fn &&
                   a.stride(1) == 1 && b.stride(0) == 1 && a.size(1) == b.size(0) && a.size(1) % 16 == 0 &&
@@ -199,7 +204,7 @@ at::Tensor& scaled_mm_out(const at::Tensor& a, const at::Tensor& b, const at::Te
               "fake card: _scaled_mm: expected fp32 scales of rows and columns, and a dense bf16 result");
   const OnCard on(a.get_device());
   const auto sums = at::mm(as_cpu(a).to(at::kFloat), as_cpu(b).to(at::kFloat));
-  as_cpu(out).copy_(sums * rows * columns);
+  as_cpu(out).copy_(computes_wrong("aten::_scaled_mm") ? sums * rows : sums * rows * columns);
   return out;
 }
 

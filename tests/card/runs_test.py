@@ -90,6 +90,11 @@ class Training(CardPrograms):
                 self.assert_near_in_fp8(key, relative)
         said = self.finish(self.start_training("refused", SECOND, *overrides, capability=86), code=2, cards=0)[1]
         self.assertIn("has no fp8 arithmetic", said)
+        for broken, cause in (({"capability": 120}, "it was refused: CUDA error: CUBLAS_STATUS_NOT_SUPPORTED"),
+                              ({"capability": 90, "wrong_operator": "aten::_scaled_mm"}, "its numbers are off by")):
+            said = self.finish(self.start_training("refused", SECOND, *overrides, **broken), code=3)[1]
+            self.assertIn(cause, said)
+            self.assertIn("leave precision.matmul out", said)
 
     def test_dora_with_a_frozen(self):
         self.train_beside("dora", (CPU, SECOND), "precision.preset=fp32", "lora.use_dora=true", "lora.freeze_a=true",

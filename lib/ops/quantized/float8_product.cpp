@@ -17,6 +17,9 @@ std::atomic<bool> in_float8{false};
 
 // Of at::_scaled_mm_out, in elements of a byte; its result begins at such a multiple of bytes, too.
 constexpr std::int64_t kMultipleOf = 16;
+// Libtorch's kernel for Hopper reads the scales of a tile's rows, also of those behind the last one
+// (pytorch/pytorch#133334): its tiles have so many at most.
+constexpr std::int64_t kRowsOfTile = 256;
 // Keeps the inverse of a row of zeros finite.
 constexpr float kLeastScale = 1e-12F;
 
@@ -25,8 +28,16 @@ bool has_scaled_product(const at::Tensor& x, const at::Tensor& codes, const at::
          codes.size(0) % kMultipleOf == 0 && codes.size(1) % kMultipleOf == 0;
 }
 
-// out [T, n] = x W^T for rows of codes [n, K] with scales [n]; out may be columns of a larger matrix.
-void product_out(at::Tensor out, const Float8Rows& x, const at::Tensor& codes, const at::Tensor& scales) {
+// [rows, 1], with room behind it for a whole tile.
+at::Tensor empty_scales(std::int64_t rows, const at::TensorOptions& options) {
+  const std::int64_t room = (rows + kRowsOfTile - 1) / kRowsOfTile * kRowsOfTile;
+  return at::empty({room, 1}, options.dtype(at::kFloat)).slice(0, 0, rows);
+}
+
+}  // namespace
+
+void float8_product_out(at::Tensor out, const Float8Rows& x, const at::Tensor& codes,
+                        const at::Tensor& scales) {
   const std::int64_t tokens = x.codes.size(0), count = codes.size(0);
   if (tokens == 0) return;  // of the last layer, in a pass without labels
   if (has_scaled_product(x.codes, codes, out)) {
@@ -48,8 +59,6 @@ void product_out(at::Tensor out, const Float8Rows& x, const at::Tensor& codes, c
   out.copy_(sums.mul_(x.scales).mul_(scales));
 }
 
-}  // namespace
-
 void set_float8_products(bool on) { in_float8.store(on); }
 
 bool float8_products() { return in_float8.load(std::memory_order_relaxed); }
@@ -62,7 +71,7 @@ bool has_float8_products(const precision::Quantization& quantization) {
 Float8Rows to_float8_rows(const at::Tensor& x) {
   if (has_cuda_elements(x) && x.stride(1) == 1) {
     Float8Rows rows{at::empty(x.sizes(), x.options().dtype(at::kFloat8_e4m3fn)),
-                    at::empty({x.size(0), 1}, x.options().dtype(at::kFloat))};
+                    empty_scales(x.size(0), x.options())};
     launch_on_device_of(x, [&](void* stream) {
       launch_encode_float8(cuda_element(x), x.const_data_ptr(), x.size(0), x.size(1), x.stride(0),
                            kLeastScale, static_cast<std::uint8_t*>(rows.codes.mutable_data_ptr()),
@@ -89,8 +98,8 @@ void float8_forward(at::Tensor& out, const at::Tensor& x, const FrozenMatrix& ma
     const at::Tensor scales = float8_scales(bytes, layout).flatten().expand({part.rows}).contiguous();
     for (const StoredRun& run : part.runs) {
       const std::int64_t from = run.stored_row, to = from + run.count;
-      product_out(out.slice(1, run.row, run.row + run.count), input, codes.slice(0, from, to),
-                  scales.slice(0, from, to));
+      float8_product_out(out.slice(1, run.row, run.row + run.count), input, codes.slice(0, from, to),
+                         scales.slice(0, from, to));
     }
   }
   matmul_add_terms(out, terms, bias);

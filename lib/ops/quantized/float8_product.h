@@ -25,6 +25,10 @@ struct Float8Rows {
 };
 Float8Rows to_float8_rows(const at::Tensor& x);
 
+/// out [T, n] = x W^T for rows of codes [n, K] with scales fp32 [n]; out may be columns of a larger matrix.
+void float8_product_out(at::Tensor out, const Float8Rows& x, const at::Tensor& codes,
+                        const at::Tensor& scales);
+
 /// out [T, rows] = x W^T + bias (undefined or [rows]) + terms, where x's rows are brought to fp8 first:
 /// products of codes are summed in fp32 and multiplied by both scales. On GPUs by at::_scaled_mm where widths
 /// are multiples of 16, else, and on CPUs, by products of the codes in fp32: the same numbers but for the
