@@ -2,9 +2,8 @@
 //
 // What a training micro-step costs the host of a GPU: passes without data (tests/support/dry_pass.h) over the
 // model of FOLDER/config.json. Prints a micro-step's milliseconds (median, least and most of the repeats)
-// and, by the difference to a model of four layers, a layer's microseconds and calls of libtorch's operators;
-// with
-// --calls each of these. Launches aren't in it: a driver takes a few microseconds for each.
+// and, by the difference to a model of four layers, a layer's microseconds and calls of libtorch's operators,
+// with --calls each of these. Launches aren't in it: a driver takes a few microseconds for each.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -113,8 +113,8 @@ class WeightUnit {
   std::int64_t matrix_bytes_ = 0, vector_bytes_ = 0;
   WeightShard shard_;
   at::Tensor matrices_, vectors_;  // uint8
-  std::vector<at::Tensor>
-      vector_views_;  // by segment, made once: a pass asks for each norm's; matrices: none
+  // By segment: views of vectors, made once, since every pass reads norms' scales; undefined for matrices.
+  std::vector<at::Tensor> vector_views_;
 };
 
 /// All units of a model, in the order of use.

@@ -9,7 +9,7 @@ namespace lorikeet::ops {
 /// While one lives, this thread's calls of libtorch's operators skip its autograd: a pass needs none, since
 /// its backward is written down, and half of the host's time for a call goes there
 /// (benchmarks/results/host.md). Gradients of tensors that require one are lost without a word; WithAutograd
-/// is the way back.
+/// is the way back. Not c10::InferenceMode: reference_backward couldn't differentiate its tensors.
 class WithoutAutograd {
  private:
   at::AutoDispatchBelowADInplaceOrView below_;

@@ -43,6 +43,7 @@ void AdapterStore::allocate(const at::Device& device) {
   compute_ = policy_.compute == policy_.adapter
                  ? all_values_
                  : at::zeros({all}, options.dtype(ops::to_torch(policy_.compute)));
+  views_.clear();
   for (const AdapterSegment& s : segments_) {
     const auto view = [&](const at::Tensor& flat) {
       return flat.narrow(0, s.offset, s.size()).view(s.shape);

@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include <cstring>
+#include <stdexcept>
 
 #include "card/alias.h"
 #include "card/allocator.h"
@@ -172,8 +173,8 @@ at::Tensor& addmm_dtype_out(const at::Tensor& self, const at::Tensor& a, const a
   return out;
 }
 
-// fp8 matrices with a scale for each row of the one and each column of the other: only CUDA has it so.
-// Refused as cards of 12.0 were seen to (pytorch/pytorch#192707).
+// fp8 matrices with a scale for each row of the one and each column of the other: only CUDA has it so. Cards
+// of 12.0 refuse it as pytorch/pytorch#192707 reports, those of 10.0 as libtorch's own kernels would.
 at::Tensor& scaled_mm_out(const at::Tensor& a, const at::Tensor& b, const at::Tensor& scale_a,
                           const at::Tensor& scale_b, const std::optional<at::Tensor>& bias,
                           const std::optional<at::Tensor>& scale_result, std::optional<at::ScalarType> dtype,
@@ -190,6 +191,7 @@ at::Tensor& scaled_mm_out(const at::Tensor& a, const at::Tensor& b, const at::Te
   }
   TORCH_CHECK(capability() < 120,
               "CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling cublasLtMatmulAlgoGetHeuristic");
+  if (capability() == 100) throw std::runtime_error("cutlass cannot initialize");
   // What libtorch 2.11 asks of them.
   TORCH_CHECK(a.scalar_type() == at::kFloat8_e4m3fn && b.scalar_type() == at::kFloat8_e4m3fn &&
                   a.stride(1) == 1 && b.stride(0) == 1 && a.size(1) == b.size(0) && a.size(1) % 16 == 0 &&
@@ -204,7 +206,8 @@ at::Tensor& scaled_mm_out(const at::Tensor& a, const at::Tensor& b, const at::Te
               "fake card: _scaled_mm: expected fp32 scales of rows and columns, and a dense bf16 result");
   const OnCard on(a.get_device());
   const auto sums = at::mm(as_cpu(a).to(at::kFloat), as_cpu(b).to(at::kFloat));
-  as_cpu(out).copy_(computes_wrong("aten::_scaled_mm") ? sums * rows : sums * rows * columns);
+  as_cpu(out).copy_(computes_wrong("aten::_scaled_mm") ? sums * rows.roll(1, 0) * columns
+                                                       : sums * rows * columns);
   return out;
 }
 

@@ -91,6 +91,7 @@ class Training(CardPrograms):
         said = self.finish(self.start_training("refused", SECOND, *overrides, capability=86), code=2, cards=0)[1]
         self.assertIn("has no fp8 arithmetic", said)
         for broken, cause in (({"capability": 120}, "it was refused: CUDA error: CUBLAS_STATUS_NOT_SUPPORTED"),
+                              ({"capability": 100}, "it was refused: cutlass cannot initialize"),
                               ({"capability": 90, "wrong_operator": "aten::_scaled_mm"}, "its numbers are off by")):
             said = self.finish(self.start_training("refused", SECOND, *overrides, **broken), code=3)[1]
             self.assertIn(cause, said)

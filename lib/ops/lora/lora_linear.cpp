@@ -61,9 +61,9 @@ at::Tensor low_rank_gradients(const at::Tensor& dy, const at::Tensor& low_rank,
   for (const auto& p : projections) {
     const auto columns = part(dy, 1, p.out_begin, p.out_end);
     const auto r = p.a.size(0);
-    auto own = part(gradient, 1, at, at + r);
-    matmul_nn_out(own, columns, p.b);
-    if (p.scale != scale) own.mul_(p.scale);
+    auto of_projection = part(gradient, 1, at, at + r);
+    matmul_nn_out(of_projection, columns, p.b);
+    if (p.scale != scale) of_projection.mul_(p.scale);
     if (p.grad_b.defined()) {
       auto grad_b = p.grad_b;
       matmul_tn_add(grad_b, columns, part(low_rank, 1, at, at + grad_b.size(1)), p.scale);

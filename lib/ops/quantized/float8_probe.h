@@ -4,7 +4,7 @@
 
 namespace lorikeet::ops {
 
-/// Multiplies two small matrices in fp8 on a GPU, as float8_forward does, and compares with a product in
+/// Multiplies matrices of two sizes in fp8 on a GPU, as float8_forward does, and compares with products in
 /// fp32. Libtorch's product with a scale for each row is refused on some cards that have fp8 arithmetic
 /// (pytorch/pytorch#192707: compute capability 12.0). Throws Error (kEnvironment), saying what to do, where
 /// it is refused or its numbers are others; returns at once for a CPU. The host waits for the result.

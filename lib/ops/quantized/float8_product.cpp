@@ -17,21 +17,12 @@ std::atomic<bool> in_float8{false};
 
 // Of at::_scaled_mm_out, in elements of a byte; its result begins at such a multiple of bytes, too.
 constexpr std::int64_t kMultipleOf = 16;
-// Libtorch's kernel for Hopper reads the scales of a tile's rows, also of those behind the last one
-// (pytorch/pytorch#133334): its tiles have so many at most.
-constexpr std::int64_t kRowsOfTile = 256;
 // Keeps the inverse of a row of zeros finite.
 constexpr float kLeastScale = 1e-12F;
 
 bool has_scaled_product(const at::Tensor& x, const at::Tensor& codes, const at::Tensor& out) {
   return kernels_of(x) == at::kCUDA && out.scalar_type() == at::kBFloat16 &&
          codes.size(0) % kMultipleOf == 0 && codes.size(1) % kMultipleOf == 0;
-}
-
-// [rows, 1], with room behind it for a whole tile.
-at::Tensor empty_scales(std::int64_t rows, const at::TensorOptions& options) {
-  const std::int64_t room = (rows + kRowsOfTile - 1) / kRowsOfTile * kRowsOfTile;
-  return at::empty({room, 1}, options.dtype(at::kFloat)).slice(0, 0, rows);
 }
 
 }  // namespace
@@ -43,6 +34,8 @@ void float8_product_out(at::Tensor out, const Float8Rows& x, const at::Tensor& c
   if (has_scaled_product(x.codes, codes, out)) {
     const bool in_place = out.is_contiguous() && out.storage_offset() * out.element_size() % kMultipleOf == 0;
     at::Tensor dense = in_place ? out : at::empty(out.sizes(), out.options());
+    // On the default stream, as all of a pass: libtorch 2.11 is reported to launch its kernel for Ada there,
+    // whatever the current one is (pytorch/pytorch#177651).
     if (!out.is_meta())
       at::_scaled_mm_out(dense, x.codes, codes.t(), x.scales, scales.view({1, count}), /*bias=*/{},
                          /*scale_result=*/{}, out.scalar_type(), /*use_fast_accum=*/false);
@@ -71,7 +64,7 @@ bool has_float8_products(const precision::Quantization& quantization) {
 Float8Rows to_float8_rows(const at::Tensor& x) {
   if (has_cuda_elements(x) && x.stride(1) == 1) {
     Float8Rows rows{at::empty(x.sizes(), x.options().dtype(at::kFloat8_e4m3fn)),
-                    empty_scales(x.size(0), x.options())};
+                    at::empty({x.size(0), 1}, x.options().dtype(at::kFloat))};
     launch_on_device_of(x, [&](void* stream) {
       launch_encode_float8(cuda_element(x), x.const_data_ptr(), x.size(0), x.size(1), x.stride(0),
                            kLeastScale, static_cast<std::uint8_t*>(rows.codes.mutable_data_ptr()),

@@ -1,7 +1,6 @@
 #include "probe/operators/check.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <exception>
@@ -9,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/strings.h"
+#include "ops/autograd.h"
 #include "ops/matmul/matmul.h"
 #include "precision/policy.h"
 
@@ -59,7 +59,7 @@ double relative_error(const at::Tensor& value, const at::Tensor& expected) {
 
 void check_case(const OperatorCase& one, at::Device device, const CheckedPrecision& precision,
                 OperatorCheck& check) {
-  const at::AutoGradMode no_graph(false);  // as in a run
+  const ops::WithoutAutograd no_graph;  // as in a run
   try {
     const Results expected = one.run({.device = at::kCPU, .rounded = precision.dtype, .dtype = at::kDouble});
     const Results got = one.run({.device = device, .rounded = precision.dtype, .dtype = precision.dtype});
