@@ -8,13 +8,13 @@ import argparse
 import json
 import pathlib
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "peers"))
 import sizes  # noqa: E402
+from tables import spread  # noqa: E402
 
 
 def figures(program, folder):
@@ -23,10 +23,6 @@ def figures(program, folder):
     step = re.search(r"micro-step: ([\d.]+) ms", said)
     layer = re.search(r"a layer: ([\d.]+) us, (\d+) calls", said)
     return float(step[1]), float(layer[1]), int(layer[2])
-
-
-def spread(values):
-    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
 def main():
@@ -44,7 +40,7 @@ def main():
         for i, program in enumerate(args.programs):
             steps, layers, calls = zip(*(one[i] for one in rounds))
             ratios = [one[0][0] / one[i][0] for one in rounds]
-            print(f"| {model} | {program} | {spread(steps)} | {spread(layers)} | {calls[0]} | {spread(ratios)} |")
+            print(f"| {model} | {program} | {spread(steps, 2)} | {spread(layers, 2)} | {calls[0]} | {spread(ratios, 2)} |")
 
 
 if __name__ == "__main__":

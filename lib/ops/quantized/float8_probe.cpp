@@ -1,11 +1,11 @@
 #include "ops/quantized/float8_probe.h"
 
 #include <ATen/ATen.h>
-#include <c10/util/Exception.h>
 
 #include <exception>
 
 #include "base/error.h"
+#include "base/strings.h"
 #include "ops/out_of_memory.h"
 #include "ops/quantized/float8_product.h"
 
@@ -48,12 +48,6 @@ double largest_difference(std::int64_t tokens, std::int64_t out_features, const 
               ErrorKind::kEnvironment);
 }
 
-std::string first_line(const std::exception& error) {
-  const auto* of_libtorch = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = of_libtorch != nullptr ? of_libtorch->what_without_backtrace() : error.what();
-  return text.substr(0, text.find('\n'));
-}
-
 }  // namespace
 
 void require_float8_products(const at::Device& device) {
@@ -66,7 +60,7 @@ void require_float8_products(const at::Device& device) {
       throw;
     } catch (const std::exception& error) {  // libtorch passes on what cuBLAS and CUTLASS say
       if (is_out_of_memory(error)) throw;
-      refuse(device, "it was refused: " + first_line(error));
+      refuse(device, "it was refused: " + split(error.what(), '\n').front());
     }
     // Not a number is a fault, too.
     if (!(difference <= kTolerance))

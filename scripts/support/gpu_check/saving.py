@@ -3,7 +3,6 @@
 import common
 
 STEPS = 4
-FP32_RELATIVE = 1e-4  # sums in another order, over some AdamW steps
 SAME = {
     "recomputed": ["training.activation_checkpointing=full"],
     "activations offloaded": ["training.offload=activations"],
@@ -35,8 +34,8 @@ def part(run):
         ours, theirs = (losses(f"{storage} on {device.replace(':', '')}", device, *settings) for device in (run.device, "cpu"))
         distance = common.furthest(ours, theirs)
         words.append(f"{storage} within {distance:.1e} of a CPU's")
-        if distance > FP32_RELATIVE:
-            wrong.append(f"{storage}: the losses are {distance:.1e} off a CPU's, {FP32_RELATIVE:.0e} is allowed")
+        if distance > common.FP32_RELATIVE:
+            wrong.append(f"{storage}: the losses are {distance:.1e} off a CPU's, {common.FP32_RELATIVE:.0e} is allowed")
     if wrong:
         raise common.Failure("; ".join(wrong))
     return f"{len(SAME)} ways to save memory have the usual losses; " + ", ".join(words)
