@@ -1,12 +1,19 @@
 # Helpers that declare every target with explicit dependencies: lorikeet_library, lorikeet_app, lorikeet_test.
 
-# One translation unit compiles libtorch's headers for all targets that use them. ATen's, not torch/torch.h: that leaves
-# some 6 s of template instantiations to the end of every file.
+# lorikeet_precompiled_header(NAME torch HEADERS <a> ... DEPS ...)
+#   target lorikeet_NAME_pch: one translation unit compiles the headers for all targets that reuse them from it.
+function(lorikeet_precompiled_header)
+  cmake_parse_arguments(ARG "" "NAME" "HEADERS;DEPS" ${ARGN})
+  set(carrier "${CMAKE_BINARY_DIR}/${ARG_NAME}_pch.cpp")
+  file(GENERATE OUTPUT "${carrier}" CONTENT "// carries the precompiled header ${ARG_NAME}\n")
+  add_library(lorikeet_${ARG_NAME}_pch OBJECT "${carrier}")
+  target_link_libraries(lorikeet_${ARG_NAME}_pch PRIVATE ${ARG_DEPS})
+  target_precompile_headers(lorikeet_${ARG_NAME}_pch PRIVATE ${ARG_HEADERS})
+endfunction()
+
+# ATen's, not torch/torch.h: that leaves some 6 s of template instantiations to the end of every file.
 if(LORIKEET_TORCH)
-  file(GENERATE OUTPUT "${CMAKE_BINARY_DIR}/torch_pch.cpp" CONTENT "// carries the precompiled header of libtorch\n")
-  add_library(lorikeet_torch_pch OBJECT "${CMAKE_BINARY_DIR}/torch_pch.cpp")
-  target_link_libraries(lorikeet_torch_pch PRIVATE lorikeet_options lorikeet::torch_cpu)
-  target_precompile_headers(lorikeet_torch_pch PRIVATE <ATen/ATen.h>)
+  lorikeet_precompiled_header(NAME torch DEPS lorikeet_options lorikeet::torch_cpu HEADERS <ATen/ATen.h>)
 endif()
 
 # lorikeet_library(NAME ops TORCH SOURCES ... DEPS base io ...)
@@ -46,12 +53,12 @@ function(lorikeet_test)
   cmake_parse_arguments(ARG "TORCH" "NAME" "SOURCES;DEPS" ${ARGN})
   set(target test_${ARG_NAME})
   add_executable(${target} ${ARG_SOURCES})
-  target_link_libraries(${target} PRIVATE lorikeet_options lorikeet_test_support ${ARG_DEPS})
+  target_link_libraries(${target} PRIVATE lorikeet_test_options lorikeet_test_support ${ARG_DEPS})
   if(ARG_TORCH)
     target_link_libraries(${target} PRIVATE lorikeet::torch_cpu)
-    target_precompile_headers(${target} REUSE_FROM lorikeet_torch_pch)
+    target_precompile_headers(${target} REUSE_FROM lorikeet_torch_test_pch)
   else()
-    target_precompile_headers(${target} REUSE_FROM lorikeet_catch_pch)
+    target_precompile_headers(${target} REUSE_FROM lorikeet_test_pch)
   endif()
   add_test(NAME ${ARG_NAME} COMMAND ${target} WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
 endfunction()

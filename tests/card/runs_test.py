@@ -28,6 +28,7 @@ BF16_RELATIVE = 3e-3
 FP8_STEPS = 2
 FP8_LOSS, FP8_NORM = 1.2e-3, 4e-3
 STEPS = "training.max_steps=6"
+AUTOMATIC = "batch.micro_tokens=auto"  # by a trial
 LAYERS = 4  # of the example's model
 
 
@@ -64,7 +65,7 @@ class Training(CardPrograms):
         self.assertGreater(report["kernels"]["dropout_mask.cu"], 0)
 
     def test_a_base_in_fp8(self):
-        report = self.train_beside("fp8", (CPU, SECOND), "precision.preset=fp32", "precision.base_storage=fp8")[1]
+        report = self.train_beside("fp8", (CPU, SECOND), "precision.preset=fp32", "precision.base_storage=fp8", STEPS)[1]
         self.assert_losses_near("fp8", SECOND, FP32_RELATIVE)
         self.assertGreater(report["kernels"]["float8_cuda.cu"], 0)
 
@@ -99,12 +100,12 @@ class Training(CardPrograms):
 
     def test_dora_with_a_frozen(self):
         self.train_beside("dora", (CPU, SECOND), "precision.preset=fp32", "lora.use_dora=true", "lora.freeze_a=true",
-                          "optimizer.loraplus_lr_ratio=4")
+                          "optimizer.loraplus_lr_ratio=4", STEPS)
         self.assert_losses_near("dora", SECOND, FP32_RELATIVE)
 
     def test_an_adapter_on_the_embedding_beside_a_trained_head(self):
         self.train_beside("tables", (CPU, SECOND), "precision.preset=fp32", "lora.target_modules='.*'",
-                          "lora.modules_to_save=lm_head")
+                          "lora.modules_to_save=lm_head", STEPS)
         self.assert_losses_near("tables", SECOND, FP32_RELATIVE)
 
     def test_dropout_in_bf16(self):
@@ -127,8 +128,12 @@ class Training(CardPrograms):
         self.assert_losses_near("references", SECOND, BF16_RELATIVE)
 
     def test_the_comparison_of_losses_can_fail(self):
-        for device, rate in ((CPU, "2e-3"), (SECOND, "2.2e-3")):
-            self.train(self.folder_of("rate", device), device, "training.max_steps=3", f"optimizer.lr={rate}")
+        processes = [
+            self.start_training(self.folder_of("rate", device), device, "training.max_steps=3", f"optimizer.lr={rate}")
+            for device, rate in ((CPU, "2e-3"), (SECOND, "2.2e-3"))
+        ]
+        for process in processes:
+            self.finish(process)
         with self.assertRaisesRegex(AssertionError, "step 3: "):
             self.assert_losses_near("rate", SECOND, BF16_RELATIVE)
 
@@ -222,10 +227,12 @@ class MemorySaving(CardPrograms):
     def test_auto_takes_the_fastest_that_fits(self):
         auto = ("training.activation_checkpointing=auto", "training.offload=auto", "batch.micro_tokens=2048",
                 "batch.global=32", "training.max_steps=3")
+        processes = {total: self.start_training(f"auto{total}", SECOND, *auto, total_mib=total)
+                     for total in (200, 110, 90)}
+        said = {total: self.finish(process)[1] for total, process in processes.items()}
         chosen = []
-        for total in (200, 110, 90):
-            said = self.finish(self.start_training(f"auto{total}", SECOND, *auto, total_mib=total))[1]
-            self.assertIn("the fastest that fits by the plan", said)
+        for total in processes:
+            self.assertIn("the fastest that fits by the plan", said[total])
             facts = json.loads((self.work / f"auto{total}" / "run.json").read_text())
             self.assertEqual(facts["micro_tokens"], 2048)
             self.assertLess(sum(facts["expected_memory_bytes"].values()), total << 20)
@@ -245,7 +252,7 @@ class TrialStep(CardPrograms):
         return report["operators"]["aten::_flash_attention_forward"] // LAYERS
 
     def test_automatic_micro_batches_make_one_trial_pass(self):
-        process = self.start_training("auto", SECOND, "training.max_steps=3")
+        process = self.start_training("auto", SECOND, "training.max_steps=3", AUTOMATIC)
         configured = self.train("fixed", SECOND, "training.max_steps=3", "batch.micro_tokens=8192")
         said, report = self.finish(process)[1:]
         self.assertNotIn("micro-batches of at most 4096 tokens instead", said)
@@ -253,7 +260,7 @@ class TrialStep(CardPrograms):
         self.assertEqual(self.losses("auto"), self.losses("fixed"))
 
     def test_a_trial_that_runs_out_of_memory_makes_micro_batches_smaller(self):
-        said = self.finish(self.start_training("small", SECOND, "training.max_steps=3", memory_mib=60))[1]
+        said = self.finish(self.start_training("small", SECOND, "training.max_steps=3", AUTOMATIC, memory_mib=60))[1]
         self.assertRegex(said, "warning: micro-batches of at most .* as a trial found")
         facts = json.loads((self.work / "small" / "run.json").read_text())
         self.assertLess(facts["micro_tokens"], 8192)
@@ -290,7 +297,8 @@ class TwoCards(CardPrograms):
 
     def test_a_card_that_runs_out_of_memory_in_the_trial_makes_both_ranks_micro_batches_smaller(self):
         for strategy in ("replicate", "shard"):
-            process = self.start_on_two(f"small-{strategy}", f"distributed.strategy={strategy}", memory_mib="4000,50")
+            process = self.start_on_two(f"small-{strategy}", AUTOMATIC, f"distributed.strategy={strategy}",
+                                        memory_mib="4000,50")
             said, reports = self.finish(process, cards=2)[1:]
             self.assertRegex(said, "warning: micro-batches of at most .* as a trial found")
             facts = json.loads((self.work / self.folder_of(f"small-{strategy}", BOTH) / "run.json").read_text())

@@ -12,7 +12,7 @@ def part(run):
         # A constant rate: with another schedule the first steps of a longer run are other ones.
         run.run("lora_finetune_single_device", "--config", config, f"checkpoint.output_dir={run.folder / name}",
                 f"device={run.device}", f"training.max_steps={steps}", "training.deterministic=true", "lora.dropout=0.1",
-                "lr_scheduler.name=constant", *precision)
+                "batch.micro_tokens=2048", "lr_scheduler.name=constant", *precision)
 
     train("whole", STEPS)
     train("halves", HALF)
