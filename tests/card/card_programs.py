@@ -11,7 +11,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "recipes"))
 import harness
 
 CPU, FIRST, SECOND, BOTH = "cpu", "cuda:0", "cuda:1", "cuda"
-MICRO_TOKENS = 1024
 called_operators = set()  # of all runs on the fake card
 
 
@@ -20,15 +19,11 @@ class CardPrograms(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.programs = harness.Programs(sys.argv[1])
-        cls.work = cls.programs.work
-        cls.card_folder, cls.driver = pathlib.Path(sys.argv[2]), sys.argv[3]
         # Configured micro-batches, of more than a step's tokens: else each run on a card begins with a trial of 8192
         # tokens, which takes the host 20 s.
-        config = cls.work / "config.yaml"
-        text = config.read_text()
-        assert "batch: { global: 8 }" in text
-        config.write_text(text.replace("{ global: 8 }", f"{{ global: 8, micro_tokens: {MICRO_TOKENS} }}"))
+        cls.programs = harness.Programs(sys.argv[1], micro_tokens=1024)
+        cls.work = cls.programs.work
+        cls.card_folder, cls.driver = pathlib.Path(sys.argv[2]), sys.argv[3]
 
     def start(self, program, arguments, device, memory_mib=None, capability=None, total_mib=None, references=False,
               wrong_operator=None):

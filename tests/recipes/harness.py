@@ -20,7 +20,7 @@ ENVIRONMENT = {**os.environ, "GOMP_SPINCOUNT": "1000", "OMP_NUM_THREADS": "2"}
 class Programs:
     """The executables under test, with a folder of their own for runs and caches."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, micro_tokens="auto"):
         self.folder = pathlib.Path(folder)
         self.temporary = tempfile.TemporaryDirectory(prefix="lorikeet-recipes-")
         self.work = pathlib.Path(self.temporary.name)
@@ -28,7 +28,7 @@ class Programs:
             f"model: {{ path: {EXAMPLE / 'base'} }}\n"
             f"data: {{ train: {{ path: {EXAMPLE / 'train.jsonl'}, format: alpaca }}, max_seq_len: 256,"
             f" cache_dir: {self.work / 'cache'} }}\n"
-            "batch: { global: 8 }\noptimizer: { lr: 2e-3 }\ndevice: cpu\n"
+            f"batch: {{ global: 8, micro_tokens: {micro_tokens} }}\noptimizer: {{ lr: 2e-3 }}\ndevice: cpu\n"
             "training: { max_steps: 12 }\nlr_scheduler: { warmup_steps: 2, warmup_ratio: null }\n"
             "checkpoint: { save_every_steps: 3, keep_last: 2 }\n"
         )
