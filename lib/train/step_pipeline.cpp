@@ -32,18 +32,19 @@ StepPipeline::StepPipeline(const LoopParts& parts, const LoopOptions& options)
       runner_(parts.model, parts.adapters, parts.optimizer, reducer_ ? &*reducer_ : nullptr, options.saving,
               options.largest_tokens),
       transfers_(parts.device),
-      last_end_(Clock::now()) {}
+      clock_(parts.device) {}
 
 LaunchedStep StepPipeline::launch(const data::Step& step, double gradient_scale) {
-  LaunchedStep out{
-      .step = step, .gradient_scale = gradient_scale, .begin = Clock::now(), .sent_bytes = sent_bytes()};
+  LaunchedStep out{.step = step, .gradient_scale = gradient_scale, .sent_bytes = sent_bytes()};
+  out.begin = in_flight_ > 0 ? last_end_ : clock_.mark();
+  const Clock::time_point begin = Clock::now();
   if (p_.group != nullptr) out.waited_seconds = p_.group->ledger()->waited_seconds;
   const std::vector<nn::Batch> batches = load(step);
   StepMetrics& m = out.metrics;
   m.step = step.index + 1;
   m.epoch = epochs_after(step);
   m.examples = std::ssize(step.examples);
-  m.data_seconds = seconds_between(out.begin, Clock::now());
+  m.data_seconds = seconds_between(begin, Clock::now());
   m.tokens = data::step_token_count(p_.training, step);
   m.label_tokens = data::step_label_count(p_.training, step);
   m.lr = options_.schedule.at(step.index);
@@ -51,8 +52,10 @@ LaunchedStep StepPipeline::launch(const data::Step& step, double gradient_scale)
   m.peak_flops = options_.peak_flops;
   out.result =
       runner_.run(batches, m.label_tokens, static_cast<std::uint64_t>(step.index), m.lr, gradient_scale);
+  out.end = last_end_ = clock_.mark();  // before the copies: who has read these knows that it was reached
   out.loss_sum = transfers_.to_host(out.result.loss_sum);
   out.grad_norm = transfers_.to_host(out.result.grad_norm);
+  ++in_flight_;
   return out;
 }
 
@@ -65,7 +68,7 @@ FinishedStep StepPipeline::finish(const LaunchedStep& launched, const std::funct
     own.loss_sum = transfers_.read(launched.loss_sum);
     m.grad_norm = transfers_.read(launched.grad_norm);
   });
-  own.step_seconds = seconds_between(launched.begin, Clock::now());
+  own.step_seconds = seconds_between(launched.begin.host, Clock::now());
   own.memory_peak_bytes = static_cast<double>(peak_memory_bytes(p_.device));
   if (p_.group != nullptr) {
     own.comm_seconds = p_.group->ledger()->waited_seconds - launched.waited_seconds;
@@ -81,10 +84,10 @@ FinishedStep StepPipeline::finish(const LaunchedStep& launched, const std::funct
     m.memory_peak_bytes = static_cast<std::uint64_t>(own.memory_peak_bytes);
   }
   m.loss /= static_cast<double>(m.label_tokens);
-  // A step that was launched ahead has the device from the end of the last one on.
-  const Clock::time_point end = Clock::now();
-  m.step_seconds = seconds_between(std::max(launched.begin, last_end_), end);
-  last_end_ = end;
+  --in_flight_;
+  // With a group the exchange belongs to the step.
+  m.step_seconds = p_.group != nullptr ? seconds_between(launched.begin.host, Clock::now())
+                                       : ops::DeviceClock::seconds_between(launched.begin, launched.end);
   return out;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <map>
 #include <optional>
@@ -9,6 +8,7 @@
 
 #include "data/sampler.h"
 #include "nn/batch.h"
+#include "ops/device_clock.h"
 #include "ops/host_transfers.h"
 #include "parallel/gradient_reducer.h"
 #include "parallel/step_table.h"
@@ -25,7 +25,8 @@ struct LaunchedStep {
   double gradient_scale = 1;
   StepRunner::Result result;  ///< lives until it is copied
   ops::HostTransfers::Copy loss_sum, grad_norm;
-  std::chrono::steady_clock::time_point begin;
+  /// It begins where the step before it ends, if that wasn't finished when it was launched.
+  ops::DeviceClock::Mark begin, end;
   double waited_seconds = 0;                 ///< for other ranks, by all steps before
   std::map<std::string, double> sent_bytes;  ///< by collective, by all steps before
 };
@@ -63,7 +64,9 @@ class StepPipeline {
   std::optional<parallel::GradientReducer> reducer_;
   StepRunner runner_;
   ops::HostTransfers transfers_;
-  std::chrono::steady_clock::time_point last_end_;
+  ops::DeviceClock clock_;
+  ops::DeviceClock::Mark last_end_;  // of the last step launched
+  int in_flight_ = 0;                // steps launched and not finished
 };
 
 }  // namespace lorikeet::train

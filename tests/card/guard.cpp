@@ -2,6 +2,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <chrono>
 #include <utility>
 
 #include "card/allocator.h"
@@ -17,6 +18,8 @@ namespace {
 struct Event {
   Clock clock;
   std::int64_t launch = 0;  // the last one before it
+  // Work is done when it has been launched, so that the host's clock is the card's.
+  std::chrono::steady_clock::time_point time;
 };
 
 StreamKey key_of(const c10::Stream& stream) { return stream_key(stream.device_index(), stream.id()); }
@@ -73,7 +76,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
               const c10::EventFlag) const override {
     use_contexts(stream);
     if (*event == nullptr) *event = new Event;
-    *static_cast<Event*>(*event) = {record_event(key_of(stream)), report().launches};
+    *static_cast<Event*>(*event) = {record_event(key_of(stream)), report().launches,
+                                    std::chrono::steady_clock::now()};
   }
   void block(void* event, const c10::Stream& stream) const override {
     use_contexts(stream);
@@ -82,7 +86,11 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
     delete static_cast<Event*>(event);
   }
-  double elapsedTime(void*, void*, const c10::DeviceIndex) const override { return 0.001; }
+  double elapsedTime(void* begin, void* end, const c10::DeviceIndex) const override {
+    return std::chrono::duration<double, std::milli>(static_cast<Event*>(end)->time -
+                                                     static_cast<Event*>(begin)->time)
+        .count();
+  }
 
   bool queryEvent(void*) const override { return true; }
   bool queryStream(const c10::Stream&) const override { return true; }

@@ -8,6 +8,7 @@ import json
 import pathlib
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -197,6 +198,16 @@ class SteadyStep(CardPrograms):
         # Of the loss and the norm, while the card works on the next step.
         self.assertEqual({cause: n for cause, n in waits.items() if n}, {"synchronizeEvent": 2 * 2})
         self.assertEqual(after["idle_waits"], before["idle_waits"])
+
+    def test_each_step_has_the_time_that_the_card_took_for_it(self):
+        # Step 3 is launched behind step 2, but read before step 4 is launched: a checkpoint comes behind it. The host's clock
+        # gave it no time, and step 2 the time of both.
+        self.finish(self.start_training("timed", SECOND, "training.max_steps=5", "checkpoint.save_every_steps=3"))
+        steps = [json.loads(line) for line in (self.work / "timed" / "metrics.jsonl").read_text().splitlines()]
+        seconds = [step["step_seconds"] for step in steps]
+        self.assertEqual(len(seconds), 5)
+        self.assertGreater(min(seconds), statistics.median(seconds) / 10)
+        self.assertLess(sum(seconds), steps[-1]["elapsed_seconds"])
 
 
 class MemorySaving(CardPrograms):
