@@ -9,6 +9,7 @@
 #include "ops/dry_run.h"
 #include "ops/matmul/packed.h"
 #include "ops/matmul/widened.h"
+#include "ops/part.h"
 #include "ops/wide.h"
 
 namespace lorikeet::ops {
@@ -39,6 +40,26 @@ void product_into(at::Tensor& out, const at::Tensor& left, const at::Tensor& rig
   } else {
     out.copy_(at::mm(left, right));
   }
+}
+
+// Whether the addends are computed before the large product, which is then added to them. On a GPU it reads
+// them while it multiplies; an addend that comes behind it reads and writes all of `out` once more, with
+// nothing else to do meanwhile. `of_columns` is the dimension of a term's right operand that lies along out's
+// columns; each of these needs an addend.
+bool terms_come_first(const at::Tensor& out, const at::Tensor& left, const std::vector<LowRankTerm>& terms,
+                      std::int64_t of_columns) {
+  if (kernels_of(left) != at::kCUDA || out.scalar_type() != left.scalar_type()) return false;
+  std::int64_t covered = 0;
+  for (const auto& term : terms) {
+    if (term.begin != covered) return false;
+    covered += term.right.size(of_columns);
+  }
+  return covered == out.size(1);
+}
+
+// columns = scale left right, whatever is in them.
+void write_product(at::Tensor columns, const at::Tensor& left, const at::Tensor& right, double scale) {
+  at::addmm_out(columns, columns, left, right, /*beta=*/0, /*alpha=*/scale);
 }
 
 }  // namespace
@@ -99,6 +120,13 @@ at::Tensor matmul_tn(const at::Tensor& y, const at::Tensor& x) {
 void matmul_nt_out(at::Tensor& out, const at::Tensor& x, const at::Tensor& w,
                    const std::vector<LowRankTerm>& terms, const at::Tensor& bias) {
   if (!native_product(x, w)) return widened_nt(out, x, w, terms, bias);
+  if (terms_come_first(out, x, terms, /*of_columns=*/0)) {
+    for (const auto& term : terms)
+      write_product(part(out, 1, term.begin, term.begin + term.right.size(0)), term.left, term.right.t(),
+                    term.scale);
+    add_product(out, x, w.t(), /*scale=*/1);
+    return add_terms(out, 0, w.size(0), {}, bias);
+  }
   product_into(out, x, w.t());
   add_terms(out, 0, w.size(0), terms, bias);
 }
@@ -120,6 +148,10 @@ void matmul_add_terms(at::Tensor& out, const std::vector<LowRankTerm>& terms, co
 void matmul_nn_out(at::Tensor& out, const at::Tensor& y, const at::Tensor& w,
                    const std::vector<LowRankTerm>& terms) {
   if (!native_product(y, w)) return widened_nn(out, y, w, terms);
+  if (terms_come_first(out, y, terms, /*of_columns=*/1)) {
+    write_product(out, terms.front().left, terms.front().right, terms.front().scale);
+    return add_product(out, y, w, /*scale=*/1);
+  }
   product_into(out, y, w);
   for (const auto& term : terms) add_product(out, term.left, term.right, term.scale);
 }

@@ -41,7 +41,8 @@ at::Tensor matmul_nn(const at::Tensor& y, const at::Tensor& w);
 at::Tensor matmul_tn(const at::Tensor& y, const at::Tensor& x);
 
 /// out [M, N] = x w^T + bias (undefined or [N]) + terms. `out` has any floating dtype; each of its elements
-/// is rounded once where products are widened.
+/// is rounded once where products are widened. On a GPU terms that cover all columns come first, rounded to
+/// out's dtype, and the product is added to them.
 void matmul_nt_out(at::Tensor& out, const at::Tensor& x, const at::Tensor& w,
                    const std::vector<LowRankTerm>& terms = {}, const at::Tensor& bias = {});
 
