@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
     const T* past = extra == nullptr ? nullptr : extra + row_offset(row, heads, width, extra_stride);
     T* out = dx + row_offset(row, heads, width, dx_stride);
     const float rstd = rstds[row], mean = means == nullptr ? 0.0F : means[row];
-    Pack<T, n> kept_dy[parts], kept_x[parts];
+    Pack<T, n> kept_dy[parts], kept_x[parts], kept_past[parts];
     float g[n], c[n], w[n];
     float sum_g = 0, sum_gc = 0;
     const auto unpack_both = [&](std::int64_t i, const Pack<T, n>& dy_pack, const Pack<T, n>& x_pack) {
@@ -183,25 +183,31 @@ __global__ void __launch_bounds__(kMostThreads, 1)
         [&](std::int64_t i, int k) {
           kept_dy[k] = load_pack<n>(upstream + i);
           kept_x[k] = load_pack<n>(in + i);
+          // Here, so that it is on its way while the row is summed.
+          if (past != nullptr) kept_past[k] = load_pack<n>(past + i);
           add(i, kept_dy[k], kept_x[k]);
         },
         [&](std::int64_t i) { add(i, load_pack<n>(upstream + i), load_pack<n>(in + i)); });
     const float mean_g = means == nullptr ? 0.0F : row_sum(sum_g) / count;
     const float along = rstd * rstd * rstd * (row_sum(sum_gc) / count);
 
-    const auto write = [&](std::int64_t i, const Pack<T, n>& dy_pack, const Pack<T, n>& x_pack) {
+    const auto write = [&](std::int64_t i, const Pack<T, n>& dy_pack, const Pack<T, n>& x_pack,
+                           const auto& past_pack) {
       unpack_both(i, dy_pack, x_pack);
 #pragma unroll
       for (int j = 0; j < n; ++j) g[j] = rstd * (g[j] - mean_g) - along * c[j];
       if (past != nullptr) {
-        unpack<T, n>(load_pack<n>(past + i), c);
+        unpack<T, n>(past_pack(), c);
 #pragma unroll
         for (int j = 0; j < n; ++j) g[j] += c[j];
       }
       store_pack<n>(device::pack<T, n>(g), out + i);
     };
-    part.visit([&](std::int64_t i, int k) { write(i, kept_dy[k], kept_x[k]); },
-               [&](std::int64_t i) { write(i, load_pack<n>(upstream + i), load_pack<n>(in + i)); });
+    part.visit([&](std::int64_t i, int k) { write(i, kept_dy[k], kept_x[k], [&] { return kept_past[k]; }); },
+               [&](std::int64_t i) {
+                 write(i, load_pack<n>(upstream + i), load_pack<n>(in + i),
+                       [&] { return load_pack<n>(past + i); });
+               });
   }
 }
 
@@ -223,15 +229,24 @@ Shape shape_of(std::int64_t rows, std::int64_t accesses, int parts) {
 template <int value>
 using Constant = std::integral_constant<int, value>;
 
+// Accesses in a row up to which a thread keeps one, two of them; beyond that four. More in one thread are
+// more loads at once, and fewer threads that wait for each other at a row's sums; of narrow rows there are
+// enough at once anyway. Measured on an H200 (benchmarks/results/card.md).
+struct Reach {
+  std::int64_t one, two;
+};
+constexpr Reach kForwardReach{0, 2 * kMostThreads}, kBackwardReach{384, 384};
+
 // Calls f with the elements of an access and the accesses that a thread keeps, as constants.
 template <typename T, typename F>
-void with_reach(bool aligned, std::int64_t width, const F& f) {
+void with_reach(bool aligned, std::int64_t width, const Reach& reach, const F& f) {
   constexpr int kWide = device::kElements<T, true>;
+  const std::int64_t accesses = width / kWide;
   if (!aligned) {
     f(Constant<1>(), Constant<8>());
-  } else if (width <= kWide * kMostThreads) {
+  } else if (accesses <= reach.one) {
     f(Constant<kWide>(), Constant<1>());
-  } else if (width <= 2 * kWide * kMostThreads) {
+  } else if (accesses <= reach.two) {
     f(Constant<kWide>(), Constant<2>());
   } else {
     f(Constant<kWide>(), Constant<4>());
@@ -255,7 +270,7 @@ void launch_norm_forward(CudaElement element, const NormRows& rows, const NormFo
                          device::is_aligned(in.delta) && device::is_aligned(in.sum) &&
                          rows.width % device::kElements<T, true> == 0 &&
                          device::is_aligned(in.scale.weight) && device::is_aligned(in.scale.bias);
-    with_reach<T>(aligned, rows.width, [&](auto of_access, auto kept) {
+    with_reach<T>(aligned, rows.width, kForwardReach, [&](auto of_access, auto kept) {
       constexpr int n = of_access, parts = kept;
       const Shape shape = shape_of(count, (rows.width + n - 1) / n, parts);
       norm_forward_kernel<T, n, parts><<<shape.grid, shape.block, 0, static_cast<cudaStream_t>(stream)>>>(
@@ -277,7 +292,7 @@ void launch_norm_backward(CudaElement element, const NormRows& rows, const NormB
                          is_aligned_row<T>(in.dx, in.dx_stride) &&
                          is_aligned_row<T>(in.extra, in.extra_stride) &&
                          rows.width % device::kElements<T, true> == 0 && device::is_aligned(in.scale.weight);
-    with_reach<T>(aligned, rows.width, [&](auto of_access, auto kept) {
+    with_reach<T>(aligned, rows.width, kBackwardReach, [&](auto of_access, auto kept) {
       constexpr int n = of_access, parts = kept;
       const Shape shape = shape_of(count, (rows.width + n - 1) / n, parts);
       norm_backward_kernel<T, n, parts><<<shape.grid, shape.block, 0, static_cast<cudaStream_t>(stream)>>>(
