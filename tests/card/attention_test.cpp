@@ -63,7 +63,7 @@ Results attend(const Case& c, const at::Tensor& qkv, const at::Tensor& dout,
                const ops::Sequences& sequences) {
   ops::AttentionStatistics statistics;
   const at::Tensor out = ops::attention(qkv, c.layout, sequences, c.options, &statistics);
-  CHECK(statistics.lse.sizes() == at::IntArrayRef({c.layout.heads, qkv.size(0)}));
+  CHECK(statistics.lse.numel() == c.layout.heads * qkv.size(0));
   return {out, ops::attention_backward(dout, qkv, out, statistics, c.layout, sequences, c.options)};
 }
 
@@ -89,6 +89,30 @@ TEST_CASE("attention on a card gives the CPU's results in each dtype, through th
       CHECK((calls("bmm.out") > 0) == (!library && dtype == at::kFloat));
       CHECK(calls("_flash_attention_backward") == (library && dtype != at::kFloat));
       CHECK(calls("_efficient_attention_backward") == (library && dtype == at::kFloat));
+    }
+  }
+}
+
+TEST_CASE(
+    "sequences of one length go through cuDNN's attention on a card, unless all has to be deterministic") {
+  for (const bool causal : {true, false}) {
+    const Case c{"", {2, 1, 64}, {0, 256, 512}, {0.125, causal}};
+    for (const bool deterministic : {false, true}) {
+      const Inputs in(c, at::kBFloat16);
+      const Results cpu = attend(c, in.qkv, in.dout, in.sequences);
+      const at::Tensor qkv = in.qkv.to(kSecond), dout = in.dout.to(kSecond);
+      const ops::Sequences sequences = in.on_card();
+      at::globalContext().setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
+      card::reset_report();
+      const Results on_card = attend(c, qkv, dout, sequences);
+      at::globalContext().setDeterministicAlgorithms(false, /*warn_only=*/false);
+      CHECK(card::report().hazards.empty());
+      CHECK(card::report().waits.empty());
+      CHECK(calls("_cudnn_attention_forward") == !deterministic);
+      CHECK(calls("_cudnn_attention_backward") == !deterministic);
+      CHECK(calls("_flash_attention_backward") == deterministic);
+      CHECK(relative_distance(on_card.out.cpu(), cpu.out) < 1e-2);
+      CHECK(relative_distance(on_card.gradient.cpu(), cpu.gradient) < 1e-2);
     }
   }
 }

@@ -88,14 +88,43 @@ TEST_CASE("attention's implementation follows from compute capability, dtype, he
     INFO("capability " << choice.capability << ", " << c10::toString(choice.dtype) << ", head_dim "
                        << choice.head_dim << ", window " << choice.options.window << ", cap "
                        << choice.options.soft_cap << ", causal " << choice.options.causal);
-    CHECK(choose_attention_kernel({at::kCUDA, choice.capability, choice.dtype}, choice.head_dim,
-                                  choice.options) == choice.kernel);
+    // Whatever the lengths: cuDNN has a test of its own.
+    for (const std::int64_t length : {0, 1000}) {
+      CHECK(choose_attention_kernel({at::kCUDA, choice.capability, choice.dtype}, choice.head_dim,
+                                    choice.options, length) == choice.kernel);
+    }
   }
   for (const auto dtype : {at::kFloat, at::kBFloat16})
     CHECK(choose_attention_kernel({at::kCPU, 0, dtype}, 20, kCap) == AttentionKernel::kCpu);
   for (const auto dtype : {at::kHalf, at::kDouble})
     CHECK(choose_attention_kernel({at::kCPU, 0, dtype}, 64, kPlain) == kBlocks);
   CHECK(attention_target(at::ones({1}, at::kHalf)).dtype == at::kHalf);
+}
+
+TEST_CASE("cuDNN's attention takes sequences of one length, a multiple of 256, on Hopper") {
+  const AttentionTarget hopper{at::kCUDA, 90, at::kBFloat16};
+  const auto chosen = [](const AttentionTarget& target, std::int64_t head_dim, std::int64_t length,
+                         const AttentionOptions& options = kPlain) {
+    return choose_attention_kernel(target, head_dim, options, length);
+  };
+  for (const std::int64_t length : {256, 1024, 2048, 4096, 4352}) {
+    CHECK(chosen(hopper, 128, length) == AttentionKernel::kCudnn);
+    CHECK(chosen({at::kCUDA, 90, at::kHalf}, 64, length, kBothWays) == AttentionKernel::kCudnn);
+  }
+  for (const std::int64_t length : {0, 128, 2047, 2049, 2176}) CHECK(chosen(hopper, 128, length) == kFlash);
+  for (const std::int64_t head_dim : {80, 96, 256}) CHECK(chosen(hopper, head_dim, 2048) == kFlash);
+  for (const int capability : {80, 89, 100, 120})
+    CHECK(chosen({at::kCUDA, capability, at::kBFloat16}, 128, 2048) == kFlash);
+  CHECK(chosen({at::kCUDA, 90, at::kFloat}, 128, 2048) == kEfficient);
+  CHECK(chosen(hopper, 128, 2048, kWindow) == kFlash);
+  CHECK(chosen(hopper, 128, 2048, kCap) == kBlocks);
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  CHECK(chosen(hopper, 128, 2048) == kFlash);
+  at::globalContext().setDeterministicAlgorithms(false, /*warn_only=*/false);
+
+  CHECK(common_length({{0, 7, 14}, {}, 7}) == 7);
+  CHECK(common_length({{0, 7, 13}, {}, 7}) == 0);
+  CHECK(common_length({{0, 0, 7}, {}, 7}) == 0);
 }
 
 TEST_CASE("attention block by block agrees with the reference, forward and backward") {

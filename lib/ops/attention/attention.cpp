@@ -44,9 +44,12 @@ at::Tensor attention(const at::Tensor& qkv, const HeadLayout& layout, const Sequ
   check_inputs(qkv, layout, sequences, options);
   const std::int64_t tokens = qkv.size(0), width = layout.heads * layout.head_dim;
   if (tokens == 0) return at::empty({0, width}, qkv.options());
-  const AttentionKernel kernel = choose_attention_kernel(attention_target(qkv), layout.head_dim, options);
+  const AttentionKernel kernel =
+      choose_attention_kernel(attention_target(qkv), layout.head_dim, options, common_length(sequences));
   if (kernel == AttentionKernel::kFlash)
     return cuda::flash_forward(qkv, layout, sequences, options, statistics);
+  if (kernel == AttentionKernel::kCudnn)
+    return cuda::cudnn_forward(qkv, layout, sequences, options, statistics);
   if (kernel == AttentionKernel::kEfficient)
     return cuda::efficient_forward(qkv, layout, sequences, options, statistics);
   auto out = at::empty({tokens, width}, qkv.options());
@@ -71,9 +74,12 @@ at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv, con
   check_inputs(qkv, layout, sequences, options);
   if (qkv.size(0) == 0) return at::empty_like(qkv);
   check(statistics.lse.defined(), kOp, "the statistics that forward filled", [] { return "none"; });
-  const AttentionKernel kernel = choose_attention_kernel(attention_target(qkv), layout.head_dim, options);
+  const AttentionKernel kernel =
+      choose_attention_kernel(attention_target(qkv), layout.head_dim, options, common_length(sequences));
   if (kernel == AttentionKernel::kFlash)
     return cuda::flash_backward(dout.contiguous(), qkv, out, statistics, layout, sequences, options);
+  if (kernel == AttentionKernel::kCudnn)
+    return cuda::cudnn_backward(dout.contiguous(), qkv, out, statistics, layout, sequences, options);
   if (kernel == AttentionKernel::kEfficient)
     return cuda::efficient_backward(dout.contiguous(), qkv, out, statistics, layout, sequences, options);
   auto dqkv = at::empty(qkv.sizes(), qkv.options());

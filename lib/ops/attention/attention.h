@@ -26,17 +26,19 @@ struct AttentionOptions {
 
 /// What backward needs beside qkv and the output.
 struct AttentionStatistics {
-  at::Tensor lse;  ///< [H, T] in fp32 (fp64 for fp64), the logarithm of each softmax's denominator
+  /// [H, T] in fp32 (fp64 for fp64), the logarithm of each softmax's denominator; of cuDNN's [sequences, H,
+  /// length, 1].
+  at::Tensor lse;
   at::Tensor rng_state, unused;  ///< what ATen's kernels want back; undefined where one of ours ran
 };
 
 /// Self-attention within each sequence of a packed batch, with grouped key/value heads:
 ///   out[i, h] = sum_j softmax_j(scale * q[i, h] . k[j, g]) v[j, g],   g = h / (heads / kv_heads).
 /// qkv: [T, (H + 2 Hkv) D], floating, contiguous. Returns [T, H D] in the same dtype. Scores, softmax and
-/// sums are fp32 (fp64 for fp64 input). A sequence's result doesn't depend on what it is packed with. What
-/// computes it is chosen by device, dtype and options (kernel_choice.h); memory never grows with a sequence's
-/// length squared. Fills `statistics` unless it is null. Throws Error on shapes, lengths or options that
-/// don't fit.
+/// sums are fp32 (fp64 for fp64 input). What computes it is chosen by device, dtype, options and whether all
+/// sequences have one length (kernel_choice.h); but for that a sequence's result doesn't depend on what it is
+/// packed with. Memory never grows with a sequence's length squared. Fills `statistics` unless it is null.
+/// Throws Error on shapes, lengths or options that don't fit.
 at::Tensor attention(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
                      const AttentionOptions& options, AttentionStatistics* statistics = nullptr);
 

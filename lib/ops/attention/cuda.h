@@ -8,7 +8,7 @@
 #include "ops/attention/attention.h"
 
 // ATen's kernels for GPUs, each for what choose_attention_kernel says that it takes (kernel_choice.h). Over
-// packed sequences they need sequences.cu_seqlens_device on the GPU, and a token at least.
+// packed sequences they need sequences.cu_seqlens_device on the GPU (cuDNN's doesn't), and a token at least.
 namespace lorikeet::ops::cuda {
 
 /// FlashAttention. Returns [T, H D]; fills `statistics` unless it is null.
@@ -23,6 +23,13 @@ at::Tensor flash_backward(const at::Tensor& dout, const at::Tensor& qkv, const a
 /// As ops::attention_cached, into out [Tq, H D]: one call for each sequence.
 void flash_cached(const at::Tensor& q, const std::vector<at::Tensor>& k, const std::vector<at::Tensor>& v,
                   const std::vector<std::int32_t>& cu_q, const AttentionOptions& options, at::Tensor& out);
+
+/// cuDNN's attention over sequences of one length, as flash_forward and flash_backward.
+at::Tensor cudnn_forward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
+                         const AttentionOptions& options, AttentionStatistics* statistics);
+at::Tensor cudnn_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
+                          const AttentionStatistics& statistics, const HeadLayout& layout,
+                          const Sequences& sequences, const AttentionOptions& options);
 
 /// Memory-efficient attention, as flash_forward and flash_backward.
 at::Tensor efficient_forward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,

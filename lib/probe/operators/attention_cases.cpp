@@ -23,6 +23,9 @@ const std::vector<Form>& forms() {
        {8, 2, 128},
        {0, 0, 129, 130, 258, 258, 271},
        {0.09}},
+      // cuDNN's, where it is taken.
+      {"sequences of one length", {4, 2, 128}, {0, 512, 1024}, {0.09}},
+      {"one sequence of 1280, both directions", {2, 1, 64}, {0, 1280}, {0.125, false}},
       {"one key head", {4, 1, 16}, {0, 33, 98}, {0.25}},
       {"heads of 256", {2, 1, 256}, {0, 70}, {0.0625}},
       {"window", {4, 2, 64}, {0, 200, 257}, {0.125, true, 70}},
