@@ -202,8 +202,13 @@ at::Tensor& scaled_mm_out(const at::Tensor& a, const at::Tensor& b, const at::Te
                   columns.numel() == b.size(1) && rows.size(1) == 1 && columns.size(0) == 1 &&
                   rows.scalar_type() == at::kFloat && columns.scalar_type() == at::kFloat && !bias &&
                   !scale_result && dtype == at::kBFloat16 && out.scalar_type() == dtype &&
-                  out.is_contiguous() && out.size(0) == a.size(0) && out.size(1) == b.size(1),
-              "fake card: _scaled_mm: expected fp32 scales of rows and columns, and a dense bf16 result");
+                  out.size(0) == a.size(0) && out.size(1) == b.size(1),
+              "fake card: _scaled_mm: expected fp32 scales of rows and columns, and a bf16 result");
+  // On Hopper cuBLAS is given the distance of rows.
+  TORCH_CHECK(out.is_contiguous() || (capability() == 90 && out.stride(1) == 1 && out.stride(0) % 8 == 0),
+              "fake card: _scaled_mm: expected a dense result");
+  TORCH_CHECK(reinterpret_cast<std::uintptr_t>(out.const_data_ptr()) % 16 == 0,
+              "fake card: _scaled_mm: expected a result aligned to 16 bytes");
   const OnCard on(a.get_device());
   const auto sums = at::mm(as_cpu(a).to(at::kFloat), as_cpu(b).to(at::kFloat));
   as_cpu(out).copy_(computes_wrong("aten::_scaled_mm") ? sums * rows.roll(1, 0) * columns

@@ -13,7 +13,7 @@ namespace lorikeet::ops {
 namespace {
 
 // One that libtorch gives its small tiles, and one that it gives larger ones. Neither number of tokens is a
-// multiple of a tile's rows.
+// multiple of a tile's rows. Results are columns of wider rows, as those of a group's modules are.
 constexpr struct {
   std::int64_t tokens, out;
 } kShapes[] = {{300, 272}, {2092, 2048}};
@@ -35,7 +35,9 @@ at::Tensor decoded(const Float8Rows& rows) { return rows.codes.to(at::kFloat).mu
 // Of the largest number.
 double largest_difference(std::int64_t tokens, std::int64_t out_features, const at::Device& device) {
   const Float8Rows x = test_rows(tokens, 0.37, device), w = test_rows(out_features, 0.73, device);
-  at::Tensor out = at::empty({tokens, out_features}, at::TensorOptions(at::kBFloat16).device(device));
+  const at::Tensor wide =
+      at::zeros({tokens, 2 * out_features}, at::TensorOptions(at::kBFloat16).device(device));
+  const at::Tensor out = wide.slice(1, out_features);
   float8_product_out(out, x, w.codes, w.scales.flatten());
   const at::Tensor expected = at::mm(decoded(x), decoded(w).t());
   return ((out.to(at::kFloat) - expected).abs().max() / expected.abs().max()).item<double>();

@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "ops/capability.h"
 #include "ops/cuda_launch.h"
 #include "ops/dry_run.h"
 #include "ops/quantized/float8.h"
@@ -25,6 +26,17 @@ bool has_scaled_product(const at::Tensor& x, const at::Tensor& codes, const at::
          codes.size(0) % kMultipleOf == 0 && codes.size(1) % kMultipleOf == 0;
 }
 
+// Whether at::_scaled_mm_out writes rows that are part of wider ones. On Hopper it is cuBLAS's, which takes
+// any distance of rows; of CUTLASS's kernel, for other cards, only dense rows are known to be right.
+bool writes_in_place(const at::Tensor& out) {
+  constexpr int kHopper = 90, kBlackwell = 100;
+  if (out.storage_offset() * out.element_size() % kMultipleOf != 0) return false;
+  if (out.is_contiguous()) return true;
+  const int capability = capability_of(out);
+  return out.stride(1) == 1 && out.stride(0) * out.element_size() % kMultipleOf == 0 &&
+         capability >= kHopper && capability < kBlackwell;
+}
+
 }  // namespace
 
 void float8_product_out(at::Tensor out, const Float8Rows& x, const at::Tensor& codes,
@@ -32,8 +44,7 @@ void float8_product_out(at::Tensor out, const Float8Rows& x, const at::Tensor& c
   const std::int64_t tokens = x.codes.size(0), count = codes.size(0);
   if (tokens == 0) return;  // of the last layer, in a pass without labels
   if (has_scaled_product(x.codes, codes, out)) {
-    const bool in_place = out.is_contiguous() && out.storage_offset() * out.element_size() % kMultipleOf == 0;
-    at::Tensor dense = in_place ? out : at::empty(out.sizes(), out.options());
+    at::Tensor dense = writes_in_place(out) ? out : at::empty(out.sizes(), out.options());
     // On the default stream, as all of a pass: libtorch 2.11 is reported to launch its kernel for Ada there,
     // whatever the current one is (pytorch/pytorch#177651).
     if (!out.is_meta())

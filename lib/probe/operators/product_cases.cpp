@@ -91,7 +91,11 @@ Results float8_product(const Place& place) {
   const at::Tensor x = place.normal({33, 128}, 1);
   at::Tensor out = at::empty({33, 96}, x.options());
   ops::float8_forward(out, x, quantized(place, 96, 128, how), how, /*terms=*/{}, /*bias=*/{});
-  return {{"x w^T", out}};
+  // As the second of a group's modules.
+  const at::Tensor wide = at::zeros({33, 160}, x.options());
+  at::Tensor columns = wide.slice(1, 64);
+  ops::float8_forward(columns, x, quantized(place, 96, 128, how), how, /*terms=*/{}, /*bias=*/{});
+  return {{"x w^T", out}, {"x w^T beside other columns", wide}};
 }
 
 Results decoded(const Place& place, const precision::Quantization& how) {
