@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "timing.h"
+
+namespace lorikeet::bench {
+
+/// Norms, rotary, activations, softmax, AdamW, DoRA's columns and dropout, in bf16 for `tokens` rows.
+std::vector<Case> bf16_kernels(std::int64_t tokens);
+/// Decoding of 4-bit and fp8 matrices to bf16, and encoding of `tokens` rows of bf16 as fp8.
+std::vector<Case> quantized_kernels(std::int64_t tokens);
+/// A copy from device memory to device memory by the driver, of 1 GiB.
+Case device_copy();
+
+}  // namespace lorikeet::bench
