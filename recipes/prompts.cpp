@@ -1,6 +1,7 @@
 #include "recipes/prompts.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 #include <variant>
 
@@ -13,6 +14,18 @@
 
 namespace lorikeet::recipes {
 namespace {
+
+// Where the last run of tokens that are trained on begins and ends; both are 0 where there is none.
+struct Span {
+  std::ptrdiff_t begin = 0, end = 0;
+};
+
+Span last_answer(const std::vector<std::int32_t>& labels) {
+  const auto is_trained = [](std::int32_t label) { return label != data::kNoLabel; };
+  const auto last = std::find_if(labels.rbegin(), labels.rend(), is_trained);
+  const auto before = std::find_if_not(last, labels.rend(), is_trained);
+  return {labels.rend() - before, labels.rend() - last};
+}
 
 // What a person would call the question of a row.
 std::string shown_question(const data::Row& row) {
@@ -40,23 +53,19 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file, const data::
   if (used != nullptr) *used = plan.chat_template.description;
   const text::PromptEncoder encoder(plan.chat_template, tokenizer);
   const std::size_t count = limit == 0 ? records.size() : std::min(limit, records.size());
-  // Every answer is asked for but where only the last is learnt; the question is never a part of it.
-  const text::TrainOn asked =
-      options.train_on == text::TrainOn::kLast ? text::TrainOn::kLast : text::TrainOn::kRoles;
   std::vector<Prompt> prompts;
   for (std::size_t i = 0; i < count; ++i) {
     const data::Row row = data::parse_row(records.parse(i), plan.format, plan.columns, records.where(i));
-    const data::EncodedRow encoded = data::encode_row(row, encoder, asked, options.embedding_rows);
-    const auto first = std::find_if(encoded.labels.begin(), encoded.labels.end(),
-                                    [](std::int32_t label) { return label != data::kNoLabel; });
-    const auto given = first - encoded.labels.begin();
-    if (first == encoded.labels.end() || given == 0) {
+    const data::EncodedRow encoded =
+        data::encode_row(row, encoder, text::TrainOn::kLast, options.embedding_rows);
+    const auto [begin, end] = last_answer(encoded.labels);
+    if (begin == 0) {
       throw Error(records.where(i) + ": expected a question and an answer, found no " +
-                  (given == 0 ? "question" : "answer"));
+                  (end == 0 ? "answer" : "question"));
     }
     prompts.push_back({shown_question(row),
-                       {encoded.ids.begin(), encoded.ids.begin() + given},
-                       {encoded.ids.begin() + given, encoded.ids.end()}});
+                       {encoded.ids.begin(), encoded.ids.begin() + begin},
+                       {encoded.ids.begin() + begin, encoded.ids.begin() + end}});
   }
   return prompts;
 }

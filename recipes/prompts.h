@@ -18,8 +18,9 @@ struct Prompt {
   std::vector<text::TokenId> expected;  ///< the answer's ids, its end token included
 };
 
-/// The first `limit` rows of `file` (0: all) as prompts: everything before the first token that is trained on
-/// is given, the rest expected. Rows without an answer are an Error.
+/// The first `limit` rows of `file` (0: all) as prompts: the last answer is expected, as it would be trained
+/// on, and everything before it given. What a template writes behind it belongs to neither. Rows without an
+/// answer are an Error.
 /// `used` gets the template's description, where rows need one.
 std::vector<Prompt> read_prompts(const std::filesystem::path& file, const data::DataOptions& options,
                                  const text::Tokenizer& tokenizer, std::size_t limit,

@@ -1,6 +1,7 @@
 #include "recipes/run_data.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -8,10 +9,19 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/strings.h"
 #include "recipes/settings_map.h"
 
 namespace lorikeet::recipes {
 namespace {
+
+// A token as people know it: its text and its id.
+std::string describe_token(const text::Tokenizer& tokenizer, std::int32_t id) {
+  const bool has_text = static_cast<std::size_t>(id) < tokenizer.vocab_size();
+  const std::string text =
+      has_text ? tokenizer.decode(std::array{id}, /*skip_special=*/false) : std::string();
+  return "'" + escape_control(text) + "' (" + std::to_string(id) + ")";
+}
 
 // The end of an answer is learnt where the template, or the row's form, puts a token that ends generation.
 void warn_where_nothing_ends(const config::Settings& settings, const ModelSession& session,
@@ -26,15 +36,25 @@ void warn_where_nothing_ends(const config::Settings& settings, const ModelSessio
   }
   constexpr std::size_t kMost = 1000;
   const std::size_t looked_at = std::min(dataset.size(), kMost);
+  std::int32_t last = data::kNoLabel;  // of the first example that has one
   for (std::size_t i = 0; i < looked_at; ++i) {
     for (const std::int32_t label : dataset.labels(i)) {
       if (std::find(ends.begin(), ends.end(), label) != ends.end()) return;
+      if (label != data::kNoLabel && i == 0) last = label;
     }
   }
-  if (looked_at == 0) return;
-  log_warning("[data] " + report.file + ": in none of " + std::to_string(looked_at) +
-              " examples a token that ends generation is learnt, so that the model may never stop: the chat "
-              "template has none behind its answers, or all are cut off; `lorikeet preview` shows them");
+  if (last == data::kNoLabel) return;
+  std::vector<std::string> known;
+  for (const std::int32_t end : ends) known.push_back(describe_token(*session.tokenizer, end));
+  log_warning(
+      "[data] " + report.file + ": in none of " + std::to_string(looked_at) +
+      " examples a token that ends generation is learnt, so that the model may never stop: the first one's "
+      "answer ends with " +
+      describe_token(*session.tokenizer, last) + ", and generation with " +
+      (known.empty() ? "none" : join(known, ", ")) +
+      "; add the id that should end it to eos_token_id in the base's generation_config.json, choose another "
+      "data.chat_template, or a larger data.max_seq_len where answers are cut off (`lorikeet preview` "
+      "shows them)");
 }
 
 }  // namespace

@@ -60,7 +60,8 @@ TokenId SegmentEncoder::control_id(const Segment& segment) const {
   }
   if (const auto id = tokenizer_.id_of(segment.text)) return *id;
   throw Error("[chat_template] expected the token '" + segment.text +
-              "' in the tokenizer, which doesn't have it; choose another data.chat_template");
+              "' in the tokenizer, which doesn't have it; choose another data.chat_template, or add it by "
+              "model.add_special_tokens");
 }
 
 EncodedPrompt SegmentEncoder::encode(std::span<const Segment> segments) const {

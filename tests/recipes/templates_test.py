@@ -150,6 +150,35 @@ class Templates(unittest.TestCase):
         self.assertFalse((self.work / "reasoning" / "adapter_model.safetensors").exists())
         self.train("reasoning-last", *settings, "data.train_on=last")
 
+    def test_the_last_answer_is_asked_for_without_what_the_template_writes_behind_it(self):
+        source = ("{% for m in messages %}[{{ m.role }}]\\n{{ m.content }}{% if m.role == 'assistant' %}{{ eos_token }}\n{% endif %}{% endfor %}"
+                  "{% if add_generation_prompt %}[assistant]\\n{% endif %}")
+        base, rows = self.base("newline", chat_template__jinja=source), self.work / "two-answers.jsonl"
+        talk = [{"role": "user", "content": "What does it eat?"}, {"role": "assistant", "content": "Moss."},
+                {"role": "user", "content": "Where does it live?"}, {"role": "assistant", "content": "In the Frost Peaks."}]
+        rows.write_text((json.dumps({"messages": talk}) + "\n") * 40)
+        settings = [f"model.path={base}", f"data.train.path={rows}", "data.train.format=chat"]
+        output = self.work / "two-answers"
+        learnt = self.programs.train(output, *settings, "training.max_steps=40", "optimizer.lr=5e-3")
+        self.assertEqual(learnt.returncode, 0, learnt.stderr)
+        asked = self.programs.verb("generate", base, "--adapter", output, "--data", rows, "--limit", "1", "--max-new-tokens", "20")
+        self.assertEqual(asked.returncode, 0, asked.stderr)
+        self.assertEqual(asked.stdout.split("\n"), ["question: Where does it live?", "answer:   In the Frost Peaks.",
+                                                    "expected: In the Frost Peaks.", "", ""])
+        scored = self.programs.verb("eval", base, "--adapter", output, "--data", rows, "--exact-match", "--max-new-tokens", "20")
+        self.assertEqual(json.loads(scored.stdout.splitlines()[-1])["exact_match"], 1)
+
+    def test_an_end_of_turn_that_does_not_end_generation_is_named(self):
+        source = ("{% for m in messages %}[{{ m.role }}]\\n{{ m.content }}{% if m.role == 'assistant' %}!{% endif %}{% endfor %}"
+                  "{% if add_generation_prompt %}[assistant]\\n{% endif %}")
+        base, rows = self.base("no-end", chat_template__jinja=source), self.work / "no-end.jsonl"
+        rows.write_text((json.dumps({"messages": [{"role": "user", "content": "Sing"}, {"role": "assistant", "content": "Chirp"}]}) + "\n") * 8)
+        run = self.programs.train(self.work / "no-end-run", f"model.path={base}", f"data.train.path={rows}", "data.train.format=chat",
+                                  "training.max_steps=3")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertRegex(run.stderr, r"in none of 8 examples a token that ends generation is learnt.*answer ends with '.*' \(\d+\), and "
+                                     r"generation with '.*' \(\d+\); add the id")
+
     def test_a_template_that_cannot_be_read_ends_before_training(self):
         rows = self.work / "hello.jsonl"
         rows.write_text(json.dumps({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Chirp!"}]}) + "\n")
