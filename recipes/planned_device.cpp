@@ -91,7 +91,7 @@ void take_data_sheet_rate(PlannedDevice& out, const std::string& name, const Dev
   say(out, "rate",
       format_number("%.1f TFLOP/s, ", out.machine.flops_per_second / kTera) +
           format_number("%.0f%% of the data sheet's ", 100 * kShareOfPeak) +
-          format_number("%.1f", *peak / kTera) + ": the share is assumed, not measured by us");
+          format_number("%.1f", *peak / kTera) + ": the share is assumed (docs/plan.md has measured ones)");
 }
 
 void take_memory(PlannedDevice& out, std::int64_t bytes, const std::string& source) {

@@ -28,8 +28,8 @@ ModelSession open_session(const config::Settings& settings, RankGroup& group, Ph
   const std::vector<device::Device> here = choose_devices(settings.device, group);
   const device::Device device = here.at(static_cast<std::size_t>(group.placement().local_rank));
   const precision::Policy policy = choose_policy(settings.precision, device);
+  train::set_deterministic(settings.training.deterministic);  // a step's dry runs go by it
   preflight(settings, group, here, policy, cpus);
-  train::set_deterministic(settings.training.deterministic);
   devices = group.collect("devices of all", device::describe(device, device::cuda_devices()));
   log_info("device: " + devices[0] + ", " + std::to_string(at::get_num_threads()) + " threads" +
            (group.alone() ? "" : ", " + std::to_string(devices.size()) + " ranks"));

@@ -133,8 +133,9 @@ void add_rotary(std::vector<Case>& to, std::int64_t tokens, const HeadLayout& la
                 .bytes = 2 * tokens * rotated * kBF16 + 2 * tokens * half * kFP32,
                 .make = [=](DeviceMemory& memory) -> Launch {
                   void* const qkv = memory.bf16(tokens * layout.width());
-                  const float* const cos = memory.fp32(tokens * half);
-                  const float* const sin = memory.fp32(tokens * half);
+                  // Of a turn's size: a buffer is turned thousands of times.
+                  const float* const cos = memory.fp32(tokens * half, {0.7F, 0.01F});
+                  const float* const sin = memory.fp32(tokens * half, {0.7F, 0.01F});
                   return [=](cudaStream_t stream) {
                     ops::launch_rotary(kElement, qkv, cos, sin, tokens, layout, half, /*inverse=*/false,
                                        stream);

@@ -29,6 +29,14 @@ from programs import Lorikeet, complete_lines, flags  # noqa: E402
 from tables import name_setting  # noqa: E402
 
 
+LEAST_STEPS = 5  # two to begin with, two around a traced one, and one that is measured
+
+
+def last_line(text):
+    """For a cell of a table."""
+    return (text.strip().splitlines() or ["nothing was said"])[-1].replace("|", "\\|")[-300:]
+
+
 def python(script, *arguments):
     done = subprocess.run([sys.executable, str(script), *map(str, arguments)], capture_output=True, text=True)
     if done.returncode != 0:
@@ -67,7 +75,7 @@ class Shape:
         try:
             done = subprocess.run([sys.executable, str(PEERS / "peft_loop.py"), str(out / "job.json"), str(out / "steps.jsonl"),
                                    *flags(setting)], capture_output=True, text=True, timeout=limit)
-            failure = f"exit code {done.returncode}: {done.stderr.strip()[-500:]}" if done.returncode != 0 else ""
+            failure = f"exit code {done.returncode}: {last_line(done.stderr)}" if done.returncode != 0 else ""
         except subprocess.TimeoutExpired:
             failure = f"not done within {limit:.0f} s"
         steps = complete_lines(out / "steps.jsonl")
@@ -85,14 +93,14 @@ class Shape:
             return [], [], f"not done within {limit:.0f} s"
         (out / "log").write_text(done.stdout + done.stderr)
         if done.returncode != 0:
-            return [], [], f"exit code {done.returncode}: {done.stderr.strip()[-1500:]}"
+            return [], [], f"exit code {done.returncode}: {last_line(done.stderr)}"
         steps = [line for line in complete_lines(out / "run" / "metrics.jsonl") if "loss" in line]
         return steps, sorted((out / "run").glob("trace_step_*.json")), ""
 
 
 def row(shape, name, settings, steps, ceiling, traced):
-    # The first step allocates and picks products; a traced one is slowed down.
-    steady = [step["step_seconds"] for number, step in enumerate(steps, 1) if number > 2 and number != traced]
+    # The first steps allocate and load kernels; a traced one is slowed down, and the one behind it not launched ahead.
+    steady = [step["step_seconds"] for number, step in enumerate(steps, 1) if number > 2 and number - traced not in (0, 1)]
     seconds = statistics.median(steady)
     rate = shape.layout.step_tokens / seconds
     peak, first = steps[-1].get("memory_peak_bytes"), steps[0]["step_seconds"]
@@ -117,6 +125,8 @@ def main():
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("--work", type=pathlib.Path, help="a folder for checkpoints, which are kept there; default: a temporary one")
     args = parser.parse_args()
+    if args.steps < LEAST_STEPS:
+        parser.error(f"--steps: expected at least {LEAST_STEPS}, got {args.steps}")
     rates = json.loads(python(PEERS / "ceiling.py", args.device).splitlines()[-1])
     ceiling = max(rates.values())
     print(f"{datetime.date.today()}, {args.layout} rows, products: bf16 {rates['bf16'] / 1e12:.1f}, fp32"

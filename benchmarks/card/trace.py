@@ -8,7 +8,7 @@ import json
 import re
 
 # The first kind whose pattern a kernel's name has. cuBLAS calls its products nvjet_*, *gemm* or cutlass*.
-KINDS = [("attention", r"flash|fmha|cudnn.*sdpa"), ("products", r"gemm|nvjet|cutlass|splitK|cublas|gemv"), ("ours", r"lorikeet"),
+KINDS = [("attention", r"flash|fmha|^(void )?cudnn"), ("products", r"gemm|nvjet|cutlass|splitK|cublas|gemv"), ("ours", r"lorikeet"),
          ("copies", r"^Mem(cpy|set)"), ("other", r"")]
 ON_CARD = ("kernel", "gpu_memcpy", "gpu_memset")
 
@@ -61,7 +61,8 @@ def summary(path, kernels):
         return "The trace has no kernels: a CPU's, or libtorch's profiler could not see the card."
     begin, end = min(event["ts"] for event in card), max(event["ts"] + event["dur"] for event in card)
     all_busy = busy([(event["ts"], event["ts"] + event["dur"]) for event in card])
-    calls = [event for event in every if event.get("cat") in ("cuda_runtime", "cuda_driver")]
+    calls = [event for event in every if event.get("cat") in ("cuda_runtime", "cuda_driver")
+             and "Synchronize" not in event["name"]]  # in which the host waits for the card
     lines = [f"From the first kernel to the last {(end - begin) / 1e3:.1f} ms, of which the card works {all_busy / 1e3:.1f} ms;"
              f" {len(card)} launches, {sum(call['dur'] for call in calls) / 1e3:.1f} ms of the host in {len(calls)} calls of CUDA.",
              "", "| kind | launches | ms | of the card's time |", "|---|---|---|---|"]

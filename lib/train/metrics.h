@@ -23,6 +23,8 @@ struct StepMetrics {
   std::int64_t examples = 0;
   std::int64_t tokens = 0;
   std::int64_t label_tokens = 0;
+  /// On a single device from where it begins the step to where it has done it, by its own clock; with several
+  /// with the exchange of reports.
   double step_seconds = 0;
   double data_seconds = 0;  ///< waiting for micro-batches
   double comm_seconds = 0;

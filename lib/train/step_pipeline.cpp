@@ -52,7 +52,7 @@ LaunchedStep StepPipeline::launch(const data::Step& step, double gradient_scale)
   m.peak_flops = options_.peak_flops;
   out.result =
       runner_.run(batches, m.label_tokens, static_cast<std::uint64_t>(step.index), m.lr, gradient_scale);
-  out.end = last_end_ = clock_.mark();  // before the copies: who has read these knows that it was reached
+  out.end = last_end_ = clock_.mark();  // before the copies, which are read only behind it
   out.loss_sum = transfers_.to_host(out.result.loss_sum);
   out.grad_norm = transfers_.to_host(out.result.grad_norm);
   ++in_flight_;

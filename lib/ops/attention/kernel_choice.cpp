@@ -2,8 +2,6 @@
 
 #include <ATen/Context.h>
 
-#include <iterator>
-
 #include "ops/capability.h"
 #include "ops/dry_run.h"
 #include "ops/reference_ops.h"
@@ -11,7 +9,7 @@
 namespace lorikeet::ops {
 namespace {
 
-constexpr int kTuring = 75, kAmpere = 80, kHopper = 90, kBlackwell = 100;
+constexpr int kTuring = 75, kAmpere = 80;
 
 // What ATen's check_tensor_shapes and check_head_dim_size_flash accept of FlashAttention, backward included.
 bool flash_takes(const AttentionTarget& target, std::int64_t head_dim, const AttentionOptions& options) {
@@ -31,10 +29,9 @@ bool flash_takes(const AttentionTarget& target, std::int64_t head_dim, const Att
 bool cudnn_takes(const AttentionTarget& target, std::int64_t head_dim, const AttentionOptions& options,
                  std::int64_t common_length) {
   constexpr std::int64_t kStep = 256;
-  return target.capability >= kHopper && target.capability < kBlackwell &&
-         at::isReducedFloatingType(target.dtype) && (head_dim == 64 || head_dim == 128) &&
-         options.soft_cap == 0 && options.window == 0 && common_length > 0 && common_length % kStep == 0 &&
-         !at::globalContext().deterministicAlgorithms();
+  return is_hopper(target.capability) && at::isReducedFloatingType(target.dtype) &&
+         (head_dim == 64 || head_dim == 128) && options.soft_cap == 0 && options.window == 0 &&
+         common_length > 0 && common_length % kStep == 0 && !at::globalContext().deterministicAlgorithms();
 }
 
 // Its kernels for fp16 begin with Turing (of those that the library is built for), for bf16 with Ampere. Rows

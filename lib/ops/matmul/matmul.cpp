@@ -42,13 +42,13 @@ void product_into(at::Tensor& out, const at::Tensor& left, const at::Tensor& rig
   }
 }
 
-// Whether the addends are computed before the large product, which is then added to them. On a GPU it reads
-// them while it multiplies; an addend that comes behind it reads and writes all of `out` once more, with
-// nothing else to do meanwhile. `of_columns` is the dimension of a term's right operand that lies along out's
-// columns; each of these needs an addend.
+// Whether the addends are computed before the large product, which is then added to them. On a GPU either
+// order moves as many bytes, but the large product reads the addends while it multiplies, where an addend
+// that comes behind it reads and writes with nothing else to do. `of_columns` is the dimension of a term's
+// right operand that lies along out's columns; each of these needs an addend.
 bool terms_come_first(const at::Tensor& out, const at::Tensor& left, const std::vector<LowRankTerm>& terms,
                       std::int64_t of_columns) {
-  if (kernels_of(left) != at::kCUDA || out.scalar_type() != left.scalar_type()) return false;
+  if (kernels_of(left) != at::kCUDA || out.scalar_type() != left.scalar_type() || terms.empty()) return false;
   std::int64_t covered = 0;
   for (const auto& term : terms) {
     if (term.begin != covered) return false;

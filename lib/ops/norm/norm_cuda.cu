@@ -229,28 +229,24 @@ Shape shape_of(std::int64_t rows, std::int64_t accesses, int parts) {
 template <int value>
 using Constant = std::integral_constant<int, value>;
 
-// Accesses in a row up to which a thread keeps one, two of them; beyond that four. More in one thread are
-// more loads at once, and fewer threads that wait for each other at a row's sums; of narrow rows there are
-// enough at once anyway. Measured on an H200 (benchmarks/results/card.md).
-struct Reach {
-  std::int64_t one, two;
-};
-constexpr Reach kForwardReach{0, 2 * kMostThreads}, kBackwardReach{384, 384};
+// Accesses in a row beyond which a thread keeps two of them instead of one, and beyond which four. More in
+// one thread are more loads at once, and fewer threads that wait for each other at a row's sums; of narrow
+// rows there are enough at once anyway. Measured on an H200 (benchmarks/results/card.md).
+constexpr int kForwardTwo = 0, kForwardFour = 2 * kMostThreads, kBackwardTwo = 384, kBackwardFour = 384;
 
 // Calls f with the elements of an access and the accesses that a thread keeps, as constants.
-template <typename T, typename F>
-void with_reach(bool aligned, std::int64_t width, const Reach& reach, const F& f) {
+template <typename T, int two, int four, typename F>
+void with_reach(bool aligned, std::int64_t width, const F& f) {
   constexpr int kWide = device::kElements<T, true>;
   const std::int64_t accesses = width / kWide;
-  if (!aligned) {
-    f(Constant<1>(), Constant<8>());
-  } else if (accesses <= reach.one) {
-    f(Constant<kWide>(), Constant<1>());
-  } else if (accesses <= reach.two) {
-    f(Constant<kWide>(), Constant<2>());
-  } else {
-    f(Constant<kWide>(), Constant<4>());
+  if (!aligned) return f(Constant<1>(), Constant<8>());
+  if constexpr (two > 0) {
+    if (accesses <= two) return f(Constant<kWide>(), Constant<1>());
   }
+  if constexpr (four > two) {
+    if (accesses <= four) return f(Constant<kWide>(), Constant<2>());
+  }
+  f(Constant<kWide>(), Constant<4>());
 }
 
 template <typename T>
@@ -270,7 +266,7 @@ void launch_norm_forward(CudaElement element, const NormRows& rows, const NormFo
                          device::is_aligned(in.delta) && device::is_aligned(in.sum) &&
                          rows.width % device::kElements<T, true> == 0 &&
                          device::is_aligned(in.scale.weight) && device::is_aligned(in.scale.bias);
-    with_reach<T>(aligned, rows.width, kForwardReach, [&](auto of_access, auto kept) {
+    with_reach<T, kForwardTwo, kForwardFour>(aligned, rows.width, [&](auto of_access, auto kept) {
       constexpr int n = of_access, parts = kept;
       const Shape shape = shape_of(count, (rows.width + n - 1) / n, parts);
       norm_forward_kernel<T, n, parts><<<shape.grid, shape.block, 0, static_cast<cudaStream_t>(stream)>>>(
@@ -292,7 +288,7 @@ void launch_norm_backward(CudaElement element, const NormRows& rows, const NormB
                          is_aligned_row<T>(in.dx, in.dx_stride) &&
                          is_aligned_row<T>(in.extra, in.extra_stride) &&
                          rows.width % device::kElements<T, true> == 0 && device::is_aligned(in.scale.weight);
-    with_reach<T>(aligned, rows.width, kBackwardReach, [&](auto of_access, auto kept) {
+    with_reach<T, kBackwardTwo, kBackwardFour>(aligned, rows.width, [&](auto of_access, auto kept) {
       constexpr int n = of_access, parts = kept;
       const Shape shape = shape_of(count, (rows.width + n - 1) / n, parts);
       norm_backward_kernel<T, n, parts><<<shape.grid, shape.block, 0, static_cast<cudaStream_t>(stream)>>>(

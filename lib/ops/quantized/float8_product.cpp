@@ -26,15 +26,14 @@ bool has_scaled_product(const at::Tensor& x, const at::Tensor& codes, const at::
          codes.size(0) % kMultipleOf == 0 && codes.size(1) % kMultipleOf == 0;
 }
 
-// Whether at::_scaled_mm_out writes rows that are part of wider ones. On Hopper it is cuBLAS's, which takes
-// any distance of rows; of CUTLASS's kernel, for other cards, only dense rows are known to be right.
+// Whether at::_scaled_mm_out writes rows that are part of wider ones. On Hopper it is cuBLAS's since CUDA
+// 12.9 (the pinned libtorch has 13.0), which takes any distance of rows; of CUTLASS's kernel, for other
+// cards, only dense rows are known to be right. float8_probe.cpp tries it before each run.
 bool writes_in_place(const at::Tensor& out) {
-  constexpr int kHopper = 90, kBlackwell = 100;
   if (out.storage_offset() * out.element_size() % kMultipleOf != 0) return false;
   if (out.is_contiguous()) return true;
-  const int capability = capability_of(out);
   return out.stride(1) == 1 && out.stride(0) * out.element_size() % kMultipleOf == 0 &&
-         capability >= kHopper && capability < kBlackwell;
+         is_hopper(capability_of(out));
 }
 
 }  // namespace

@@ -55,7 +55,8 @@ Results packed(const Place& place, const Form& form) {
   const at::Tensor out = ops::attention(qkv, form.layout, sequences, form.options, &statistics);
   return {{"output", out},
           {"gradient of q, k and v",
-           ops::attention_backward(dout, qkv, out, statistics, form.layout, sequences, form.options)}};
+           ops::attention_backward(dout, qkv, out, statistics, form.layout, sequences, form.options)},
+          {"output without a backward", ops::attention(qkv, form.layout, sequences, form.options)}};
 }
 
 // A token, and three, that read a cache which has room for more.

@@ -44,12 +44,17 @@ ops::LoraProjection projection(const Place& place, std::int64_t begin, std::int6
           .scale = 2};
 }
 
+// `everywhere`: the middle third of the outputs has an adapter, too.
 Results lora(const Place& place, const ops::FrozenMatrix& weight, std::int64_t tokens, bool bias,
-             double dropout) {
+             double dropout, bool everywhere = false) {
   const std::int64_t in = weight.cols, out = weight.rows, third = out / 3;
   const at::Tensor x = place.normal({tokens, in}, 1);
-  const std::vector<ops::LoraProjection> adapters = {projection(place, 0, third, in, 8, 20),
-                                                     projection(place, 2 * third, out, in, 5, 30)};
+  std::vector<ops::LoraProjection> adapters = {projection(place, 0, third, in, 8, 20),
+                                               projection(place, 2 * third, out, in, 5, 30)};
+  if (everywhere) {
+    adapters.insert(adapters.begin() + 1, projection(place, third, 2 * third, in, 3, 40));
+    adapters[1].scale = 0.5;
+  }
   std::optional<ops::LoraDropout> mask;
   if (dropout > 0) {
     mask = ops::LoraDropout{.p = dropout,
@@ -69,8 +74,8 @@ Results lora(const Place& place, const ops::FrozenMatrix& weight, std::int64_t t
           {"gradient of x", dx},
           {"gradient of the first A", adapters[0].grad_a},
           {"gradient of the first B", adapters[0].grad_b},
-          {"gradient of the second A", adapters[1].grad_a},
-          {"gradient of the second B", adapters[1].grad_b}};
+          {"gradient of the last A", adapters.back().grad_a},
+          {"gradient of the last B", adapters.back().grad_b}};
 }
 
 ops::FrozenMatrix dense(const Place& place, std::int64_t out, std::int64_t in) {
@@ -123,6 +128,13 @@ std::vector<OperatorCase> product_cases() {
                      }});
     cases.push_back({"linear with LoRA", "17 x 69 x 65" + with, [dropout](const Place& at) {
                        return lora(at, dense(at, 69, 65), 17, /*bias=*/false, dropout);
+                     }});
+  }
+  for (const bool bias : {false, true}) {
+    cases.push_back({"linear with LoRA",
+                     std::string("48 x 96 x 72 with adapters everywhere") + (bias ? " and a bias" : ""),
+                     [bias](const Place& at) {
+                       return lora(at, dense(at, 96, 72), 48, bias, /*dropout=*/0, /*everywhere=*/true);
                      }});
   }
   cases.push_back({"linear with LoRA", "one row, 96 x 72",
