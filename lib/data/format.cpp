@@ -53,6 +53,23 @@ std::string rows_inside(const Json& record, const Columns& columns) {
   return "";
 }
 
+// Says which column of the settings the row lacks: of fields that a format needs, not of those in its turns.
+std::string missing_column(const Json& record, const Columns& columns) {
+  const auto is_needed = [](const std::string& name) {
+    return std::any_of(format_specs().begin(), format_specs().end(), [&](const FormatSpec& spec) {
+      return std::find(spec.required.begin(), spec.required.end(), name) != spec.required.end();
+    });
+  };
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : record.object()) keys.push_back(key);
+  for (const auto& [name, key] : columns) {
+    if (record.find(key) != nullptr || !is_needed(name)) continue;
+    return ". data.train.columns." + name + " names '" + escape_control(key) + "', which isn't there" +
+           did_you_mean(key, keys);
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string_view format_name(Format format) { return spec_of(format).name; }
@@ -94,7 +111,7 @@ Format detect_format(const Json& record, const Columns& columns, const std::stri
     for (const FormatSpec* spec : matches) names.emplace_back(spec->name);
     problem = "more than one format (" + join(names, ", ") + ")";
   } else {
-    hint = rows_inside(record, columns);
+    hint = missing_column(record, columns) + rows_inside(record, columns);
   }
   throw Error(
       where + ": found " + keys_found(record) + ", which fits " + problem + "; known: " + formats_known() +

@@ -37,6 +37,15 @@ TEST_CASE("no format or more than one is an error that lists keys found and form
   CHECK_THROWS_WITH(detect("{}"), Contains("no keys"));
 }
 
+TEST_CASE("a column that the row lacks is named, unless it is one of its turns") {
+  const std::string row = R"({"question": "a", "answer": "b"})";
+  CHECK_THROWS_WITH(detect(row, {{"prompt", "question"}, {"completion", "anwser"}}),
+                    Contains("data.train.columns.completion names 'anwser', which isn't there") &&
+                        Contains("did you mean 'answer'"));
+  CHECK_THROWS_WITH(detect(row, {{"role", "speaker"}}), !Contains("isn't there"));
+  CHECK_THROWS_WITH(detect(row), !Contains("isn't there"));
+}
+
 TEST_CASE("a file whose rows lie inside one object gets a hint, rows of an unknown format don't") {
   CHECK_THROWS_WITH(detect(R"({"version": 1, "data": [{"instruction": "a", "output": "b"}]})"),
                     Contains("'version', 'data'") && Contains(R"(jq '.["data"]')"));
