@@ -2,6 +2,7 @@
 log."""
 
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -12,6 +13,12 @@ import unittest
 import harness
 
 COPIES = 150  # of the example's rows: tokenising them takes long enough for a signal to come meanwhile
+
+
+def cpu_seconds(process):
+    """For which a process has computed, all of its threads together."""
+    fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Signals(unittest.TestCase):
@@ -81,8 +88,11 @@ class Signals(unittest.TestCase):
         process = subprocess.Popen(self.programs.command(output, "batch.global=1080", "training.max_steps=2", "~lr_scheduler"),
                                    env=harness.ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.assertTrue(harness.wait_for((output / "metrics.jsonl").exists))
+        # A signal between that and the first step ends the run without one. A step computes for many seconds.
+        begin = cpu_seconds(process)
+        self.assertTrue(harness.wait_for(lambda: cpu_seconds(process) > begin + 0.5))
         process.send_signal(signal.SIGTERM)
-        time.sleep(0.05)  # until it was handled
+        self.assertTrue(any(line.startswith("interrupted: ") for line in process.stderr))  # it was handled
         process.send_signal(signal.SIGSTOP)  # however fast the step is, it isn't over when the second request comes
         time.sleep(1.1)
         process.send_signal(signal.SIGTERM)
