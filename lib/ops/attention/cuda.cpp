@@ -32,35 +32,27 @@ at::Tensor dry_forward(const at::Tensor& qkv, const HeadLayout& layout, Attentio
   return out;
 }
 
-// Backward sums queries' gradients and the products of outputs with their gradients in fp32, in blocks of 128
-// rows for each sequence and of 32 or 64 numbers of a head, and has keys' and values' gradients for every
-// query head before it adds those of a group. Deterministic, it makes several such sums of queries'
-// gradients, by the GPU's multiprocessors: that a dry run doesn't know. Source: mha_varlen_bwd of libtorch's
-// flash_api.cpp.
-at::Tensor dry_backward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences) {
-  const auto tokens = qkv.size(0);
-  const auto rows = tokens + 128 * (std::ssize(sequences.cu_seqlens) - 1);
+}  // namespace
+
+at::Tensor dry_gradients(const at::Tensor& qkv, const HeadLayout& layout, std::int64_t sum_rows) {
   const std::int64_t unit = layout.head_dim <= 128 ? 32 : 64;
   const std::int64_t rounded_dim = (layout.head_dim + unit - 1) / unit * unit;
-  const auto gradient = [&](std::int64_t heads, const at::TensorOptions& options) {
-    return at::empty({tokens, heads, layout.head_dim}, options);
+  const auto gradient = [&](std::int64_t heads) {
+    return at::empty({qkv.size(0), heads, layout.head_dim}, qkv.options());
   };
-  const auto dq = gradient(layout.heads, qkv.options()), dk = gradient(layout.kv_heads, qkv.options()),
-             dv = gradient(layout.kv_heads, qkv.options());
+  const auto dq = gradient(layout.heads), dk = gradient(layout.kv_heads), dv = gradient(layout.kv_heads);
   {
     const auto fp32 = qkv.options().dtype(at::kFloat);
-    const auto products = at::empty({layout.heads, rows}, fp32);
-    const auto sums = at::empty({rows, layout.heads, rounded_dim}, fp32);
+    const auto products = at::empty({layout.heads, sum_rows}, fp32);
+    const auto sums = at::empty({sum_rows, layout.heads, rounded_dim}, fp32);
     at::Tensor all_dk, all_dv;
     if (layout.heads != layout.kv_heads) {
-      all_dk = gradient(layout.heads, qkv.options());
-      all_dv = gradient(layout.heads, qkv.options());
+      all_dk = gradient(layout.heads);
+      all_dv = gradient(layout.heads);
     }
   }
   return at::cat({dq, dk, dv}, 1).view(qkv.sizes());
 }
-
-}  // namespace
 
 const at::Tensor& ends_on_gpu(const Sequences& sequences) {
   const at::Tensor& ends = sequences.cu_seqlens_device;
@@ -84,7 +76,11 @@ at::Tensor flash_forward(const at::Tensor& qkv, const HeadLayout& layout, const 
 at::Tensor flash_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
                           const AttentionStatistics& statistics, const HeadLayout& layout,
                           const Sequences& sequences, const AttentionOptions& options) {
-  if (qkv.is_meta()) return dry_backward(qkv, layout, sequences);
+  if (qkv.is_meta()) {
+    // In blocks of 128 rows for each sequence. Deterministic, it makes several such sums, by the GPU's
+    // multiprocessors: that a dry run doesn't know. Source: mha_varlen_bwd of libtorch's flash_api.cpp.
+    return dry_gradients(qkv, layout, qkv.size(0) + 128 * (std::ssize(sequences.cu_seqlens) - 1));
+  }
   const at::Tensor& ends = sequences.cu_seqlens_device;
   const auto [q, k, v] = split_heads(qkv, layout);
   const auto [dq, dk, dv] = at::_flash_attention_backward_symint(

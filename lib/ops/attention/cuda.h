@@ -38,6 +38,12 @@ at::Tensor efficient_backward(const at::Tensor& dout, const at::Tensor& qkv, con
                               const AttentionStatistics& statistics, const HeadLayout& layout,
                               const Sequences& sequences, const AttentionOptions& options);
 
+/// What backward of FlashAttention and of cuDNN's attention makes in a dry run. Both sum queries' gradients,
+/// and the products of outputs with their gradients, in fp32 in `sum_rows` rows, of 32 or 64 numbers of a
+/// head at a time, and have keys' and values' gradients for every query head before they add those of a
+/// group. Returns the gradient of qkv.
+at::Tensor dry_gradients(const at::Tensor& qkv, const HeadLayout& layout, std::int64_t sum_rows);
+
 /// sequences.cu_seqlens_device. Throws Error unless it is int32 on a GPU.
 const at::Tensor& ends_on_gpu(const Sequences& sequences);
 

@@ -36,28 +36,6 @@ at::Tensor dry_forward(const at::Tensor& qkv, const HeadLayout& layout, const Se
   return out;
 }
 
-// The gradients, and a workspace as large as an H200's was found to be (cuDNN 9.19,
-// benchmarks/results/card.md): queries' gradients in fp32, a number for each of their rows, and keys' and
-// values' gradients for every query head before those of a group are added.
-at::Tensor dry_backward(const at::Tensor& qkv, const HeadLayout& layout) {
-  const std::int64_t tokens = qkv.size(0);
-  const auto gradient = [&](std::int64_t heads, const at::TensorOptions& options) {
-    return at::empty({tokens, heads, layout.head_dim}, options);
-  };
-  const auto dq = gradient(layout.heads, qkv.options()), dk = gradient(layout.kv_heads, qkv.options()),
-             dv = gradient(layout.kv_heads, qkv.options());
-  {
-    const auto fp32 = qkv.options().dtype(at::kFloat);
-    const auto sums = gradient(layout.heads, fp32), products = at::empty({tokens, layout.heads}, fp32);
-    at::Tensor all_dk, all_dv;
-    if (layout.heads != layout.kv_heads) {
-      all_dk = gradient(layout.heads, qkv.options());
-      all_dv = gradient(layout.heads, qkv.options());
-    }
-  }
-  return at::cat({dq, dk, dv}, 1).view(qkv.sizes());
-}
-
 }  // namespace
 
 at::Tensor cudnn_forward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
@@ -76,7 +54,8 @@ at::Tensor cudnn_forward(const at::Tensor& qkv, const HeadLayout& layout, const 
 at::Tensor cudnn_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
                           const AttentionStatistics& statistics, const HeadLayout& layout,
                           const Sequences& sequences, const AttentionOptions& options) {
-  if (qkv.is_meta()) return dry_backward(qkv, layout);
+  // An H200's workspace was found to be as large (cuDNN 9.19, benchmarks/results/card.md).
+  if (qkv.is_meta()) return dry_gradients(qkv, layout, /*sum_rows=*/qkv.size(0));
   const auto [q, k, v] = split_heads(qkv, layout);
   const std::int64_t count = count_of(sequences), length = sequences.max_seqlen;
   const auto [dq, dk, dv] = at::_cudnn_attention_backward(
