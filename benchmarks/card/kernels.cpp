@@ -23,9 +23,6 @@ constexpr float kEps = 1e-6F;
 // Of weights, and of rows' reciprocal standard deviations, which must be positive.
 constexpr Normal kNearOne{1.0F, 0.1F};
 
-std::string matrix(std::int64_t rows, std::int64_t cols) {
-  return "[" + std::to_string(rows) + ", " + std::to_string(cols) + "]";
-}
 std::string heads(std::int64_t rows, const HeadLayout& layout) {
   return matrix(rows, layout.width()) + ", heads " + std::to_string(layout.heads) + " + " +
          std::to_string(layout.kv_heads);

@@ -1,11 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "timing.h"
 
 namespace lorikeet::bench {
+
+/// How a table names a matrix's shape.
+inline std::string matrix(std::int64_t rows, std::int64_t cols) {
+  return "[" + std::to_string(rows) + ", " + std::to_string(cols) + "]";
+}
 
 /// Norms, rotary, activations, softmax, AdamW, DoRA's columns and dropout, in bf16 for `tokens` rows.
 std::vector<Case> bf16_kernels(std::int64_t tokens);

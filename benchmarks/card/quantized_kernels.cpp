@@ -12,10 +12,6 @@ constexpr std::int64_t kBF16 = 2, kFP32 = 4;  // bytes
 // Rows and columns of a frozen matrix.
 constexpr std::int64_t kRows = 14336, kCols = 4096;
 
-std::string matrix(std::int64_t rows, std::int64_t cols) {
-  return "[" + std::to_string(rows) + ", " + std::to_string(cols) + "]";
-}
-
 // Blocks and nested blocks of precision::FourBits. The books' numbers aren't NF4's, which takes no other
 // time.
 Case decode_nf4() {

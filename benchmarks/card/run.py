@@ -9,7 +9,6 @@ the programs, PEFT.
 """
 
 import argparse
-import dataclasses
 import datetime
 import json
 import pathlib
@@ -17,15 +16,17 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import types
 
 HERE = pathlib.Path(__file__).resolve().parent
 PEERS = HERE.parent / "peers"
-sys.path[:0] = [str(PEERS), str(HERE)]
+# PEERS first: `run` is the peers', this one is __main__.
+sys.path[:0] = [str(PEERS), str(HERE), str(HERE.parents[1] / "scripts" / "support" / "gpu_check")]
 import rows  # noqa: E402
 import sizes  # noqa: E402
 import trace  # noqa: E402
-from programs import Lorikeet, complete_lines, flags  # noqa: E402
+from check import program_command  # noqa: E402
+from programs import Lorikeet, PeftLoop, complete_lines  # noqa: E402
+from run import Job  # noqa: E402
 from tables import name_setting  # noqa: E402
 
 
@@ -44,58 +45,47 @@ def python(script, *arguments):
     return done.stdout
 
 
-def command(programs):
-    """How a folder's, or a packed build's, program for one device is started."""
-    name = "lora_finetune_single_device"
-    return [programs / "run", name] if (programs / "run").is_file() else [programs / name]
+def failure_of(command, limit, log):
+    """Runs a program to its end, with its output in a file. Returns what failed, for a cell of a table, or nothing."""
+    try:
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return f"not done within {limit:.0f} s"
+    log.write_text(done.stdout + done.stderr)
+    return f"exit code {done.returncode}: {last_line(done.stderr)}" if done.returncode != 0 else ""
 
 
 class Shape:
-    """A model's checkpoint and rows in `work`."""
+    """A model's checkpoint and rows, in a folder of its own in `work`."""
 
     def __init__(self, work, model, layout, device, steps):
-        self.model, self.config, self.layout = model, sizes.MODELS[model], sizes.layouts(model, device)[layout]
-        self.job = types.SimpleNamespace(
-            work=work, layout=self.layout, device=device, steps=steps, checkpoint=work / model, rows=work / f"{model}.jsonl",
-            rank=sizes.RANK, alpha=sizes.ALPHA, lr=sizes.LEARNING_RATE, compile=False)
-        facts = rows.write_rows(self.job.rows, self.layout, self.config["vocab_size"], steps)
+        self.job = Job(work / model, model, sizes.MODELS[model], sizes.layouts(model, device)[layout], device, steps, compile=False)
+        self.model, self.layout = model, self.job.layout
+        self.job.work.mkdir(parents=True, exist_ok=True)
+        facts = rows.write_rows(self.job.rows, self.layout, self.job.config["vocab_size"], steps)
         lengths = [len(row["input_ids"]) for row in facts]
-        self.flops = sizes.flops(self.config, lengths, rows.label_tokens(facts)) / steps
+        self.flops = sizes.flops(self.job.config, lengths, rows.label_tokens(facts)) / steps
         if not (self.job.checkpoint / "config.json").is_file():
-            (work / f"{model}.json").write_text(json.dumps(self.config))
-            python(PEERS / "make_checkpoint.py", work / f"{model}.json", self.job.checkpoint, device)
+            described = self.job.work / "model.json"
+            described.write_text(json.dumps(self.job.config))
+            python(PEERS / "make_checkpoint.py", described, self.job.checkpoint, device)
 
     def run_peft(self, setting, limit):
-        """A run of transformers + PEFT. Returns as run()."""
+        """A run of transformers + PEFT by this Python. Returns as run()."""
         out = pathlib.Path(tempfile.mkdtemp(prefix="peft", dir=self.job.work))
-        job, setting = self.job, {name: value for name, value in setting.items() if value}
-        (out / "job.json").write_text(json.dumps({
-            "model": str(job.checkpoint), "rows": str(job.rows), "device": job.device, "steps": job.steps,
-            "layout": dataclasses.asdict(self.layout), "rank": job.rank, "alpha": job.alpha, "lr": job.lr}))
-        try:
-            done = subprocess.run([sys.executable, str(PEERS / "peft_loop.py"), str(out / "job.json"), str(out / "steps.jsonl"),
-                                   *flags(setting)], capture_output=True, text=True, timeout=limit)
-            failure = f"exit code {done.returncode}: {last_line(done.stderr)}" if done.returncode != 0 else ""
-        except subprocess.TimeoutExpired:
-            failure = f"not done within {limit:.0f} s"
-        steps = complete_lines(out / "steps.jsonl")
-        return [{"step_seconds": step["seconds"], "loss": step["loss"]} for step in steps], [], failure
+        self.job.describe(out / "job.json")
+        peft = PeftLoop(self.job)
+        failure = failure_of([sys.executable, *peft.command(setting, out)[1:]], limit, out / "log")
+        return [{"step_seconds": step["seconds"], "loss": step["loss"]} for step in peft.steps(out)], [], failure
 
     def run(self, programs, settings, traced, limit):
-        """One run. Returns its steps and its traces' paths, or the words of its failure."""
+        """One run. Returns its steps, its traces' paths, and what failed."""
         out = pathlib.Path(tempfile.mkdtemp(prefix="run", dir=self.job.work))
-        words = Lorikeet(self.job, None).command({"dtype": "bf16"}, out)[1:]
-        words += [setting for setting in settings.split(",") if setting] + ["checkpoint.save_every_epochs=1"]
-        words += [f"metrics.profile_steps=[{traced}]"] if traced else []
-        try:
-            done = subprocess.run([str(word) for word in [*command(programs), *words]], capture_output=True, text=True, timeout=limit)
-        except subprocess.TimeoutExpired:
-            return [], [], f"not done within {limit:.0f} s"
-        (out / "log").write_text(done.stdout + done.stderr)
-        if done.returncode != 0:
-            return [], [], f"exit code {done.returncode}: {last_line(done.stderr)}"
-        steps = [line for line in complete_lines(out / "run" / "metrics.jsonl") if "loss" in line]
-        return steps, sorted((out / "run").glob("trace_step_*.json")), ""
+        words = [*Lorikeet(self.job, None).command({"dtype": "bf16"}, out)[1:], *(setting for setting in settings.split(",") if setting)]
+        words += [f"metrics.profile_steps={traced}"] if traced else []
+        failure = failure_of([*program_command(programs, "lora_finetune_single_device"), *words], limit, out / "log")
+        steps = [] if failure else complete_lines(out / "run" / "metrics.jsonl")
+        return steps, sorted((out / "run").glob("trace_step_*.json")), failure
 
 
 def row(shape, name, settings, steps, ceiling, traced):
@@ -138,20 +128,23 @@ def main():
         work.mkdir(parents=True, exist_ok=True)
         for model in args.model.split(","):
             shape = Shape(work, model, args.layout, args.device, args.steps)
-            peft = [{"dtype": dtype, "flat": args.layout == "packed"} for dtype in args.peft.split(",") if dtype]
+            flat = {"flat": True} if args.layout == "packed" else {}
+            peft = [{"dtype": dtype, **flat} for dtype in args.peft.split(",") if dtype]
+
+            def report(name, settings, steps, failure, traced=0):
+                print(row(shape, name, settings, steps, ceiling, traced) if not failure else
+                      f"| {model} | {name} | {settings or '-'} | {failure} |||||", flush=True)
+
             for number in range(args.rounds):
                 for setting in peft:
                     steps, _, failure = shape.run_peft(setting, args.limit)
-                    words = name_setting(setting)
-                    print(row(shape, "PEFT", words, steps, ceiling, 0) if not failure else
-                          f"| {model} | PEFT | {words} | {failure} |||||", flush=True)
-                for settings in args.only_set + ([""] if not args.only_set else []) + args.set:
+                    report("PEFT", name_setting(setting), steps, failure)
+                for settings in [*(args.only_set or [""]), *args.set]:
                     for programs in args.programs:
                         traced = args.trace if number == 0 else 0
                         steps, found, failure = shape.run(programs.resolve(), settings, traced, args.limit)
                         traces += [(" ".join([model, programs.name, settings]), path, trace.summary(path, args.kernels)) for path in found]
-                        print(row(shape, programs.name, settings, steps, ceiling, traced) if not failure else
-                              f"| {model} | {programs.name} | {settings or '-'} | {failure} |||||", flush=True)
+                        report(programs.name, settings, steps, failure, traced)
     for name, path, words in traces:
         print(f"\n## {name}, step {path.stem.split('_')[-1]}\n\n{words}")
 
