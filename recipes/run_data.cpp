@@ -36,12 +36,14 @@ void warn_where_nothing_ends(const config::Settings& settings, const ModelSessio
   }
   constexpr std::size_t kMost = 1000;
   const std::size_t looked_at = std::min(dataset.size(), kMost);
-  std::int32_t last = data::kNoLabel;  // of the first example that has one
+  std::int32_t last = data::kNoLabel;  // of the first example that has labels
   for (std::size_t i = 0; i < looked_at; ++i) {
+    std::int32_t of_example = data::kNoLabel;
     for (const std::int32_t label : dataset.labels(i)) {
       if (std::find(ends.begin(), ends.end(), label) != ends.end()) return;
-      if (label != data::kNoLabel && i == 0) last = label;
+      if (label != data::kNoLabel) of_example = label;
     }
+    if (last == data::kNoLabel) last = of_example;
   }
   if (last == data::kNoLabel) return;
   std::vector<std::string> known;
