@@ -47,6 +47,7 @@ void warn_where_nothing_ends(const config::Settings& settings, const ModelSessio
   }
   if (last == data::kNoLabel) return;
   std::vector<std::string> known;
+  known.reserve(ends.size());
   for (const std::int32_t end : ends) known.push_back(describe_token(*session.tokenizer, end));
   log_warning(
       "[data] " + report.file + ": in none of " + std::to_string(looked_at) +
