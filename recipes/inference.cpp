@@ -20,6 +20,7 @@
 #include "recipes/prompts.h"
 #include "recipes/run_data.h"
 #include "recipes/settings_map.h"
+#include "recipes/step_plan.h"
 #include "train/device_batch.h"
 #include "train/evaluation.h"
 
@@ -209,10 +210,9 @@ void evaluate(const EvalRequest& request, std::ostream& out) {
   if (file.dataset.longest() > session.model->shape().max_position)
     warn_beyond_positions(request.settings, session, file.dataset.longest());
   settle_products(session, request.settings);
-  const train::Evaluation result =
-      train::evaluate(*session.model, file.dataset,
-                      micro_options(request.settings, usual_micro_tokens(request.settings, session.device)),
-                      session.torch_device());
+  const train::Evaluation result = train::evaluate(
+      *session.model, file.dataset,
+      micro_options(request.settings, usual_micro_tokens(session, request.settings)), session.torch_device());
   if (!std::isfinite(result.loss())) {
     throw Error("[eval] the loss is not finite, though the adapter's values are: activations overflow in " +
                     std::string(dtype_name(session.policy.compute)) +

@@ -65,7 +65,8 @@ class Finetune {
         data_(inputs.data),
         sampler_(inputs.sampler),
         folder_(folder),
-        step_plan_(session_, settings, data_.train, sampler_, least_memory_saving(settings)),
+        step_plan_(session_, settings, data_.train, sampler_, least_memory_saving(settings),
+                   group.least("usual micro-batch", usual_micro_tokens(session_, settings))),
         checkpoints_(output_dir(), base_name(), settings.checkpoint.keep_last) {}
 
   void run() {

@@ -6,6 +6,7 @@
 #include "base/strings.h"
 #include "config/config.h"
 #include "data/sampler.h"
+#include "plan/card_time.h"
 #include "plan/micro_auto.h"
 #include "plan/micro_size.h"
 #include "recipes/model_session.h"
@@ -14,6 +15,7 @@
 #include "recipes/settings_map.h"
 #include "recipes/step_job.h"
 #include "recipes/step_plan.h"
+#include "train/determinism.h"
 
 namespace lorikeet::recipes {
 namespace {
@@ -121,12 +123,12 @@ std::vector<std::string> command_of(const PlanRequest& request, const plan::Choi
 std::unique_ptr<RunPlan> plan_run(const PlanRequest& request) {
   const config::Settings& settings = request.settings;
   auto out = std::make_unique<RunPlan>();
+  train::set_deterministic(settings.training.deterministic);  // a step's dry runs go by it
   out->device = planned_device(request.device, settings);
   const ModelSession session = planned_model(request, out->device.policy);
   // A card that is only named has nothing to choose.
   if (out->device.target.device == at::kCPU && settle_products(session, settings))
     out->device.target = step_target(out->device.policy, at::kCPU);
-  measure_rate(out->device, session.model->shape());
   out->model = describe_model(session);
 
   const PlannedRows planned = planned_rows(request, session);
@@ -135,8 +137,11 @@ std::unique_ptr<RunPlan> plan_run(const PlanRequest& request) {
 
   StepJob step(session, settings, out->device.target, planned.rows, sampler);
   out->work = step.work();
+  settle_rate(out->device, session, planned.rows, out->work);
   const bool cuda = out->device.target.device == at::kCUDA;
-  const std::int64_t usual = cuda ? plan::kUsualMicroTokensCuda : plan::kUsualMicroTokensCpu;
+  const std::int64_t usual =
+      cuda ? plan::usual_micro_tokens(session.model->shape(), out->device.peak_flops.value_or(0))
+           : plan::kUsualMicroTokensCpu;
   const std::int64_t most = step.largest(INT64_MAX).tokens;
   const plan::Range range{.devices = device_counts(request, out->device),
                           .micro_tokens = micro_sizes(settings, out->data.longest, most, usual),

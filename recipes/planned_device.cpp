@@ -12,6 +12,9 @@
 #include "device/pcie_rate.h"
 #include "device/peak_rate.h"
 #include "device/selection.h"
+#include "ops/attention/kernel_choice.h"
+#include "ops/dtype.h"
+#include "plan/card_time.h"
 #include "recipes/cpu_rate.h"
 #include "recipes/devices.h"
 #include "recipes/model_session.h"
@@ -25,16 +28,10 @@ constexpr double kMiB = 1048576.0;
 constexpr double kGB = 1e9;
 constexpr double kTera = 1e12;
 
-// Of a card's data-sheet rate in training. Assumed: what large runs publish (38 to 43% for Llama 3 on H100,
-// arXiv:2407.21783, table 4); not measured with this program.
-constexpr double kShareOfPeak = 0.4;
 // Of a CPU's rate in matrix products alone (docs/plan.md).
 constexpr double kShareOfProducts = 0.6;
 // NCCL's, from one GPU to the next. Assumed.
 constexpr double kLatencyCuda = 10e-6;
-// 27 kernels a layer and pass (benchmarks/results/launches.md) at 5 us each, which the host needs to start
-// them. Counted and assumed.
-constexpr double kSecondsPerLayerCuda = 27 * 5e-6;
 // That a run may take of a host that isn't known. Assumed.
 constexpr double kHostMemoryGib = 64;
 // Of a host's memory, each way, to all its GPUs. Assumed: half of what a desktop's two channels of DDR5 have.
@@ -80,18 +77,14 @@ void say(PlannedDevice& out, const std::string& name, const std::string& text) {
 
 plan::Link link_of(double gb_per_second, double latency) { return {gb_per_second * kGB, latency}; }
 
-void take_data_sheet_rate(PlannedDevice& out, const std::string& name, const DeviceRequest& request) {
+void take_peak(PlannedDevice& out, const std::string& name, const DeviceRequest& request) {
   if (request.flops_per_second) return;
   const auto peak = device::peak_flops(name, out.policy.compute, out.policy.matmul);
   if (!peak) {
     throw Error("[plan] no rate is known of '" + escape_control(name) +
                 "' for this precision; choose another precision.preset, or give --flops-per-second");
   }
-  out.machine.flops_per_second = kShareOfPeak * *peak;
-  say(out, "rate",
-      format_number("%.1f TFLOP/s, ", out.machine.flops_per_second / kTera) +
-          format_number("%.0f%% of the data sheet's ", 100 * kShareOfPeak) +
-          format_number("%.1f", *peak / kTera) + ": the share is assumed (docs/plan.md has measured ones)");
+  out.peak_flops = *peak;
 }
 
 void take_memory(PlannedDevice& out, std::int64_t bytes, const std::string& source) {
@@ -116,7 +109,7 @@ PlannedDevice named_card(const DeviceRequest& request, const config::Settings& s
   out.target = step_target(out.policy, at::kCUDA);
   out.target.capability = card.capability();
   out.machine.device = card.name;
-  take_data_sheet_rate(out, card.name, request);
+  take_peak(out, card.name, request);
   out.machine.memory_bytes_per_second = sheet.memory_gb_per_second * kGB;
   take_memory(out, *device::available_memory(first, {card}, {}, 1),
               "94% of " + format_number("%.1f GiB", sheet.memory_mib / 1024));
@@ -173,7 +166,7 @@ PlannedDevice of_this_machine(const DeviceRequest& request, const config::Settin
     out.machine.host_memory_bytes = available_memory(device::Device{}, 1).value_or(0);
     const std::string name = found.at(static_cast<std::size_t>(device.index)).name;
     out.here = static_cast<int>(found.size());
-    take_data_sheet_rate(out, name, request);
+    take_peak(out, name, request);
     const device::DataSheet* sheet = device::find_data_sheet(name);
     if (sheet != nullptr) out.machine.memory_bytes_per_second = sheet->memory_gb_per_second * kGB;
     take_links_here(out, sheet);
@@ -200,6 +193,46 @@ void take_host_rate(PlannedDevice& out, const std::string& card) {
           format_number("; all GPUs together at most %.0f GB/s, assumed", kHostMemoryGb));
 }
 
+// The length of each row, where all have the same; else 0.
+std::int64_t common_length(const data::TokenDataset& rows) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows.length(i) != rows.longest()) return 0;
+  }
+  return rows.longest();
+}
+
+void take_card_rate(PlannedDevice& out, const ModelSession& session, const data::TokenDataset& rows,
+                    const plan::Work& work) {
+  const nn::AttentionSpec& attention = session.model->spec().layers.front().attention;
+  const ops::AttentionKernel kernel = ops::choose_attention_kernel(
+      {out.target.device, out.target.capability, ops::to_torch(out.policy.compute)},
+      attention.layout.head_dim, attention.options, common_length(rows));
+  const double peak = *out.peak_flops, memory = out.machine.memory_bytes_per_second;
+  const plan::CardRates rates = plan::card_rates(peak, memory, out.target.capability, kernel);
+  out.machine.flops_per_second = work.flops / plan::card_seconds(work.load, rates);
+  out.machine.seconds_per_layer = plan::kCardSecondsPerLayer;
+  out.machine.decoded_bytes_per_second = rates.decoding;
+  const auto share = [](double part, double whole) { return format_number("%.0f%%", 100 * part / whole); };
+  say(out, "rate",
+      format_number("%.0f TFLOP/s with this model and these rows, of products at ",
+                    out.machine.flops_per_second / kTera) +
+          share(rates.products, peak) +
+          format_number(" of the data sheet's %.1f, attention at ", peak / kTera) +
+          share(rates.attention, peak) + ", and all else by memory at " + share(rates.memory, memory) +
+          format_number(" of %.0f GB/s: shares as on an H200, assumed for other cards (docs/plan.md)",
+                        memory / kGB));
+}
+
+void measure_rate(PlannedDevice& device, const nn::ModelShape& shape) {
+  const double products = product_rate(shape, device.policy);
+  device.machine.flops_per_second = kShareOfProducts * products;
+  say(device, "rate",
+      format_number("%.3f TFLOP/s, ", device.machine.flops_per_second / kTera) +
+          format_number("%.0f%%", 100 * kShareOfProducts) +
+          " of what products of this model's widths were just measured at" +
+          format_number(" (%.3f)", products / kTera));
+}
+
 }  // namespace
 
 PlannedDevice planned_device(const DeviceRequest& request, const config::Settings& settings) {
@@ -218,7 +251,7 @@ PlannedDevice planned_device(const DeviceRequest& request, const config::Setting
     say(out, "link", format_number("%.3g GB/s, ", gb) + told);
   }
   if (out.target.device == at::kCUDA) {
-    out.machine.seconds_per_layer = kSecondsPerLayerCuda;
+    out.machine.least_seconds_per_layer = plan::kHostSecondsPerLayer;
     take_host_rate(out, request.gpu ? *request.gpu : out.machine.device);
   }
   if (!out.machine.link)
@@ -238,15 +271,14 @@ PlannedDevice planned_device(const DeviceRequest& request, const config::Setting
   return out;
 }
 
-void measure_rate(PlannedDevice& device, const nn::ModelShape& shape) {
+void settle_rate(PlannedDevice& device, const ModelSession& session, const data::TokenDataset& rows,
+                 const plan::Work& work) {
   if (device.machine.flops_per_second > 0) return;
-  const double products = product_rate(shape, device.policy);
-  device.machine.flops_per_second = kShareOfProducts * products;
-  say(device, "rate",
-      format_number("%.3f TFLOP/s, ", device.machine.flops_per_second / kTera) +
-          format_number("%.0f%%", 100 * kShareOfProducts) +
-          " of what products of this model's widths were just measured at" +
-          format_number(" (%.3f)", products / kTera));
+  if (device.target.device == at::kCUDA) {
+    take_card_rate(device, session, rows, work);
+  } else {
+    measure_rate(device, session.model->shape());
+  }
 }
 
 }  // namespace lorikeet::recipes

@@ -5,10 +5,11 @@
 #include <vector>
 
 #include "config/settings.h"
-#include "nn/model_shape.h"
+#include "data/token_dataset.h"
 #include "ops/dry_run.h"
 #include "plan/options.h"
 #include "precision/policy.h"
+#include "recipes/model_session.h"
 
 namespace lorikeet::recipes {
 
@@ -31,15 +32,18 @@ struct PlannedDevice {
   plan::Machine machine;
   precision::Policy policy;
   ops::DryTarget target;
+  std::optional<double> peak_flops;  ///< of a card's data sheet in this precision
   int here = 0;                      ///< of them on this machine; 0 for cards that are only named
   std::vector<std::string> sources;  ///< a sentence a figure: measured, from a data sheet, assumed
 };
 
 /// Throws Error for a card without a data sheet, and for arithmetic that it lacks or whose rate isn't known.
-/// A CPU's rate stays open, see measure_rate.
+/// A rate that isn't told stays open, see settle_rate.
 PlannedDevice planned_device(const DeviceRequest& request, const config::Settings& settings);
 
-/// Measures what planned_device left open: a CPU's rate, with products of this model's widths. Half a second.
-void measure_rate(PlannedDevice& device, const nn::ModelShape& shape);
+/// Settles the rate of this job's step where planned_device left it open: a GPU's by what bounds its parts
+/// (plan/card_time.h), a CPU's by products of this model's widths, which takes half a second.
+void settle_rate(PlannedDevice& device, const ModelSession& session, const data::TokenDataset& rows,
+                 const plan::Work& work);
 
 }  // namespace lorikeet::recipes

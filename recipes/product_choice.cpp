@@ -10,6 +10,7 @@
 #include "ops/dtype.h"
 #include "probe/rates_file.h"
 #include "recipes/settings_map.h"
+#include "recipes/step_plan.h"
 
 namespace lorikeet::recipes {
 namespace {
@@ -45,7 +46,7 @@ ProductChoice use(ProductChoice choice) {
 }
 
 probe::ProductJob training_job(const ModelSession& session, const config::Settings& settings) {
-  return product_job(session, usual_micro_tokens(settings, session.device), /*backward=*/true);
+  return product_job(session, usual_micro_tokens(session, settings), /*backward=*/true);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "plan/micro_auto.h"
 
 namespace lorikeet::recipes {
 namespace {
@@ -105,11 +104,6 @@ data::DataOptions data_options(const config::Settings& settings, std::int64_t em
   data::DataOptions options = data_options(settings);
   options.embedding_rows = embedding_rows;
   return options;
-}
-
-std::int64_t usual_micro_tokens(const config::Settings& settings, const device::Device& device) {
-  return settings.batch.micro_tokens.value_or(device.is_cuda() ? plan::kUsualMicroTokensCuda
-                                                               : plan::kUsualMicroTokensCpu);
 }
 
 std::uint64_t output_bytes(const config::Settings& settings, std::int64_t steps, std::int64_t numbers) {

@@ -25,8 +25,6 @@ text::NewTokens new_tokens(const config::ModelSettings& settings);
 data::DataOptions data_options(const config::Settings& settings);
 /// The same for a model that is known: ids given as tokens are below the rows of its embedding.
 data::DataOptions data_options(const config::Settings& settings, std::int64_t embedding_rows);
-/// batch.micro_tokens; for auto what is usual on the device, whether it fits or not.
-std::int64_t usual_micro_tokens(const config::Settings& settings, const device::Device& device);
 /// Bytes that the rest of a run, `steps` of them with so many trained numbers, may add to its output folder:
 /// the checkpoints that it keeps, one that is being written, and the adapter.
 std::uint64_t output_bytes(const config::Settings& settings, std::int64_t steps, std::int64_t numbers);

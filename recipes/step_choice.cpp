@@ -48,7 +48,7 @@ class Search {
         target_(step_target(in.session.policy, in.session.device)),
         job_(in.session, in.settings, target_, in.dataset, in.sampler),
         world_size_(ranks.world_size) {
-    measure_rate(device_, in.session.model->shape());
+    settle_rate(device_, in.session, in.dataset, job_.work());
     // Of what ranks wait for, no choice here changes anything.
     device_.machine.link = [](int) { return plan::Link{.bytes_per_second = 1e10}; };
     device_.machine.shared = false;
@@ -93,7 +93,7 @@ class Search {
 
 // Micro-batches that are the same on every device of the kind; smaller ones only where memory is short now,
 // and then first of all another saving.
-StepChoice searched(const StepChoiceInput& in, const comm::Placement& ranks) {
+StepChoice searched(const StepChoiceInput& in, const comm::Placement& ranks, std::int64_t usual) {
   Search search(in, ranks);
   std::vector<std::int64_t> sizes;
   if (in.begun_with) {
@@ -101,7 +101,7 @@ StepChoice searched(const StepChoiceInput& in, const comm::Placement& ranks) {
   } else if (in.settings.batch.micro_tokens) {
     sizes = {*in.settings.batch.micro_tokens};
   } else {
-    sizes = plan::automatic_sizes(usual_micro_tokens(in.settings, in.session.device), in.dataset.longest());
+    sizes = plan::automatic_sizes(usual, in.dataset.longest());
   }
   StepChoice choice{.micro_tokens = sizes.front(), .micro_tokens_of_kind = sizes.front()};
   auto found = search.fastest(sizes, in.memory.of_kind);
@@ -192,8 +192,9 @@ StepChoice choose_step(const StepChoiceInput& in, StepPlan& plan, RankGroup& gro
               .saving = plan.saving()};
   } else {
     // One rank: measured rates differ.
-    choice = from_json(
-        group.share("step", group.first() ? as_json(searched(in, group.placement())).dump() : std::string()));
+    choice = from_json(group.share(
+        "step", group.first() ? as_json(searched(in, group.placement(), plan.usual_micro_tokens())).dump()
+                              : std::string()));
     plan.save_by(choice.saving);
   }
   if (!in.begun_with && choice.micro_tokens < choice.micro_tokens_of_kind)

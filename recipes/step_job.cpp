@@ -38,6 +38,7 @@ plan::Work work_of(const ModelSession& session, const data::TokenDataset& datase
     return train::recomputed_flops(spec, adapter, all, grade) / steps;
   };
   const precision::Policy& policy = session.policy;
+  const plan::StoredBytes stored = stored_bytes(policy);
   return {.tokens = as_double(all.tokens) / steps,
           .layers = as_double(shape.layers),
           .flops = flops / steps,
@@ -46,7 +47,9 @@ plan::Work work_of(const ModelSession& session, const data::TokenDataset& datase
           .gradient_bytes = as_double(adapter.trained) * as_double(dtype_size(policy.reduce)),
           .frozen_bytes = as_double(session.model->store().bytes()),
           .streamed_bytes = as_double(parallel::fetch_cost(*session.model, /*parts=*/1).payload_bytes),
-          .uses = plan::unit_uses(shape, stored_bytes(policy), head / flops)};
+          .decoded_bytes = plan::decoded_bytes(spec, stored.linear, policy),
+          .uses = plan::unit_uses(shape, stored, head / flops),
+          .load = plan::card_load(spec, *session.adapters, all, policy) / steps};
 }
 
 }  // namespace

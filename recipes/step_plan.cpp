@@ -12,6 +12,7 @@
 #include "ops/dtype.h"
 #include "ops/matmul/matmul.h"
 #include "parallel/weight_gatherer.h"
+#include "plan/card_time.h"
 #include "plan/micro_auto.h"
 #include "plan/rescue.h"
 #include "recipes/settings_map.h"
@@ -59,6 +60,12 @@ ops::DryTarget step_target(const precision::Policy& policy, const device::Device
   return target;
 }
 
+std::int64_t usual_micro_tokens(const ModelSession& session, const config::Settings& settings) {
+  if (settings.batch.micro_tokens) return *settings.batch.micro_tokens;
+  if (!session.device.is_cuda()) return plan::kUsualMicroTokensCpu;
+  return plan::usual_micro_tokens(session.model->shape(), peak_flops(session).value_or(0));
+}
+
 plan::MemoryInput memory_input(const ModelSession& session, const config::MemorySaving& saving,
                                const plan::MicroSize& micro, int degree, const ops::DryTarget& target) {
   return {.model = &session.model->spec(),
@@ -80,16 +87,16 @@ plan::MemoryEstimate StepPlan::memory(std::int64_t micro_tokens, int degree) con
 }
 
 plan::AutomaticMicro StepPlan::micro_tokens(const LeastMemory& device, int degree) const {
-  const std::int64_t usual = usual_micro_tokens(settings_, session_.device);
+  const std::int64_t usual = usual_micro_tokens_;
   if (settings_.batch.micro_tokens) return {.tokens = usual, .of_kind = usual};
   const auto need = [&](std::int64_t tokens) { return memory(tokens, degree).total(); };
   return plan::automatic_micro_tokens(usual, dataset_.longest(), need, device.of_kind, device.free);
 }
 
 std::int64_t StepPlan::least_micro_tokens() const {
-  const std::int64_t usual = usual_micro_tokens(settings_, session_.device);
-  if (settings_.batch.micro_tokens) return usual;
-  return plan::automatic_micro_tokens(usual, dataset_.longest(), [](std::int64_t) { return false; });
+  if (settings_.batch.micro_tokens) return usual_micro_tokens_;
+  return plan::automatic_micro_tokens(usual_micro_tokens_, dataset_.longest(),
+                                      [](std::int64_t) { return false; });
 }
 
 std::optional<std::int64_t> StepPlan::confirmed(

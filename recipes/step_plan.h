@@ -23,22 +23,26 @@ ops::DryTarget step_target(const precision::Policy& policy, at::DeviceType devic
 /// A device of this machine.
 ops::DryTarget step_target(const precision::Policy& policy, const device::Device& device);
 
+/// batch.micro_tokens; for auto what is usual with this model on its device, whether it fits or not.
+std::int64_t usual_micro_tokens(const ModelSession& session, const config::Settings& settings);
+
 /// What plan::step_memory needs to know of a run whose largest micro-batch is `micro`, where `degree` ranks
 /// share one copy of the frozen weights. The session has to outlive it; nothing has to be allocated.
 plan::MemoryInput memory_input(const ModelSession& session, const config::MemorySaving& saving,
                                const plan::MicroSize& micro, int degree, const ops::DryTarget& target);
 
 /// What a run's steps need of memory, by a dry run, and the micro-batches that follow from it. The references
-/// must outlive it.
+/// must outlive it. `usual_micro_tokens`: the least of all ranks' own.
 class StepPlan {
  public:
   StepPlan(const ModelSession& session, const config::Settings& settings, const data::TokenDataset& dataset,
-           const data::Sampler& sampler, const config::MemorySaving& saving)
+           const data::Sampler& sampler, const config::MemorySaving& saving, std::int64_t usual_micro_tokens)
       : session_(session),
         settings_(settings),
         dataset_(dataset),
         sampler_(sampler),
         saving_(saving),
+        usual_micro_tokens_(usual_micro_tokens),
         largest_(dataset, sampler) {}
 
   const config::MemorySaving& saving() const { return saving_; }
@@ -47,7 +51,8 @@ class StepPlan {
   /// Where `degree` ranks share one copy of the frozen weights.
   plan::MemoryEstimate memory(std::int64_t micro_tokens, int degree) const;
 
-  /// batch.micro_tokens; for auto the usual number on this device, or the smaller one at which a step fits
+  std::int64_t usual_micro_tokens() const { return usual_micro_tokens_; }
+  /// batch.micro_tokens; for auto the usual number, or the smaller one at which a step fits
   /// into the memory of such devices, and into what is free of it. A function of its arguments and the data:
   /// ranks that give the same get the same.
   plan::AutomaticMicro micro_tokens(const LeastMemory& device, int degree) const;
@@ -78,6 +83,7 @@ class StepPlan {
   const data::TokenDataset& dataset_;
   const data::Sampler& sampler_;
   config::MemorySaving saving_;
+  std::int64_t usual_micro_tokens_;
   mutable plan::LargestMicroBatches largest_;  // remembers what it was asked
 };
 

@@ -34,7 +34,7 @@ def best_of(plan, strategy, offload=True):
     fitting = [o for o in plan["options"] if o["fits"] and o["strategy"] == (strategy or "replicate")
                and (offload or o["offload"] == "none")]
     fastest = max((o["tokens_per_second"] for o in fitting), default=0)
-    return next((o for o in fitting if 1.01 * o["tokens_per_second"] >= fastest), None)
+    return next((o for o in fitting if 1.03 * o["tokens_per_second"] >= fastest), None)
 
 
 def unbounded(plan, devices):

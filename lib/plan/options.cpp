@@ -6,7 +6,7 @@
 namespace lorikeet::plan {
 namespace {
 
-constexpr double kEquallyFast = 1.01;
+constexpr double kEquallyFast = 1.03;  // a plan is no surer (benchmarks/results/card.md)
 
 double recomputed_flops(const Work& work, config::ActivationCheckpointing grade) {
   switch (grade) {
@@ -53,7 +53,10 @@ Option evaluate(const Job& job, const Machine& machine, const Choice& choice) {
     in.moved_bytes = of_token * work.tokens * spread.busiest_share / spread.turns;
   }
   if (choice.saving.offload.weights) in.streamed_bytes = work.streamed_bytes;
-  in.least_turn_seconds = passes * work.layers * machine.seconds_per_layer;
+  in.turn_seconds = passes * work.layers * machine.seconds_per_layer;
+  if (machine.decoded_bytes_per_second > 0)
+    in.turn_seconds += passes * work.decoded_bytes / machine.decoded_bytes_per_second;
+  in.least_turn_seconds = passes * work.layers * machine.least_seconds_per_layer;
   if (machine.memory_bytes_per_second > 0) {
     const double reading = passes * work.frozen_bytes / machine.memory_bytes_per_second;
     in.least_turn_seconds = std::max(in.least_turn_seconds, reading);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/memory_saving.h"
+#include "plan/card_time.h"
 #include "plan/memory.h"
 #include "plan/spread.h"
 #include "plan/step_time.h"
@@ -16,11 +17,14 @@ namespace lorikeet::plan {
 
 /// The devices that are planned for, all alike, in one machine.
 struct Machine {
-  std::string device;                     ///< "NVIDIA GeForce RTX 3090"
-  std::int64_t memory_bytes = 0;          ///< that a run may take on each of n devices; see share_memory
-  double flops_per_second = 0;            ///< that a device sustains in training
-  double memory_bytes_per_second = 0;     ///< of the device's own memory; 0: not looked at
-  double seconds_per_layer = 0;           ///< of a forward or a backward, however few tokens: kernel launches
+  std::string device;                   ///< "NVIDIA GeForce RTX 3090"
+  std::int64_t memory_bytes = 0;        ///< that a run may take on each of n devices; see share_memory
+  double flops_per_second = 0;          ///< that a device sustains in training
+  double memory_bytes_per_second = 0;   ///< of the device's own memory; 0: not looked at
+  double decoded_bytes_per_second = 0;  ///< plan::CardRates::decoding; 0: not looked at
+  // A forward or a backward of a layer takes, beside what its tokens do, and however few they are:
+  double seconds_per_layer = 0;
+  double least_seconds_per_layer = 0;
   std::function<Link(int devices)> link;  ///< on a ring over so many
   double seconds_per_byte = 0;            ///< see StepTimeInput
   std::int64_t host_memory_bytes = 0;     ///< of the machine's host, for what is offloaded; 0: not known
@@ -50,7 +54,9 @@ struct Work {
   double gradient_bytes = 0;        ///< of the adapter, in the reduce dtype
   double frozen_bytes = 0;          ///< of the whole base
   double streamed_bytes = 0;        ///< of a micro-batch, from the host's memory, where weights are offloaded
+  double decoded_bytes = 0;         ///< of a pass: plan::decoded_bytes
   std::vector<UnitUse> uses;
+  CardLoad load;  ///< on a GPU
 };
 
 struct Job {
@@ -89,7 +95,7 @@ struct Range {
 /// fit, and one that doesn't where none does.
 std::vector<Option> all_options(const Job& job, const Machine& machine, const Range& range);
 
-/// The fastest of those that fit and satisfy `accept`; of equally fast ones (within 1%) that with the fewest
+/// The fastest of those that fit and satisfy `accept`; of equally fast ones (within 3%) that with the fewest
 /// devices, the least saving of memory, then with the largest micro-batch up
 /// to `usual_micro_tokens`. nullptr where none fits.
 const Option* fastest(const std::vector<Option>& options, std::int64_t usual_micro_tokens,

@@ -48,7 +48,8 @@ std::vector<UnitUse> unit_uses(const nn::ModelShape& shape, const StoredBytes& s
 StepTime step_time(const StepTimeInput& in) {
   const double ranks = in.world_size, degree = in.degree;
   const double share = in.busiest_share > 0 ? in.busiest_share : 1 / ranks;
-  const double computing = std::max(in.flops * share / in.device_flops, in.turns * in.least_turn_seconds);
+  const double computing = std::max(in.flops * share / in.device_flops + in.turns * in.turn_seconds,
+                                    in.turns * in.least_turn_seconds);
   const double gathered = in.degree > 1 ? in.turns * sum_of_gathers(in.uses) * (degree - 1) / degree : 0;
   const double reduced = 2 * (ranks - 1) / ranks * in.gradient_bytes;
   StepTime out;

@@ -36,6 +36,7 @@ struct StepTimeInput {
   int degree = 1;                 ///< ranks that share one copy of the weights; 1: replicate
   double turns = 1;               ///< micro-batches a rank, on average
   double busiest_share = 0;       ///< of the work, what the rank with most of it does; 0: all the same
+  double turn_seconds = 0;        ///< that a micro-batch takes beside its operations
   double least_turn_seconds = 0;  ///< of a micro-batch, however small: what reading the weights takes
   double gradient_bytes = 0;      ///< of the adapter, in the reduce dtype
   std::vector<UnitUse> uses;      ///< for a degree above 1

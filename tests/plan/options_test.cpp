@@ -108,12 +108,28 @@ TEST_CASE("reading the weights bounds how fast a small micro-batch can be") {
 
 TEST_CASE("so does starting a layer's kernels") {
   Machine slow_host = machine(80, 1e11);
-  slow_host.seconds_per_layer = 0.1;
+  slow_host.least_seconds_per_layer = 0.1;
   Job deep = job();
   deep.work.layers = 10;
   const auto options = all_options(deep, slow_host, kRange);
   CHECK(find(options, {1, 1, kNone, 1000}).time.total() == Approx(8 * 2));
   CHECK(find(options, {1, 1, kNone, 4000}).time.total() == Approx(8));
+}
+
+TEST_CASE("every micro-batch takes its time beside its operations, and decodes the weights in each pass") {
+  Machine card = machine(80, 1e11);
+  card.seconds_per_layer = 0.1;
+  Job deep = job();
+  deep.work.layers = 10;
+  deep.work.decoded_bytes = 5e9;
+  const auto time = [&](const Choice& choice) {
+    return find(all_options(deep, card, kRange), choice).time.total();
+  };
+  CHECK(time({1, 1, kNone, 1000}) == Approx(8 + 8 * 2));
+  CHECK(time({1, 1, kNone, 4000}) == Approx(8 + 2 * 2));
+  CHECK(time({1, 1, kFull, 4000}) == Approx(11 + 2 * 3));
+  card.decoded_bytes_per_second = 1e10;
+  CHECK(time({1, 1, kNone, 4000}) == Approx(8 + 2 * (2 + 2 * 0.5)));
 }
 
 TEST_CASE("recomputing gate and up alone lies between") {

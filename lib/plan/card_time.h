@@ -1,0 +1,57 @@
+#pragma once
+
+#include "nn/causal_lm.h"
+#include "ops/attention/kernel_choice.h"
+#include "peft/lora.h"
+#include "precision/policy.h"
+#include "train/flops.h"
+
+namespace lorikeet::plan {
+
+/// What an optimizer step asks of a GPU, by what bounds it. All without recomputation.
+struct CardLoad {
+  double product_flops = 0;    ///< of matrix products in the compute dtype
+  double float8_flops = 0;     ///< of those in fp8
+  double attention_flops = 0;  ///< of real pairs of a query and a key
+  double moved_bytes = 0;      ///< of activations, that kernels read and write in the card's memory
+
+  /// That of one of so many steps.
+  CardLoad operator/(double steps) const {
+    return {product_flops / steps, float8_flops / steps, attention_flops / steps, moved_bytes / steps};
+  }
+};
+
+CardLoad card_load(const nn::CausalLMSpec& spec, const peft::LoraAdapters& adapters,
+                   const train::StepSize& size, const precision::Policy& policy);
+
+/// Bytes that decoding a quantised base reads and writes in a pass over it, forward or backward, on average:
+/// with products in fp8, forward decodes nothing. 0 for a base that is stored as it is computed.
+double decoded_bytes(const nn::CausalLMSpec& spec, double stored_bytes, const precision::Policy& policy);
+
+/// What a GPU sustains, operations and bytes a second.
+struct CardRates {
+  double products = 0, float8 = 0, attention = 0;
+  double memory = 0;    ///< read and written
+  double decoding = 0;  ///< the same, by what decodes quantised weights
+};
+
+/// Shares of a card's data sheet (dense products in the compute dtype, memory) that were measured on an H200
+/// (benchmarks/results/card.md), and for attention on other cards than Hopper's are assumed.
+CardRates card_rates(double peak_flops, double peak_bytes_per_second, int capability,
+                     ops::AttentionKernel attention);
+
+double card_seconds(const CardLoad& load, const CardRates& rates);
+
+/// What a layer's kernels take in a pass beside their work: filling and emptying the card, which every
+/// micro-batch does. Measured on an H200: a micro-batch more in a step took 8.2 ms with 28 layers, 11.3 ms
+/// with 32.
+inline constexpr double kCardSecondsPerLayer = 0.15e-3;
+/// What the host takes to launch them, at least: 94 kernels a layer, 10 us each, half of them in a pass.
+inline constexpr double kHostSecondsPerLayer = 94 * 10e-6 / 2;
+
+/// The usual micro-batch on such a card: kUsualMicroTokensCuda, or twice that for models so small that
+/// filling and emptying the card takes more than 8% of the time of its products. A step of twice as many
+/// tokens was 6% faster with 0.6B on an H200. `peak_flops`: 0 where it isn't known.
+std::int64_t usual_micro_tokens(const nn::ModelShape& shape, double peak_flops);
+
+}  // namespace lorikeet::plan
