@@ -31,6 +31,7 @@ enum class State {
   kLoop,      // InterruptGuard
   kStopping,  // InterruptGuard, after the first signal
   kEnding,    // InterruptExit, after the loop
+  kStopped,   // behind both, after a run that was asked to end: libraries take their time to unload
 };
 
 std::atomic<State> g_state{State::kDefault};
@@ -120,6 +121,7 @@ void on_signal(int number) {
     case State::kEnding:
       return end(number,
                  "error: interrupted while the run was ending; the same command goes on from there\n");
+    case State::kStopped: return end(number, "");
     case State::kDefault: std::signal(number, SIG_DFL); std::raise(number);
   }
 }
@@ -145,9 +147,13 @@ InterruptExit::InterruptExit() {
 }
 
 InterruptExit::~InterruptExit() {
+  g_exits = false;
+  if (g_state == State::kStopping) {
+    g_state = State::kStopped;
+    return;
+  }
   handle(SIG_DFL);
   g_state = State::kDefault;
-  g_exits = false;
 }
 
 void InterruptExit::leave_no_trace_in(const std::filesystem::path& output_dir) {

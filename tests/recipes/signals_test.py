@@ -100,6 +100,17 @@ class Signals(unittest.TestCase):
         self.assertEqual(code, 130)
         self.assertIn("interrupted again, and ended without saving", said)
 
+    def test_a_signal_while_a_stopped_run_is_ending_exits_130(self):
+        output = self.work / "ending"
+        process = subprocess.Popen(self.programs.command(output, "training.max_steps=100000", "~lr_scheduler"),
+                                   env=harness.ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        metrics = output / "metrics.jsonl"
+        self.assertTrue(harness.wait_for(lambda: metrics.exists() and metrics.stat().st_size > 0))
+        process.send_signal(signal.SIGTERM)
+        # The program's last line: what is left is that its libraries unload, which takes tens of milliseconds.
+        self.assertTrue(any("a checkpoint was saved, the same command goes on" in line for line in process.stderr))
+        self.assertEqual(self.end(process, signal.SIGTERM), (130, ""))
+
     def test_a_request_that_comes_as_several_signals_saves(self):
         # A terminal that closes: the shell sends SIGHUP, and the kernel when the shell ends. A service manager: SIGTERM,
         # then SIGHUP.
