@@ -152,12 +152,33 @@ void convert_training(ForeignConfig& in, OwnConfig& out) {
   in.pass_over("gradient_checkpointing_kwargs", "changes no number");
   const std::string bf16 = ascii_lower(in.text("bf16").value_or("auto"));
   const bool fp16 = in.boolean("fp16", false), tf32 = in.boolean("tf32", false);
-  out.set("precision.preset", bf16 != "false" ? "bf16" : fp16 ? "fp16" : tf32 ? "tf32" : "fp32");
+  // auto gives way to an fp16 that is asked for.
+  const bool in_bf16 = bf16 != "false" && !(bf16 == "auto" && fp16);
+  out.set("precision.preset", in_bf16 ? "bf16" : fp16 ? "fp16" : tf32 ? "tf32" : "fp32");
   for (const char* key : {"torch_dtype", "float16", "bfloat16"}) in.pass_over(key, "see precision.preset");
   out.note(
       "the loss of a step is the mean over all its label tokens here; what axolotl's is depends on the "
       "version of "
       "transformers");
+}
+
+// axolotl loads the best checkpoint at the end unless it is told not to, but only where every checkpoint
+// follows a validation.
+void convert_best(ForeignConfig& in, OwnConfig& out) {
+  const auto patience = in.integer("early_stopping_patience");
+  const bool wanted = in.boolean("load_best_model_at_end", true) || patience;
+  if (in.number("val_set_size").value_or(0) <= 0) {
+    in.pass_over("early_stopping_patience", "nothing is validated: val_set_size is 0");
+    return;
+  }
+  if (patience) out.set_integer("data.validation.patience", *patience);
+  const auto saves = in.integer("saves_per_epoch"), validations = in.integer("evals_per_epoch");
+  const auto save_steps = in.integer("save_steps"), steps = in.integer("eval_steps");
+  const auto divides = [](std::optional<std::int64_t> part, std::optional<std::int64_t> whole) {
+    return part && whole && *part > 0 && *whole % *part == 0;
+  };
+  out.set_boolean("data.validation.keep_best",
+                  wanted && (divides(steps, save_steps) || divides(saves, validations)));
 }
 
 void convert_output(ForeignConfig& in, OwnConfig& out) {
@@ -166,13 +187,14 @@ void convert_output(ForeignConfig& in, OwnConfig& out) {
   if (const auto most = in.integer("save_total_limit")) out.set_integer("checkpoint.keep_last", *most);
   if (const auto steps = in.integer("logging_steps")) out.set_integer("metrics.log_every_steps", *steps);
   if (in.boolean("use_tensorboard", false)) out.set_boolean("metrics.tensorboard", true);
-  if (const auto patience = in.integer("early_stopping_patience"))
-    out.set_integer("data.validation.patience", *patience);
+  convert_best(in, out);
+  in.pass_over("group_by_length",
+               "the order of rows stays shuffled; within a step they are grouped by their lengths");
   in.pass_over("saves_per_epoch",
                "a checkpoint at the end of each epoch, or see checkpoint.save_every_steps");
   for (const char* key : {"resume_from_checkpoint", "auto_resume_from_checkpoints"})
     in.pass_over(key, "a run goes on by itself with its own checkpoints, not with axolotl's");
-  static constexpr std::array<std::string_view, 28> kElsewhere{"wandb_project",
+  static constexpr std::array<std::string_view, 26> kElsewhere{"wandb_project",
                                                                "wandb_entity",
                                                                "wandb_watch",
                                                                "wandb_name",
@@ -190,8 +212,6 @@ void convert_output(ForeignConfig& in, OwnConfig& out) {
                                                                "save_strategy",
                                                                "debug",
                                                                "local_rank",
-                                                               "group_by_length",
-                                                               "load_best_model_at_end",
                                                                "use_comet",
                                                                "comet_project_name",
                                                                "include_tokens_per_second",

@@ -169,7 +169,11 @@ void convert_axolotl_data(ForeignConfig& in, OwnConfig& out, const ConvertOption
   out.set_integer("data.max_seq_len", length);
   const std::string longer = ascii_lower(in.text("excess_length_strategy").value_or("drop"));
   out.set("data.overlong", longer == "raise" ? "error" : longer);
-  out.set("data.train_on", in.boolean("train_on_inputs", false) ? "all" : "roles");
+  if (in.boolean("train_on_inputs", false)) {
+    out.set("data.train_on", "all", "of chat_template rows axolotl leaves out the template's own tokens");
+  } else {
+    out.set("data.train_on", "roles");
+  }
   if (in.has("test_datasets")) in.problem("test_datasets", "can't be converted: set data.validation.path");
   const double held_out = in.number("val_set_size").value_or(0);
   if (held_out >= 1) in.problem("val_set_size", "counts rows: give the part of the rows that they are");

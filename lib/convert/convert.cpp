@@ -32,7 +32,7 @@ Converted convert_config(std::string_view yaml, const std::string& name, const C
         "them");
   }
   in.finish();
-  return {out.yaml("Converted from a " + trainer + " config.", in.comments()), out.notes()};
+  return {out.yaml("Converted from a config of " + trainer + ".", in.comments()), out.notes()};
 }
 
 }  // namespace lorikeet::convert

@@ -50,6 +50,7 @@ void convert_data(ForeignConfig& in, OwnConfig& out) {
   const std::string fraction =
       in.text("data.init_args.val_split_fraction").value_or(name == "JSON" ? "0" : "0.05");
   out.set("data.validation.fraction", fraction, "other rows than litgpt's");
+  if (fraction != "0") out.set_boolean("data.validation.keep_best", false);  // the last is litgpt's
   out.set("data.train_on", in.boolean("data.init_args.mask_prompt", false) ? "roles" : "all");
   if (const auto length = in.integer("train.max_seq_length")) {
     out.set_integer("data.max_seq_len", *length);

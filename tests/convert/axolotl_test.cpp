@@ -173,6 +173,35 @@ TEST_CASE("a regular expression and all linear modules are targets too") {
   CHECK_THAT(refusal(changed(list, "")), Contains("lora_target_modules is missing"));
 }
 
+TEST_CASE("fp16 comes before a bf16 that axolotl would choose, but not before one that is set") {
+  using Preset = config::PrecisionPreset;
+  const auto preset = [](const std::string& to) {
+    return settings_of(changed("bf16: auto\n", to)).precision.preset;
+  };
+  CHECK(preset("bf16: auto\n") == Preset::kBf16);
+  CHECK(preset("fp16: true\n") == Preset::kFp16);
+  CHECK(preset("bf16: auto\nfp16: true\n") == Preset::kFp16);
+  CHECK(preset("bf16: true\nfp16: true\n") == Preset::kBf16);
+  CHECK(preset("bf16: false\n") == Preset::kFp32);
+}
+
+TEST_CASE("the adapter that a converted run keeps is the one that axolotl keeps") {
+  const auto keeps_best = [](const std::string& more) {
+    return settings_of(changed("evals_per_epoch: 4\n", more)).data.validation.keep_best;
+  };
+  CHECK_FALSE(keeps_best(""));
+  CHECK_FALSE(keeps_best("evals_per_epoch: 4\n"));
+  CHECK(keeps_best("evals_per_epoch: 4\nsaves_per_epoch: 2\n"));
+  CHECK_FALSE(keeps_best("evals_per_epoch: 2\nsaves_per_epoch: 4\n"));
+  CHECK(keeps_best("eval_steps: 10\nsave_steps: 20\n"));
+  CHECK_FALSE(keeps_best("eval_steps: 20\nsave_steps: 30\n"));
+  CHECK_FALSE(keeps_best("eval_steps: 10\nsave_steps: 20\nload_best_model_at_end: false\n"));
+  CHECK(keeps_best("eval_steps: 10\nsave_steps: 20\nearly_stopping_patience: 3\n"));
+  const std::string unvalidated = changed("val_set_size: 0.1", "val_set_size: 0\nearly_stopping_patience: 3");
+  CHECK_FALSE(settings_of(unvalidated).data.validation.patience.has_value());
+  CHECK_THAT(yaml_of(unvalidated), Contains("early_stopping_patience: 3 - nothing is validated"));
+}
+
 TEST_CASE("axolotl's other kinds of training are refused by name") {
   CHECK_THAT(refusal(kConfig + "rl: dpo\n"), Contains("preferences") && Contains("dpo"));
   CHECK_THAT(refusal(kConfig + "processor_type: AutoProcessor\n"), Contains("multimodal"));
