@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/command_line.h"
 #include "apps/config_files.h"
 #include "apps/guard.h"
 #include "apps/hub_paths.h"
@@ -49,7 +50,8 @@ int run(int argc, char** argv) {
       "starts and watches four on this machine. On several machines torchrun (with --no-python), srun or "
       "mpirun start them: rank and store are read from their variables. Alone it is a run of one process. "
       "Exit codes: 0 done, 1 run failed, 2 bad usage or input, 3 environment unfit, 130 interrupted, what "
-      "was trained is saved.");
+      "was trained is saved.",
+      "lora_finetune_distributed");
   app.set_version_flag("--version", std::string(lorikeet::kVersion));
   std::string config;
   std::vector<std::string> overrides;
@@ -60,7 +62,7 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return lorikeet::apps::end_of_parsing(app, error);
   }
   const auto placement = lorikeet::comm::read_placement(lorikeet::comm::process_environment());
   choose_speaker(placement);

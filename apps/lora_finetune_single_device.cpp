@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/command_line.h"
 #include "apps/config_files.h"
 #include "apps/guard.h"
 #include "apps/hub_paths.h"
@@ -23,7 +24,8 @@ int run(int argc, char** argv) {
       "unfinished run "
       "goes on from its last checkpoint. Exit codes: 0 done, 1 run failed, 2 bad usage or input, 3 "
       "environment "
-      "unfit, 130 interrupted, what was trained is saved.");
+      "unfit, 130 interrupted, what was trained is saved.",
+      "lora_finetune_single_device");
   app.set_version_flag("--version", std::string(lorikeet::kVersion));
   std::string config;
   std::vector<std::string> overrides;
@@ -34,7 +36,7 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return lorikeet::apps::end_of_parsing(app, error);
   }
   auto settings = lorikeet::config::load_settings(lorikeet::apps::find_config(config), overrides);
   lorikeet::apps::use_local_paths(settings);

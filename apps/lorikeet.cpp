@@ -1,6 +1,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/command_line.h"
 #include "apps/guard.h"
 #include "apps/verbs/verb_names.h"
 #include "apps/verbs/verbs.h"
@@ -33,7 +34,7 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return lorikeet::apps::end_of_parsing(app, error);
   }
   for (const Verb& verb : verbs) {
     if (verb.command->parsed()) return verb.action();

@@ -36,11 +36,22 @@ const std::vector<Family>& families() {
   return kFamilies;
 }
 
+namespace {
+
+// People give an adapter where its model is meant.
+std::string adapter_hint(const std::filesystem::path& folder) {
+  if (!std::filesystem::exists(folder / "adapter_config.json")) return "";
+  return ". This is an adapter: give the model that it belongs to here, and the adapter by --adapter, or, to "
+         "train it further, by lora.init";
+}
+
+}  // namespace
+
 Json read_config_json(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
   if (!std::filesystem::exists(path)) {
     throw Error("[model.path] '" + folder.string() +
-                "' has no config.json; expected a Hugging Face checkpoint folder");
+                "' has no config.json; expected a Hugging Face checkpoint folder" + adapter_hint(folder));
   }
   return Json::parse(read_file(path, 16U << 20), path.string());
 }

@@ -26,9 +26,8 @@ std::string list_of(const std::vector<CudaDevice>& found) {
   names.reserve(found.size());
   for (std::size_t i = 0; i < found.size(); ++i)
     names.push_back("cuda:" + std::to_string(i) + " " + described(found[i], ""));
-  std::string list = found.empty()
-                         ? "no CUDA device is here (`lorikeet doctor` tells why, where there is one)"
-                         : "here are " + join(names, ", ");
+  std::string list = found.empty() ? "no CUDA device is here (the line GPUs of `lorikeet doctor` says why)"
+                                   : "here are " + join(names, ", ");
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (visible != nullptr) list += " (CUDA_VISIBLE_DEVICES is '" + escape_control(visible) + "')";
   return list;

@@ -19,8 +19,8 @@ class CardPrograms(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        # Configured micro-batches, of more than a step's tokens: else each run on a card begins with a trial of 8192
-        # tokens, which takes the host 20 s.
+        # Configured micro-batches, of more than a step's tokens: else each run on a card begins with a trial of
+        # 16384 tokens, which takes the host 40 s.
         cls.programs = harness.Programs(sys.argv[1], micro_tokens=1024)
         cls.work = cls.programs.work
         cls.card_folder, cls.driver = pathlib.Path(sys.argv[2]), sys.argv[3]

@@ -183,6 +183,7 @@ class BadInput(unittest.TestCase):
             (adapter / "adapter_config.json").write_text(json.dumps(config))
             weights.write_bytes(content)
             self.refused_verb("generate", self.base, "--adapter", adapter, "--prompt", "x", says=[says])
+        self.refused_verb("generate", adapter, "--prompt", "x", says=["no config.json", "by --adapter", "lora.init"])
 
     def test_command_lines_that_make_no_sense_exit_2(self):
         self.refused_verb()
@@ -191,6 +192,10 @@ class BadInput(unittest.TestCase):
             self.refused_verb(verb, "--nope")
             if verb not in ("ls", "config"):
                 self.refused_verb(verb)
+        self.refused_verb("merge", self.base, says=["error: ", "; `lorikeet merge --help` lists what it takes"])
+        refused = harness.run([str(self.programs.folder / "lora_finetune_single_device"), "--confg", "x.yaml"], 60)
+        self.assertEqual(refused.returncode, 2)
+        self.assertRegex(refused.stderr, r"^error: .*; `lora_finetune_single_device --help` lists what it takes\n$")
         ask = ["generate", self.base, "--prompt", "x"]
         for option, value in (("--temperature", "nan"), ("--temperature", "-1"), ("--top-p", "nan"), ("--top-p", "2"),
                               ("--max-new-tokens", "-3"), ("--max-new-tokens", "99999999999999999999"), ("--seed", "-1"),
