@@ -207,8 +207,9 @@ void evaluate(const EvalRequest& request, std::ostream& out) {
   const data::LoadedFile file = data::load_file(request.data, options, *session.tokenizer);
   report_template(settled, file.report.template_description);
   log_info(file.report.describe());
-  if (file.dataset.longest() > session.model->shape().max_position)
-    warn_beyond_positions(request.settings, session, file.dataset.longest());
+  if (file.dataset.longest() > session.model->shape().max_position) {
+    if (const auto warning = beyond_positions(request.settings, session, file.dataset)) log_warning(*warning);
+  }
   settle_products(session, request.settings);
   const train::Evaluation result = train::evaluate(
       *session.model, file.dataset,

@@ -158,8 +158,7 @@ class Finetune {
 
   // What every rank holds of the frozen weights; all come to the same answer.
   void choose_strategy(bool resume) {
-    traces_.emplace(settings_.metrics.profile_steps, sampler_.total_steps(), output_dir(),
-                    group_.placement());
+    traces_.emplace(settings_.metrics.profile_steps, output_dir(), group_.placement());
     process_bytes_ = train::resident_bytes();
     const comm::Placement& placement = group_.placement();
     const LeastMemory least = least_memory(session_.device, group_);

@@ -134,6 +134,7 @@ std::unique_ptr<RunPlan> plan_run(const PlanRequest& request) {
   const PlannedRows planned = planned_rows(request, session);
   const data::Sampler sampler(planned.rows, sampler_options(settings));
   out->data = facts_of(planned, sampler);
+  if (planned.assumed.empty()) require_steps_fit(settings, sampler.total_steps());
 
   StepJob step(session, settings, out->device.target, planned.rows, sampler);
   out->work = step.work();

@@ -23,16 +23,18 @@ std::string describe_token(const text::Tokenizer& tokenizer, std::int32_t id) {
   return "'" + escape_control(text) + "' (" + std::to_string(id) + ")";
 }
 
-// The end of an answer is learnt where the template, or the row's form, puts a token that ends generation.
-void warn_where_nothing_ends(const config::Settings& settings, const ModelSession& session,
-                             const data::TokenDataset& dataset, const data::FileReport& report) {
+}  // namespace
+
+std::optional<std::string> unending_answers(const config::Settings& settings, const ModelSession& session,
+                                            const data::TokenDataset& dataset, data::Format format,
+                                            const std::string& file) {
   // Of texts a chunk may have no end; tokens say themselves what they are.
-  if (report.format.starts_with("text") || report.format.starts_with("tokens")) return;
+  if (format == data::Format::kText || format == data::Format::kTokens) return std::nullopt;
   std::vector<std::int32_t> ends;
   try {
     ends = stop_ids(settings.model.path, session);
   } catch (const Error&) {  // a damaged generation_config.json is an error where it is used
-    return;
+    return std::nullopt;
   }
   constexpr std::size_t kMost = 1000;
   const std::size_t looked_at = std::min(dataset.size(), kMost);
@@ -40,47 +42,45 @@ void warn_where_nothing_ends(const config::Settings& settings, const ModelSessio
   for (std::size_t i = 0; i < looked_at; ++i) {
     std::int32_t of_example = data::kNoLabel;
     for (const std::int32_t label : dataset.labels(i)) {
-      if (std::find(ends.begin(), ends.end(), label) != ends.end()) return;
+      if (std::find(ends.begin(), ends.end(), label) != ends.end()) return std::nullopt;
       if (label != data::kNoLabel) of_example = label;
     }
     if (last == data::kNoLabel) last = of_example;
   }
-  if (last == data::kNoLabel) return;
+  if (last == data::kNoLabel) return std::nullopt;
   std::vector<std::string> known;
   known.reserve(ends.size());
   for (const std::int32_t end : ends) known.push_back(describe_token(*session.tokenizer, end));
-  log_warning(
-      "[data] " + report.file + ": in none of " + std::to_string(looked_at) +
-      " examples a token that ends generation is learnt, so that the model may never stop: the first one's "
-      "answer ends with " +
-      describe_token(*session.tokenizer, last) + ", and generation with " +
-      (known.empty() ? "none" : join(known, ", ")) +
-      "; add the id that should end it to eos_token_id in the base's generation_config.json, choose another "
-      "data.chat_template, or a larger data.max_seq_len where answers are cut off (`lorikeet preview` "
-      "shows them)");
+  return "[data] " + file + ": in none of " + std::to_string(looked_at) +
+         " examples a token that ends generation is learnt, so that the model may never stop: the first "
+         "one's answer ends with " +
+         describe_token(*session.tokenizer, last) + ", and generation with " +
+         (known.empty() ? "none" : join(known, ", ")) +
+         "; add the id that should end it to eos_token_id in the base's generation_config.json, choose "
+         "another data.chat_template, or a larger data.max_seq_len where answers are cut off (`lorikeet "
+         "preview` shows them)";
 }
-
-}  // namespace
 
 data::LoadedData load_run_data(const config::Settings& settings, const ModelSession& session) {
   data::LoadedData data =
       data::load_data(data_options(settings, session.embedding_rows()), *session.tokenizer);
-  warn_beyond_positions(settings, session, data.train.longest());
-  if (data.train_report.sources.empty()) {
-    warn_where_nothing_ends(settings, session, data.train, data.train_report);
-  }
+  if (const auto warning = beyond_positions(settings, session, data.train)) log_warning(*warning);
+  const data::FileReport& report = data.train_report;
+  if (!report.sources.empty()) return data;
+  if (const auto warning = unending_answers(settings, session, data.train, report.rows, report.file))
+    log_warning(*warning);
   return data;
 }
 
-void warn_beyond_positions(const config::Settings& settings, const ModelSession& session,
-                           std::int64_t longest) {
+std::optional<std::string> beyond_positions(const config::Settings& settings, const ModelSession& session,
+                                            const data::TokenDataset& dataset) {
   const std::int64_t positions = session.model->shape().max_position;
-  if (settings.data.max_seq_len <= positions) return;
-  log_warning("data.max_seq_len is " + std::to_string(settings.data.max_seq_len) +
-              ", but the model was made for " + std::to_string(positions) +
-              " positions (max_position_embeddings, scaled as config.json says), beyond which it predicts "
-              "badly; the longest example has " +
-              std::to_string(longest) + " tokens");
+  if (settings.data.max_seq_len <= positions) return std::nullopt;
+  return "data.max_seq_len is " + std::to_string(settings.data.max_seq_len) +
+         ", but the model was made for " + std::to_string(positions) +
+         " positions (max_position_embeddings, scaled as config.json says), beyond which it predicts "
+         "badly; the longest of " +
+         std::to_string(dataset.size()) + " examples has " + std::to_string(dataset.longest()) + " tokens";
 }
 
 }  // namespace lorikeet::recipes

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <cstdint>
+#include <optional>
+#include <string>
 
 #include "config/settings.h"
 #include "data/load.h"
@@ -9,13 +10,18 @@
 namespace lorikeet::recipes {
 
 /// A run's training and validation data, for the model of `session`: ids given as tokens may be as large as
-/// its embedding has rows. Warns as warn_beyond_positions does, and where no answer teaches the model to
-/// stop.
+/// its embedding has rows. Warns as beyond_positions and unending_answers say.
 data::LoadedData load_run_data(const config::Settings& settings, const ModelSession& session);
 
-/// Warns where data.max_seq_len lets examples, whose longest has `longest` tokens, be longer than the
-/// positions that the model was made for.
-void warn_beyond_positions(const config::Settings& settings, const ModelSession& session,
-                           std::int64_t longest);
+/// What is to be said where data.max_seq_len lets examples be longer than the positions that the model was
+/// made for.
+std::optional<std::string> beyond_positions(const config::Settings& settings, const ModelSession& session,
+                                            const data::TokenDataset& dataset);
+
+/// What is to be said where no answer of `dataset`, the rows of `file`, teaches the model to stop: the end of
+/// an answer is learnt where the template, or the row's form, puts a token that ends generation.
+std::optional<std::string> unending_answers(const config::Settings& settings, const ModelSession& session,
+                                            const data::TokenDataset& dataset, data::Format format,
+                                            const std::string& file);
 
 }  // namespace lorikeet::recipes

@@ -64,6 +64,7 @@ RunInputs::RunInputs(const config::Settings& settings, RankGroup& group, Phases&
       data(tokenise(settings, group, session)),
       chat_template(training_template(settings, data.train_report, *session.tokenizer)),
       sampler(data.train, sampler_options(settings)) {
+  require_steps_fit(settings, sampler.total_steps());
   log_info("precision (" + session.policy.fingerprint().substr(0, 12) + "):\n" + session.policy.table());
   phases.finish("tokenise");
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "recipes/step_traces.h"
+#include "train/schedule.h"
 
 namespace lorikeet::recipes {
 namespace {
@@ -130,6 +132,11 @@ std::vector<config::ActivationCheckpointing> all_grades() {
 std::vector<config::Offload> offloads_on(at::DeviceType device) {
   if (device == at::kCPU) return {{}};
   return {{}, {.activations = true}, {.weights = true}, {.activations = true, .weights = true}};
+}
+
+void require_steps_fit(const config::Settings& settings, std::int64_t total_steps) {
+  train::make_schedule(settings.lr_scheduler, settings.optimizer.lr, total_steps);
+  StepTraces::require_within(settings.metrics.profile_steps, total_steps);
 }
 
 data::SamplerOptions sampler_options(const config::Settings& settings) {

@@ -34,6 +34,8 @@ data::MicroOptions micro_options(const config::Settings& settings, std::int64_t 
 std::vector<config::ActivationCheckpointing> all_grades();
 /// Every offload that saves memory of such a device, in the order of its cost; the first is none.
 std::vector<config::Offload> offloads_on(at::DeviceType device);
+/// Throws Error for settings that a run of so many steps can't have: a warm-up, traces of steps.
+void require_steps_fit(const config::Settings& settings, std::int64_t total_steps);
 data::SamplerOptions sampler_options(const config::Settings& settings);
 train::AdamWOptions adamw_options(const config::Settings& settings);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "base/error.h"
 
@@ -13,9 +12,7 @@ constexpr const char* kPrefix = "trace_step_";
 
 }  // namespace
 
-StepTraces::StepTraces(const std::vector<std::int64_t>& steps, std::int64_t total_steps,
-                       std::filesystem::path output_dir, const comm::Placement& placement)
-    : steps_(steps), output_dir_(std::move(output_dir)), placement_(placement) {
+void StepTraces::require_within(const std::vector<std::int64_t>& steps, std::int64_t total_steps) {
   for (const std::int64_t step : steps) {
     if (step <= total_steps) continue;
     throw Error("[metrics.profile_steps] expected steps from 1 to " + std::to_string(total_steps) +

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/placement.h"
@@ -13,9 +14,13 @@ namespace lorikeet::recipes {
 /// The files that metrics.profile_steps asks for.
 class StepTraces {
  public:
-  /// `steps` count from 1. Throws Error (kUsage) when one is beyond the run's `total_steps`.
-  StepTraces(const std::vector<std::int64_t>& steps, std::int64_t total_steps,
-             std::filesystem::path output_dir, const comm::Placement& placement);
+  /// `steps` count from 1.
+  StepTraces(const std::vector<std::int64_t>& steps, std::filesystem::path output_dir,
+             const comm::Placement& placement)
+      : steps_(steps), output_dir_(std::move(output_dir)), placement_(placement) {}
+
+  /// Throws Error (kUsage) when one is beyond the run's `total_steps`.
+  static void require_within(const std::vector<std::int64_t>& steps, std::int64_t total_steps);
 
   /// Where to write this rank's trace of a step: trace_step_3.json, of several ranks
   /// trace_step_3_rank_1.json; nothing where it is not asked for. Ranks of other machines than the first

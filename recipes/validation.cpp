@@ -8,10 +8,13 @@
 #include "base/error.h"
 #include "base/strings.h"
 #include "data/load.h"
+#include "data/sampler.h"
+#include "data/source_files.h"
 #include "peft/adapter_config.h"
 #include "peft/adapter_file.h"
 #include "recipes/devices.h"
 #include "recipes/model_session.h"
+#include "recipes/run_data.h"
 #include "recipes/settings_map.h"
 
 namespace lorikeet::recipes {
@@ -82,17 +85,23 @@ class Validator {
     bool knows_template = false;
     const data::DataOptions options = data_options(settings_);
     for (const data::MixtureSource& source : options.sources) {
-      attempt([&] { check_rows(source.path, source.rows); });
+      attempt([&] { check_rows(source.path, source.rows, "data.train.sources"); });
       knows_template = session_.has_value();
     }
     if (options.sources.empty() && !is_placeholder("data.train.path", train)) {
-      attempt([&] { check_rows(train, options); });
+      attempt([&] {
+        const data::LoadedFile tried = check_rows(train, options, "data.train.path");
+        if (!session_) return;
+        require_known_steps_fit(tried);
+        warn(beyond_positions(settings_, *session_, tried.dataset));
+        warn(unending_answers(settings_, *session_, tried.dataset, tried.report.rows, tried.report.file));
+      });
       knows_template = session_.has_value();
     }
     if (options.validation_path) {
       auto held_out = static_cast<const data::RowOptions&>(options);
       held_out.split = options.validation_split;
-      attempt([&] { check_rows(*options.validation_path, held_out); });
+      attempt([&] { check_rows(*options.validation_path, held_out, "data.validation.path"); });
     }
     // Without a model or rows a template that was named can be looked for all the same.
     const std::string& named = settings_.data.chat_template;
@@ -102,13 +111,34 @@ class Validator {
       });
   }
 
-  void check_rows(const std::filesystem::path& path, const data::RowOptions& how) {
+  // The run's steps are known where all rows were tried, and at most those that the settings allow.
+  void require_known_steps_fit(const data::LoadedFile& tried) {
+    const bool all = tried.report.counts.rows == source_rows_ && settings_.data.validation.fraction == 0;
+    if (all && tried.dataset.size() > 0) {
+      require_steps_fit(settings_, data::Sampler(tried.dataset, sampler_options(settings_)).total_steps());
+    } else if (settings_.training.max_steps) {
+      require_steps_fit(settings_, *settings_.training.max_steps);
+    }
+  }
+
+  void warn(const std::optional<std::string>& warning) {
+    if (warning) out_.warnings.push_back(*warning);
+  }
+
+  // What was tried of them: nothing without a model.
+  data::LoadedFile check_rows(const std::filesystem::path& path, const data::RowOptions& how,
+                              const std::string& setting) {
+    data::require_source_there(path, setting);
     const auto rows = data::open_source(path, how);
-    if (!session_) return;
+    if (!session_) return {};
     data::DataOptions options = data_options(settings_, session_->embedding_rows());
     static_cast<data::RowOptions&>(options) = how;
     tried_rows_ = true;
-    data::try_rows(*rows, options, *session_->tokenizer);
+    source_rows_ = static_cast<std::int64_t>(rows->size());
+    data::LoadedFile tried = data::try_rows(*rows, options, *session_->tokenizer);
+    tried.report.file = path.filename().string();
+    warn(data::incomplete_rows(tried.report));
+    return tried;
   }
 
   const ValidationRequest& request_;
@@ -116,6 +146,7 @@ class Validator {
   precision::Policy policy_;
   std::optional<ModelSession> session_;
   bool tried_rows_ = false;
+  std::int64_t source_rows_ = 0;  // of the source that check_rows looked at last
   Validation out_;
 };
 

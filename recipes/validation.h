@@ -18,6 +18,7 @@ struct ValidationRequest {
 
 struct Validation {
   std::vector<std::string> problems;   ///< errors that a run would end with
+  std::vector<std::string> warnings;   ///< that a run would begin with
   std::vector<std::string> unchecked;  ///< what remains to be seen, a noun phrase each
 };
 

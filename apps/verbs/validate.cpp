@@ -43,6 +43,7 @@ int validate(const std::string& file, const std::vector<std::string>& overrides)
     throw Error("[validate] " + std::to_string(found.problems.size()) + " problems:\n  " +
                 join(found.problems, "\n  "));
   }
+  for (const std::string& warning : found.warnings) log_warning(warning);
   std::cout << "valid\n";
   log_info("not checked: " + join(found.unchecked, ", "));
   return 0;

@@ -70,6 +70,26 @@ std::string missing_column(const Json& record, const Columns& columns) {
   return "";
 }
 
+// A name of data.train.columns that is no format's: a slip, or key and field the wrong way round.
+std::string unknown_field(const Json& record, const Columns& columns) {
+  std::vector<std::string> fields;
+  for (const FormatSpec& spec : format_specs()) {
+    for (std::string& field : spec.fields()) fields.push_back(std::move(field));
+  }
+  const auto is_field = [&](const std::string& name) {
+    return std::find(fields.begin(), fields.end(), name) != fields.end();
+  };
+  for (const auto& [name, key] : columns) {
+    if (is_field(name)) continue;
+    const std::string shown = ". data.train.columns." + escape_control(name);
+    if (is_field(key) && record.find(name) != nullptr)
+      return shown + " is a key of the rows: write the format's field first, data.train.columns." + key +
+             "=" + escape_control(name);
+    return shown + " is a field of no format" + did_you_mean(name, fields);
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string_view format_name(Format format) { return spec_of(format).name; }
@@ -111,7 +131,9 @@ Format detect_format(const Json& record, const Columns& columns, const std::stri
     for (const FormatSpec* spec : matches) names.emplace_back(spec->name);
     problem = "more than one format (" + join(names, ", ") + ")";
   } else {
-    hint = missing_column(record, columns) + rows_inside(record, columns);
+    hint = unknown_field(record, columns);
+    if (hint.empty()) hint = missing_column(record, columns);
+    hint += rows_inside(record, columns);
   }
   throw Error(
       where + ": found " + keys_found(record) + ", which fits " + problem + "; known: " + formats_known() +

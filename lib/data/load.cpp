@@ -230,9 +230,28 @@ std::unique_ptr<RecordSource> open_source(const std::filesystem::path& path, con
   return open_files(find_source_files(path, options.split), path, options);
 }
 
-void try_rows(const RecordSource& rows, const DataOptions& options, const text::Tokenizer& tokenizer) {
+LoadedFile try_rows(const RecordSource& rows, const DataOptions& options, const text::Tokenizer& tokenizer) {
   const RowReading reading(rows, options, tokenizer);
-  encode_some(rows, reading.plan.format, reading.options, reading.encoder, kRowsTried);
+  LoadedFile tried;
+  tried.dataset = TokenDataset(encode_some(rows, reading.plan.format, reading.options, reading.encoder,
+                                           kRowsTried, tried.report.counts));
+  RowCounts& counts = tried.report.counts;
+  if (counts.rows == static_cast<std::int64_t>(rows.size()))
+    tried.dataset = choose_examples(tried.dataset, options, counts);
+  tried.report.format = reading.plan.format_description;
+  tried.report.rows = reading.plan.format;
+  set_totals(tried.dataset, tried.report);
+  return tried;
+}
+
+std::optional<std::string> incomplete_rows(const FileReport& report) {
+  if (report.counts.incomplete == 0) return std::nullopt;
+  return "[data] " + report.file + ": of " + std::to_string(report.counts.incomplete) + " of " +
+         std::to_string(report.counts.rows) +
+         " rows the chat template leaves something out: a turn whose role it doesn't know, tools, a tool "
+         "call, "
+         "or the last answer's reasoning; rename the role, or choose another data.chat_template (`lorikeet "
+         "preview` shows the rows as they are trained on)";
 }
 
 LoadedFile load_file(const std::filesystem::path& path, const DataOptions& options,
@@ -268,12 +287,16 @@ LoadedFile load_file(const std::filesystem::path& path, const DataOptions& optio
                 "), though within the model's " + std::to_string(options.embedding_rows) +
                 " embedding rows; check that the file was made for this model");
   }
+  if (const auto warning = incomplete_rows(report)) log_warning(*warning);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return loaded;
 }
 
 LoadedData load_data(const DataOptions& options, const text::Tokenizer& tokenizer) {
   check(options);
+  if (options.sources.empty()) require_source_there(options.train_path, "data.train.path");
+  for (const MixtureSource& source : options.sources) require_source_there(source.path, "data.train.sources");
+  if (options.validation_path) require_source_there(*options.validation_path, "data.validation.path");
   LoadedFile train = options.sources.empty() ? load_file(options.train_path, options, tokenizer)
                                              : load_mixture(options, tokenizer);
   LoadedData data;
@@ -319,9 +342,6 @@ std::string FileReport::describe() const {
   count(counts.other_length, " rows left out: other lengths than data.train.where allows");
   count(counts.duplicates, " examples left out: the same as an earlier one");
   count(counts.empty_answers, " rows with an empty answer: they teach the model to say nothing");
-  count(
-      counts.left_out_turns,
-      " rows with a turn that the chat template doesn't write: rename its role, or choose another template");
   count(counts.split, " texts split into consecutive chunks of data.max_seq_len");
   return text + (cache_hit ? "\nfrom the cache in " : "\ntokenised in ") + format_seconds(seconds);
 }

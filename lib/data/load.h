@@ -42,9 +42,13 @@ struct LoadedFile {
 /// what. Throws Error for every fault of the files and of these options.
 std::unique_ptr<RecordSource> open_source(const std::filesystem::path& path, const RowOptions& options);
 
+/// What is to be said where the chat template leaves out something that rows have; empty where it doesn't.
+std::optional<std::string> incomplete_rows(const FileReport& report);
+
 /// Encodes some rows of a source that open_source opened with the same options, the first ones and others
-/// spread over it, as load_file would. Throws what it would throw for the first of them that has a fault.
-void try_rows(const RecordSource& rows, const DataOptions& options, const text::Tokenizer& tokenizer);
+/// spread over it, as load_file would: its data set of these rows alone, and of its report all but the
+/// file's name and the template. Throws what it would throw for the first of them that has a fault.
+LoadedFile try_rows(const RecordSource& rows, const DataOptions& options, const text::Tokenizer& tokenizer);
 
 /// Tokenises one source, or takes it from the cache. `options` gives the rows' options, lengths, template and
 /// cache; its paths other than cache_dir are not looked at. Throws Error for every fault of the file or the

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "data/parse_row.h"
 #include "data/presets.h"
 
 namespace lorikeet::data {
@@ -65,6 +66,8 @@ RowPlan plan_rows(const RecordSource& file, const DataOptions& given, const text
   check_columns(plan.format, options.columns);
   warn_of_absent_columns(file, plan);
   if (needs_template(plan.format)) {
+    // Rows of another format than the configured one are the first thing to say.
+    parse_row(file.parse(0), plan.format, options.columns, file.where(0));
     plan.chat_template = text::choose_chat_template(options.chat_template, tokenizer.templates(),
                                                     has_instructions(plan.format), options.template_date);
   }

@@ -274,6 +274,13 @@ std::vector<fs::path> find_source_files(const fs::path& path, const std::string&
   return existing(std::move(files));
 }
 
+void require_source_there(const fs::path& path, const std::string& setting) {
+  std::error_code ignored;
+  if (fs::symlink_status(path, ignored).type() != fs::file_type::not_found || is_pattern(path)) return;
+  throw Error("[" + setting + "] expected a file, a folder or a pattern of files, got '" +
+              escape_control(path.string()) + "', which isn't there");
+}
+
 bool source_exists(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored) || (is_pattern(path) && !matching_files(path).empty());

@@ -19,6 +19,9 @@ namespace lorikeet::data {
 std::vector<std::filesystem::path> find_source_files(const std::filesystem::path& path,
                                                      const std::string& split);
 
+/// Throws Error naming `setting` where `path` isn't there and is no pattern.
+void require_source_there(const std::filesystem::path& path, const std::string& setting);
+
 /// True if `path` is a file, a folder or a pattern that a file, or a link to none, matches.
 bool source_exists(const std::filesystem::path& path);
 

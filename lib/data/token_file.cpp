@@ -40,7 +40,7 @@ constexpr std::array<std::pair<const char*, std::int64_t RowCounts::*>, 8> kCoun
      {"split", &RowCounts::split},
      {"unknown_ids", &RowCounts::unknown_ids},
      {"empty_answers", &RowCounts::empty_answers},
-     {"left_out_turns", &RowCounts::left_out_turns}}};
+     {"incomplete", &RowCounts::incomplete}}};
 
 std::string meta_of(const TokenizedFile& about, const std::string& fingerprint) {
   Json meta;

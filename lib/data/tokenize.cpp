@@ -48,7 +48,7 @@ class RowEncoder {
     }();
     ++counts.rows;
     if (has_empty_answer(row)) ++counts.empty_answers;
-    if (encoded.leaves_out_turn) ++counts.left_out_turns;
+    if (encoded.leaves_out_something) ++counts.incomplete;
     if (format_ == Format::kTokens) counts.unknown_ids += count_unknown(encoded.ids);
     if (count_targets(encoded.labels) == 0) {
       ++counts.without_labels;
@@ -224,6 +224,16 @@ class ChunkRunner {
   std::size_t examples_ = 0;
 };
 
+[[noreturn]] void fail_without_examples(const RecordSource& file, const RowCounts& counts,
+                                        const DataOptions& options) {
+  throw Error(
+      "[data] no row of " + file.name() + " can be trained on: of " + std::to_string(counts.rows) + " rows " +
+      std::to_string(counts.without_labels) + " have no token to learn (" + std::to_string(counts.truncated) +
+      " of them cut by data.max_seq_len " + std::to_string(options.max_seq_len) + ") and " +
+      std::to_string(counts.dropped) +
+      " are longer than it and dropped; raise data.max_seq_len, or check the rows with `lorikeet preview`");
+}
+
 }  // namespace
 
 RowCounts& RowCounts::operator+=(const RowCounts& other) {
@@ -236,7 +246,7 @@ RowCounts& RowCounts::operator+=(const RowCounts& other) {
   other_length += other.other_length;
   duplicates += other.duplicates;
   empty_answers += other.empty_answers;
-  left_out_turns += other.left_out_turns;
+  incomplete += other.incomplete;
   return *this;
 }
 
@@ -261,7 +271,7 @@ EncodedRow encode_row(const Row& row, const text::PromptEncoder& encoder, text::
   for (std::size_t t = 0; t < out.labels.size(); ++t)
     if (prompt.trained[t] == 0) out.labels[t] = kNoLabel;
   out.ids = std::move(prompt.ids);
-  out.leaves_out_turn = prompt.leaves_out_turn;
+  out.leaves_out_something = prompt.leaves_out_something;
   return out;
 }
 
@@ -270,24 +280,20 @@ RowCounts tokenize_file(const RecordSource& file, Format format, const DataOptio
   const RowEncoder row_encoder(file, format, options, encoder);
   const auto [counts, examples] = ChunkRunner(file, row_encoder, sink).run(options.threads);
   if (examples > 0) return counts;
-  throw Error(
-      "[data] no row of " + file.name() + " can be trained on: of " + std::to_string(counts.rows) + " rows " +
-      std::to_string(counts.without_labels) + " have no token to learn (" + std::to_string(counts.truncated) +
-      " of them cut by data.max_seq_len " + std::to_string(options.max_seq_len) + ") and " +
-      std::to_string(counts.dropped) +
-      " are longer than it and dropped; raise data.max_seq_len, or check the rows with `lorikeet preview`");
+  fail_without_examples(file, counts, options);
 }
 
-void encode_some(const RecordSource& file, Format format, const DataOptions& options,
-                 const text::PromptEncoder& encoder, std::size_t most) {
+TokenRows encode_some(const RecordSource& file, Format format, const DataOptions& options,
+                      const text::PromptEncoder& encoder, std::size_t most, RowCounts& counts) {
   const RowEncoder row_encoder(file, format, options, encoder);
   const std::size_t first = std::min(file.size(), most / 2);
   const std::size_t spread = std::min(file.size() - first, most - first);
-  TokenRows ignored;
-  RowCounts counts;
-  for (std::size_t i = 0; i < first; ++i) row_encoder.encode(i, ignored, counts);
+  TokenRows examples;
+  for (std::size_t i = 0; i < first; ++i) row_encoder.encode(i, examples, counts);
   for (std::size_t k = 1; k <= spread; ++k)
-    row_encoder.encode(first - 1 + k * (file.size() - first) / spread, ignored, counts);
+    row_encoder.encode(first - 1 + k * (file.size() - first) / spread, examples, counts);
+  if (examples.size() == 0 && first + spread == file.size()) fail_without_examples(file, counts, options);
+  return examples;
 }
 
 }  // namespace lorikeet::data

@@ -24,8 +24,8 @@ struct RowCounts {
   std::int64_t unknown_ids = 0;   ///< ids given as tokens that the model has and the tokenizer hasn't
   std::int64_t other_length = 0;  ///< left out: fewer or more tokens than RowOptions allow
   std::int64_t duplicates = 0;    ///< examples left out: equal to an earlier one
-  std::int64_t empty_answers = 0;   ///< with an answer without text, which teaches to say nothing
-  std::int64_t left_out_turns = 0;  ///< with a turn that the chat template doesn't write
+  std::int64_t empty_answers = 0;  ///< with an answer without text, which teaches to say nothing
+  std::int64_t incomplete = 0;     ///< with something that the chat template doesn't write
 
   RowCounts& operator+=(const RowCounts& other);
   bool operator==(const RowCounts&) const = default;
@@ -40,7 +40,7 @@ struct RowCounts {
 struct EncodedRow {
   std::vector<std::int32_t> ids;
   std::vector<std::int32_t> labels;
-  bool leaves_out_turn = false;  ///< see text::EncodedPrompt
+  bool leaves_out_something = false;  ///< see text::EncodedPrompt
 };
 EncodedRow encode_row(const Row& row, const text::PromptEncoder& encoder, text::TrainOn train_on,
                       std::int64_t embedding_rows = 0);
@@ -57,8 +57,9 @@ RowCounts tokenize_file(const RecordSource& file, Format format, const DataOptio
                         const text::PromptEncoder& encoder, const TokenSink& sink);
 
 /// Does the same with at most `most` of the rows, the first ones and others spread evenly over the file, and
-/// keeps nothing: for the Error of the first of them that has one.
-void encode_some(const RecordSource& file, Format format, const DataOptions& options,
-                 const text::PromptEncoder& encoder, std::size_t most);
+/// returns their examples and counts. Throws the Error of the first of them that has one, and, where these
+/// are all rows, for want of any that is left.
+TokenRows encode_some(const RecordSource& file, Format format, const DataOptions& options,
+                      const text::PromptEncoder& encoder, std::size_t most, RowCounts& counts);
 
 }  // namespace lorikeet::data

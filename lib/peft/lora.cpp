@@ -44,6 +44,12 @@ std::vector<LoraAdapters::Module> LoraAdapters::declare(const std::vector<nn::Mo
                         .order = is_embedding ? nn::RowOrder{} : module.order});
     }
     if (starts_from_base) {
+      const std::int64_t most = std::min(module.out_features, weight.cols);
+      if (rank > most) {
+        throw Error("[lora.init] an adapter that starts from the base has a rank of at most " +
+                    std::to_string(most) + " for '" + module.name + "', got " + std::to_string(rank) +
+                    "; set lora.rank or lora.rank_pattern, or lora.init=kaiming");
+      }
       others.push_back({.name = module.name + ".start_A", .shape = {rank, weight.cols}, .frozen = true});
       others.push_back({.name = module.name + ".start_B",
                         .shape = {module.out_features, rank},
@@ -120,12 +126,6 @@ void LoraAdapters::draw(const Module& module, LoraInit init) {
 void LoraAdapters::start_from_base(const Module& module, const nn::UnitLoan& weights, LoraInit init,
                                    std::optional<std::int64_t> iterations) {
   const std::int64_t rank = store_.segment(module.a).shape[0];
-  const std::int64_t most = std::min(module.weight.rows, module.weight.cols);
-  if (rank > most) {
-    throw Error("[lora.init] an adapter that starts from the base has a rank of at most " +
-                std::to_string(most) + " for '" + module.name + "', got " + std::to_string(rank) +
-                "; set lora.rank or lora.rank_pattern, or lora.init=kaiming");
-  }
   const at::Tensor weight = module.weight.of(weights).dense(ops::to_torch(store_.policy().statistics));
   const BaseFactors start = init == LoraInit::kOlora ? olora_factors(weight, rank)
                                                      : pissa_factors(weight, rank, module.scale, iterations,

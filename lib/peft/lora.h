@@ -62,7 +62,8 @@ class LoraAdapters {
   const std::vector<Table>& tables() const { return tables_; }
 
   /// Declares the adapters of one group's modules that match; returns the modules it added. `weight` is the
-  /// group's matrix, a segment a module.
+  /// group's matrix, a segment a module. Throws Error where a start from the base needs a higher rank than a
+  /// weight has.
   std::vector<Module> declare(const std::vector<nn::Module>& modules, const nn::MatrixPlace& weight,
                               Kind kind = Kind::kLinear);
   /// Declares the trained copy of a table where the settings save its module, or the head that shares it.
@@ -81,8 +82,7 @@ class LoraAdapters {
   /// base is computed from it, on its device, and may differ in the last bits from device to device; PiSSA's
   /// by subspace iteration where `iterations` has a value. To be called after `store().allocate` and, for
   /// these, after the base's weights were loaded. The embedding never starts from the base: as in PEFT it
-  /// gets zeros and a normal distribution then. Throws Error where a start from the base needs a higher rank
-  /// than a weight has.
+  /// gets zeros and a normal distribution then.
   void initialize(LoraInit init, const nn::WeightStore& base, std::optional<std::int64_t> iterations = {});
 
   /// A [rank, in] and B [out, rank] of a module, or, with what is subtracted behind it, twice as many ranks:

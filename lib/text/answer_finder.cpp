@@ -189,7 +189,8 @@ ByteRange AnswerFinder::rendered_answer(const Row& row, std::size_t i) const {
     if (place.empty() || begin < place.begin) {
       fail(i,
            "the template writes what stands before this answer otherwise once the answer is there, so it "
-           "isn't clear which tokens are the answer; set data.train_on to all, or choose another "
+           "isn't clear which tokens are the answer; take the turn out of the loss (\"train\": false), set "
+           "data.train_on to last where later turns are what is to be learnt, or choose another "
            "data.chat_template");
     }
     begin = place.begin;

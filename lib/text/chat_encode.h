@@ -12,7 +12,7 @@ namespace lorikeet::text {
 struct EncodedPrompt {
   std::vector<TokenId> ids;
   std::vector<std::uint8_t> trained;  ///< 1 where the model is to say the token; as long as `ids`
-  bool leaves_out_turn = false;       ///< the row has a turn of whose content the template wrote nothing
+  bool leaves_out_something = false;  ///< see text::leaves_out_something
 };
 
 /// Turns rendered segments into ids.

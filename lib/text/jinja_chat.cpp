@@ -41,6 +41,33 @@ jinja::Value value_of(const Message& message, jinja::Origin origin) {
   return jinja::Value::dict(std::move(members));
 }
 
+// Of tools or of tool calls, which name their functions in the same ways.
+std::vector<std::string> function_names(const Json& list) {
+  std::vector<std::string> names;
+  if (!list.is_array()) return names;
+  for (const Json& one : list.array()) {
+    const Json* function = one.find("function");
+    const Json* name = (function != nullptr ? *function : one).find("name");
+    if (name != nullptr && name->is_string()) names.push_back(name->string());
+  }
+  return names;
+}
+
+std::string reasoning_of(const Message& message) {
+  for (const std::string_view name : kReasoningNames) {
+    const Json* reasoning = message.extra.find(name);
+    if (reasoning != nullptr && reasoning->is_string() && !is_blank(reasoning->string()))
+      return reasoning->string();
+  }
+  return "";
+}
+
+// Templates trim texts.
+std::string first_line(const std::string& text) {
+  const std::string trimmed = trim(text);
+  return trim(trimmed.substr(0, trimmed.find('\n')));
+}
+
 }  // namespace
 
 Json as_templates_read(const Json& message) {
@@ -90,11 +117,29 @@ jinja::MarkedText JinjaChat::render(std::span<const jinja::Value> messages, cons
   return template_for(tools).render(variables, options_);
 }
 
-bool leaves_out_content(std::span<const Message> messages, const jinja::MarkedText& rendered) {
-  std::array<bool, jinja::kOriginTags> written{};
-  for (const jinja::MarkedText::Run& run : rendered.runs()) written.at(jinja::tag_of(run.origin)) = true;
-  for (std::size_t i = 0; i < messages.size(); ++i)
-    if (!is_blank(messages[i].content) && !written.at(1 + i % kMessageTags)) return true;
+bool leaves_out_something(const Conversation& row, const jinja::MarkedText& rendered) {
+  const std::vector<Message>& messages = row.messages;
+  std::array<std::string, jinja::kOriginTags> written;  // by each message
+  std::size_t begin = 0;
+  for (const jinja::MarkedText::Run& run : rendered.runs()) {
+    written.at(jinja::tag_of(run.origin)).append(rendered.bytes(), begin, run.end - begin);
+    begin = run.end;
+  }
+  const auto lacks = [](const std::string& text, const std::string& part) {
+    return text.find(part) == std::string::npos;
+  };
+  for (const std::string& name : function_names(row.tools))
+    if (lacks(rendered.bytes(), name)) return true;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const std::string& own = written.at(1 + i % kMessageTags);
+    if (!is_blank(messages[i].content) && own.empty()) return true;
+    if (const Json* calls = messages[i].extra.find("tool_calls")) {
+      for (const std::string& name : function_names(*calls))
+        if (lacks(own, name)) return true;
+    }
+    const bool last_answer = i + 1 == messages.size() && messages[i].role == "assistant";
+    if (last_answer && lacks(own, first_line(reasoning_of(messages[i])))) return true;
+  }
   return false;
 }
 

@@ -51,9 +51,11 @@ class JinjaChat {
   std::vector<std::pair<std::string, jinja::Value>> variables_;
 };
 
-/// Whether `rendered` has nothing of the content of one of the messages, of those that have any: a template
-/// may leave out roles that it doesn't know. Messages 63 apart count as one.
-bool leaves_out_content(std::span<const Message> messages, const jinja::MarkedText& rendered);
+/// Whether `rendered` lacks what the row has: templates leave out roles that they don't know, and may know
+/// nothing of tools or reasoning. That is a message of whose content nothing is there, a tool or a tool call
+/// whose function's name isn't, or the reasoning of the last message, if that is the assistant's. Messages
+/// 63 apart count as one.
+bool leaves_out_something(const Conversation& row, const jinja::MarkedText& rendered);
 
 /// The number of the message that a run of text with this tag is from, of `count`; of those that share the
 /// tag the one nearest to `near`. The tag isn't 0.

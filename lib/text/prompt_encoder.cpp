@@ -66,7 +66,7 @@ EncodedPrompt PromptEncoder::encode(const Conversation& row, TrainOn train_on) c
     std::vector<ByteRange> trained;
     if (train_on != TrainOn::kAll) trained = answers_->find(row, values, whole, train_on == TrainOn::kLast);
     out = encode_marked(whole, trained, tokenizer());
-    out.leaves_out_turn = leaves_out_content(row.messages, whole);
+    out.leaves_out_something = leaves_out_something(row, whole);
   } else {
     require_plain(row, builtin());
     std::vector<Message> messages = row.messages;
@@ -94,10 +94,10 @@ std::vector<TokenId> PromptEncoder::question(const Conversation& row) const {
   }
   const JinjaChat::Values values = JinjaChat::values_of(row.messages);
   const jinja::MarkedText rendered = jinja_->render(values, row.tools, /*generation_prompt=*/true);
-  if (leaves_out_content(row.messages, rendered)) {
+  if (leaves_out_something(row, rendered)) {
     throw Error(
-        "[data.chat_template] the template leaves out what one of the messages says; it may not know the "
-        "message's role, such as system");
+        "[data.chat_template] the template leaves out what one of the messages says, or a tool or a tool "
+        "call; it may not know the message's role, such as system, or nothing of tools");
   }
   return encode_marked(rendered, {}, tokenizer()).ids;
 }

@@ -57,7 +57,7 @@ TokenizedFile about() {
                      .split = 9,
                      .unknown_ids = 10,
                      .empty_answers = 11,
-                     .left_out_turns = 12},
+                     .incomplete = 12},
           .format = "f",
           .template_description = "t"};
 }

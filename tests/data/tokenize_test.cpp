@@ -104,12 +104,48 @@ TEST_CASE("turns that a template leaves out are counted") {
   data.tokenizer_options.chat_template =
       "{% for m in messages if m.role in ['user', 'assistant'] %}{{ m.role + ':' + m.content + '</s>' }}{% "
       "endfor %}";
-  const data::FileReport left_out = data.load(rows).report;
-  CHECK(left_out.counts.left_out_turns == 1);
-  CHECK_THAT(left_out.describe(), Contains("1 rows with a turn that the chat template doesn't write"));
+  {
+    const test::CapturedStderr log;
+    CHECK(data.load(rows).report.counts.incomplete == 1);
+    CHECK_THAT(log.text(), Contains("of 1 of 2 rows the chat template leaves something out"));
+  }
   data.tokenizer_options.chat_template =
       "{% for m in messages %}{{ m.role + ':' + m.content + '</s>' }}{% endfor %}";
-  CHECK(data.load(rows).report.counts.left_out_turns == 0);
+  CHECK(data.load(rows).report.counts.incomplete == 0);
+}
+
+TEST_CASE("tools, tool calls and reasoning that a template leaves out are counted") {
+  test::DataFixture data;
+  const auto incomplete = [&](const std::string& row, const std::string& chat_template) {
+    data.tokenizer_options.chat_template = chat_template;
+    const test::CapturedStderr log;
+    const std::int64_t count = data.load(one_line(row)).report.counts.incomplete;
+    CHECK(log.text().empty() == (count == 0));
+    return count == 1;
+  };
+  const std::string turns = "{% for m in messages %}{{ m.role + ':' + (m.content or '') }}",
+                    end = "{{ '</s>' }}{% endfor %}",
+                    calls = "{% for c in m.tool_calls or [] %}{{ c | tojson }}{% endfor %}",
+                    thoughts = "{{ m.reasoning_content or '' }}", tools = "{{ tools | tojson }}";
+  const std::string call =
+      R"({"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": CONTENT,
+ "tool_calls": [{"type": "function", "function": {"name": "weather", "arguments": {"city": "Oslo"}}}]}]})";
+  for (const std::string content : {"null", "\"I look.\""}) {
+    std::string row = call;
+    row.replace(row.find("CONTENT"), 7, content);
+    CHECK(incomplete(row, turns + end));
+    CHECK_FALSE(incomplete(row, turns + calls + end));
+  }
+  const std::string tool =
+      R"({"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}],
+ "tools": [{"type": "function", "function": {"name": "weather", "parameters": {}}}]})";
+  CHECK(incomplete(tool, turns + end));
+  CHECK_FALSE(incomplete(tool, tools + turns + end));
+  const std::string reasoning =
+      R"({"messages": [{"role": "user", "content": "Q"},
+ {"role": "assistant", "content": "A", "reasoning_content": "\nLet me see.\nYes."}]})";
+  CHECK(incomplete(reasoning, turns + end));
+  CHECK_FALSE(incomplete(reasoning, turns + thoughts + end));
 }
 
 TEST_CASE("an over-long row is cut or left out, and counted") {

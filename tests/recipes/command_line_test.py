@@ -1,5 +1,6 @@
 """What a newcomer types first works, or is answered with what to type instead."""
 
+import json
 import os
 import re
 import shutil
@@ -110,6 +111,52 @@ class CommandLine(unittest.TestCase):
         own = self.work / "own.yaml"
         own.write_text(config.read_text().replace(str(self.rows), "missing.jsonl"))
         self.assert_refused(self.lorikeet("validate", own), "missing.jsonl")
+
+    def test_validate_refuses_what_a_run_would_refuse_before_its_first_step(self):
+        config = self.work / "config.yaml"
+        few = self.work / "few.jsonl"
+        few.write_text("".join(self.rows.read_text().splitlines(keepends=True)[:8]))
+        for overrides, says in ((["training.max_steps=3", "metrics.profile_steps=[99]"], "from 1 to 3"),
+                                ([f"data.train.path={few}", "batch.global=8", "training.max_steps=null", "training.epochs=2", "lr_scheduler.warmup_ratio=null",
+                                  "lr_scheduler.warmup_steps=2"], "than the run's 2 steps"),
+                                (["lora.init=pissa", "lora.rank=1000"], "rank of at most"),
+                                ([f"data.train.path={few}", "data.max_seq_len=8", "data.overlong=drop"], "no row of few.jsonl can be trained on"),
+                                ([f"data.train.path={few}", "data.train.where.min_tokens=250"], "no example is left")):
+            with self.subTest(says):
+                self.assert_refused(self.lorikeet("validate", config, *overrides), says)
+                trained = self.programs.train(self.work / "refused", *overrides)
+                self.assertEqual(trained.returncode, 2, trained.stderr)
+                self.assertIn(says, trained.stderr)
+        self.assert_refused(self.lorikeet("plan", config, "training.max_steps=3", "metrics.profile_steps=[99]"), "from 1 to 3")
+
+    def test_validate_warns_as_a_run_does(self):
+        config = self.work / "config.yaml"
+        chats = self.work / "chats.jsonl"
+        call = {"type": "function", "function": {"name": "weather", "arguments": {}}}
+        chats.write_text(json.dumps({"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A", "tool_calls": [call]}]}) + "\n")
+        silent = self.work / "silent.jinja"
+        silent.write_text("{% for m in messages %}{{ m.role + ': ' + m.content }}{% endfor %}")
+        result = self.lorikeet("validate", config, f"data.train.path={chats}", "~data.train.format", f"data.chat_template={silent}",
+                               "data.max_seq_len=600")
+        self.assertEqual(self.assert_ok(result), "valid\n")
+        for warning in ("data.max_seq_len is 600, but the model was made for 512 positions", "of 1 of 1 rows the chat template leaves something out",
+                        "chats.jsonl: in none of 1 examples a token that ends generation is learnt"):
+            self.assertIn("warning: ", result.stderr)
+            self.assertIn(warning, result.stderr)
+
+    def test_a_file_of_rows_that_isnt_there_is_named_with_its_setting(self):
+        for setting in ("data.train.path", "data.validation.path"):
+            for said in (self.lorikeet("validate", self.work / "config.yaml", f"{setting}=no.jsonl").stderr,
+                         self.programs.train(self.work / "missing", f"{setting}=no.jsonl").stderr):
+                self.assertIn(f"error: [{setting}] expected a file, a folder or a pattern of files, got 'no.jsonl'", said)
+
+    def test_rows_of_another_format_than_the_configured_one_are_said_before_the_template(self):
+        self.assert_refused(self.lorikeet("validate", self.work / "config.yaml", "data.train.format=chat"), "'messages'")
+        swapped = ["~data.train.format", "data.train.columns.ask=prompt", "data.train.columns.reply=completion"]
+        rows = self.work / "swapped.jsonl"
+        rows.write_text('{"ask": "a", "reply": "b"}\n')
+        self.assert_refused(self.lorikeet("validate", self.work / "config.yaml", f"data.train.path={rows}", *swapped),
+                            "write the format's field first, data.train.columns.prompt=ask")
 
     def test_validate_lets_a_ready_made_configs_placeholders_be_and_says_so(self):
         copy = self.work / "copy.yaml"
