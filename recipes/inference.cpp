@@ -64,6 +64,18 @@ void require_fits(const ModelSession& session, const Prompt& prompt, std::size_t
   }
 }
 
+void warn_beyond_positions(const ModelSession& session, const std::vector<Prompt>& prompts,
+                           const std::vector<std::vector<std::int32_t>>& answers) {
+  std::int64_t longest = 0;
+  for (std::size_t i = 0; i < prompts.size(); ++i)
+    longest = std::max(longest, std::ssize(prompts[i].ids) + std::ssize(answers[i]));
+  const std::int64_t positions = session.model->shape().max_position;
+  if (longest <= positions) return;
+  log_warning("a prompt with its answer has " + std::to_string(longest) +
+              " tokens, but the model was made for " + std::to_string(positions) +
+              " positions (max_position_embeddings), beyond which it predicts badly; lower --max-new-tokens");
+}
+
 std::vector<std::vector<std::int32_t>> answers(const ModelSession& session,
                                                const std::vector<Prompt>& prompts,
                                                const nn::GenerationOptions& options) {
@@ -79,6 +91,7 @@ std::vector<std::vector<std::int32_t>> answers(const ModelSession& session,
     auto results = nn::generate(*session.model, batch, of_batch, session.torch_device());
     std::move(results.begin(), results.end(), std::back_inserter(all));
   }
+  warn_beyond_positions(session, prompts, all);
   return all;
 }
 

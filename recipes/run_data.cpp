@@ -55,10 +55,14 @@ std::optional<std::string> unending_answers(const config::Settings& settings, co
          " examples a token that ends generation is learnt, so that the model may never stop: the first "
          "one's answer ends with " +
          describe_token(*session.tokenizer, last) + ", and generation with " +
-         (known.empty() ? "none" : join(known, ", ")) +
-         "; add the id that should end it to eos_token_id in the base's generation_config.json, choose "
-         "another data.chat_template, or a larger data.max_seq_len where answers are cut off (`lorikeet "
-         "preview` shows them)";
+         (known.empty() ? "none" : join(known, ", ")) + "; " +
+         (session.tokenizer->is_special(last)
+              ? "add the id that should end it to eos_token_id in the base's generation_config.json, choose "
+                "another data.chat_template,"
+              : "that is text and no control token, so choose a data.chat_template whose end of an answer "
+                "this "
+                "tokenizer knows as one,") +
+         " or a larger data.max_seq_len where answers are cut off (`lorikeet preview` shows them)";
 }
 
 data::LoadedData load_run_data(const config::Settings& settings, const ModelSession& session) {

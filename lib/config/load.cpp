@@ -194,10 +194,29 @@ void apply_override(YamlNode& root, const std::string& text, std::set<std::strin
   displace_by_override(root, name, value, overridden);
 }
 
-[[noreturn]] void fail(const std::vector<std::string>& problems, const std::string& name) {
-  if (problems.size() == 1) throw Error("[config] " + problems[0]);
+// Keys by which the configs of axolotl, torchtune and litgpt are known.
+bool is_another_trainers(const YamlNode& root) {
+  const auto has = [](const YamlNode& node, std::string_view key) {
+    return std::any_of(node.items.begin(), node.items.end(),
+                       [&](const YamlNode& item) { return item.key == key; });
+  };
+  for (const YamlNode& item : root.items) {
+    if (item.key == "base_model" || item.key == "checkpoint_dir") return true;
+    if (item.is_mapping() && has(item, "_component_")) return true;
+  }
+  return false;
+}
+
+[[noreturn]] void fail(const std::vector<std::string>& problems, const std::string& name,
+                       const YamlNode& root) {
+  const std::string hint =
+      is_another_trainers(root)
+          ? "this looks like another trainer's config: `lorikeet convert-config FILE` converts those of "
+            "axolotl, torchtune and litgpt"
+          : "";
+  if (problems.size() == 1) throw Error("[config] " + problems[0] + (hint.empty() ? "" : "; " + hint));
   throw Error("[config] " + std::to_string(problems.size()) + " problems in " + name + ":\n  " +
-              join(problems, "\n  "));
+              join(problems, "\n  ") + (hint.empty() ? "" : "\n" + hint));
 }
 
 }  // namespace
@@ -224,7 +243,7 @@ Settings parse_settings(std::string_view text, const std::string& name,
   loader.read_section(root, "");
   loader.require_fields(name);
   settle(loader.settings, loader.given, loader.problems);
-  if (!loader.problems.empty()) fail(loader.problems, name);
+  if (!loader.problems.empty()) fail(loader.problems, name, root);
 
   if (loader.settings.checkpoint.output_dir.empty()) {
     const std::string stem = std::filesystem::path(name).stem().string();

@@ -72,8 +72,11 @@ std::string NumberRule::expected() const {
 }
 
 bool FlagRule::read(const YamlNode& node) const {
-  if (is_plain(node) && node.text == "true") return true;
-  if (is_plain(node) && node.text == "false") return false;
+  // As YAML 1.2's core schema spells them.
+  for (const char* word : {"true", "True", "TRUE"})
+    if (is_plain(node) && node.text == word) return true;
+  for (const char* word : {"false", "False", "FALSE"})
+    if (is_plain(node) && node.text == word) return false;
   throw unexpected(expected(), node);
 }
 

@@ -185,6 +185,19 @@ std::string YamlNode::describe() const {
   return (quoted ? "the text '" : "'") + escape_control(shown) + "'";
 }
 
+namespace {
+
+// Whether white space before the first word of the line holds a tab.
+bool is_indented_by_tab(std::string_view text, const YAML::Mark& mark) {
+  if (mark.is_null()) return false;
+  const std::vector<std::string> lines = split(text, '\n');
+  const auto at = static_cast<std::size_t>(mark.line);
+  if (at >= lines.size()) return false;
+  return lines[at].substr(0, lines[at].find_first_not_of(" \t")).find('\t') != std::string::npos;
+}
+
+}  // namespace
+
 YamlNode parse_yaml(std::string_view text, const std::string& name, const YamlLimits& limits) {
   if (text.size() > limits.max_bytes) {
     throw Error("[config] " + name + ": a file of " + std::to_string(text.size()) + " bytes, at most " +
@@ -203,7 +216,8 @@ YamlNode parse_yaml(std::string_view text, const std::string& name, const YamlLi
     return root;
   } catch (const YAML::Exception& error) {
     const std::string line = error.mark.is_null() ? "" : ":" + std::to_string(error.mark.line + 1);
-    throw Error("[config] " + name + line + ": not valid YAML: " + escape_control(error.msg));
+    throw Error("[config] " + name + line + ": not valid YAML: " + escape_control(error.msg) +
+                (is_indented_by_tab(text, error.mark) ? "; YAML indents by spaces, and here is a tab" : ""));
   }
 }
 

@@ -79,6 +79,27 @@ optimizer: {lr: -1}
   CHECK_THAT(text, Contains("run.yaml:6: optimizer.lr: expected a number, above 0"));
 }
 
+TEST_CASE("for another trainer's config there is convert-config") {
+  const std::string hint = "`lorikeet convert-config FILE`";
+  CHECK_THAT(error_of("base_model: a\ndatasets: []\n"), Contains(hint));
+  CHECK_THAT(error_of("tokenizer: { _component_: torchtune.models.llama3.llama3_tokenizer }\n"),
+             Contains(hint));
+  CHECK_THAT(error_of("checkpoint_dir: a\nlora_r: 8\n"), Contains(hint));
+  CHECK_THAT(error_of("lora: { rnk: 8 }\n"), !Contains(hint));
+}
+
+TEST_CASE("true and false may begin with capitals, as YAML has it") {
+  const auto packing = [](const std::string& value) {
+    return parse_settings("model: { path: a }\ndata: { train: { path: b }, packing: " + value + " }\n",
+                          "a.yml")
+        .data.packing;
+  };
+  CHECK(packing("True"));
+  CHECK_FALSE(packing("FALSE"));
+  CHECK_THROWS(packing("tRUE"));
+  CHECK_THROWS(packing("'True'"));
+}
+
 TEST_CASE("a key in the wrong section is pointed to the right one") {
   CHECK_THAT(error_of("training: {lr: 1}"), Contains("did you mean 'optimizer.lr'?"));
   CHECK_THAT(error_of("data: {path: x}"), Contains("did you mean 'data.train.path'?"));

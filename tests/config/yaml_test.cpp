@@ -46,6 +46,7 @@ TEST_CASE("YAML that could do harm or hides a mistake is refused with its line")
       {"? [a]\n: 1\n", "a key has to be a plain name"},
       {"a: 1\n---\nb: 2\n", "a second"},
       {"a: 1\n\tb: 2\n", "not valid YAML"},
+      {"a:\n\tb: 2\n", "here is a tab"},
       {"a: [1, 2\n", "not valid YAML"},
       {"a: 1\nb: \xff\n", "f:2: expected UTF-8"},
       {std::string("a: 1\0", 5), "f:1: expected UTF-8"},

@@ -96,6 +96,16 @@ class Limits(unittest.TestCase):
         result = self.programs.train(self.work / "scaled-run-2", *run, "data.max_seq_len=1025")
         self.assertIn("data.max_seq_len is 1025, but the model was made for 1024 positions", result.stderr)
 
+    def test_an_answer_beyond_the_positions_is_warned_of(self):
+        base = self.copy(BASE, "narrow")
+        config = json.loads((base / "config.json").read_text())
+        config["max_position_embeddings"] = 40  # the prompt has 28 tokens
+        (base / "config.json").write_text(json.dumps(config))
+        warning = "but the model was made for 40 positions"
+        ask = ["generate", base, "--prompt", "Tell", "--max-new-tokens"]
+        self.assertIn(warning, self.programs.verb(*ask, "30").stderr)
+        self.assertNotIn(warning, self.programs.verb(*ask, "1").stderr)
+
     def test_ids_may_be_as_large_as_the_models_embedding(self):
         # The same model, with a tokenizer that knows 100 tokens fewer.
         base = self.copy(BASE, "small-tokenizer")
