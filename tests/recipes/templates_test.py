@@ -169,15 +169,16 @@ class Templates(unittest.TestCase):
         self.assertEqual(json.loads(scored.stdout.splitlines()[-1])["exact_match"], 1)
 
     def test_an_end_of_turn_that_does_not_end_generation_is_named(self):
-        source = ("{% for m in messages %}[{{ m.role }}]\\n{{ m.content }}{% if m.role == 'assistant' %}!{% endif %}{% endfor %}"
-                  "{% if add_generation_prompt %}[assistant]\\n{% endif %}")
-        base, rows = self.base("no-end", chat_template__jinja=source), self.work / "no-end.jsonl"
-        rows.write_text((json.dumps({"messages": [{"role": "user", "content": "Sing"}, {"role": "assistant", "content": "Chirp"}]}) + "\n") * 8)
-        run = self.programs.train(self.work / "no-end-run", f"model.path={base}", f"data.train.path={rows}", "data.train.format=chat",
-                                  "training.max_steps=3")
-        self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertRegex(run.stderr, r"in none of 8 examples a token that ends generation is learnt.*answer ends with '.*' \(\d+\), and "
-                                     r"generation with '.*' \(\d+\); add the id")
+        for name, end, advice in (("text", "!", "that is text and no control token"), ("token", "{{ bos_token }}", "add the id")):
+            source = ("{% for m in messages %}[{{ m.role }}]\\n{{ m.content }}{% if m.role == 'assistant' %}" + end + "{% endif %}{% endfor %}"
+                      "{% if add_generation_prompt %}[assistant]\\n{% endif %}")
+            base, rows = self.base(f"no-end-{name}", chat_template__jinja=source), self.work / "no-end.jsonl"
+            rows.write_text((json.dumps({"messages": [{"role": "user", "content": "Sing"}, {"role": "assistant", "content": "Chirp"}]}) + "\n") * 8)
+            run = self.programs.train(self.work / f"no-end-{name}-run", f"model.path={base}", f"data.train.path={rows}",
+                                      "data.train.format=chat", "training.max_steps=3")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertRegex(run.stderr, r"in none of 8 examples a token that ends generation is learnt.*answer ends with '.*' \(\d+\), and "
+                                         rf"generation with '.*' \(\d+\); {advice}")
 
     def test_a_template_that_cannot_be_read_ends_before_training(self):
         rows = self.work / "hello.jsonl"
