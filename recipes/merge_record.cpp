@@ -43,16 +43,17 @@ void record_merged(const std::filesystem::path& merged, const std::filesystem::p
   write_file_atomic(merged / kMergeRecord, Json().set(kAdapters, std::move(hashes)).dump(2) + "\n");
 }
 
-void warn_if_merged(const std::filesystem::path& model, const std::filesystem::path& adapter) {
+bool warn_if_merged(const std::filesystem::path& model, const std::filesystem::path& adapter) {
   const Json::Array hashes = recorded(model);
-  if (hashes.empty()) return;
+  if (hashes.empty()) return false;
   const std::string hash = hash_of(adapter);
   const bool is_in = std::any_of(hashes.begin(), hashes.end(),
                                  [&](const Json& one) { return one.is_string() && one.string() == hash; });
-  if (!is_in) return;
+  if (!is_in) return false;
   log_warning("the adapter '" + escape_control(adapter.string()) + "' was merged into '" +
               escape_control(model.string()) + "' already (" + kMergeRecord +
               "): now it counts twice; give the base without it, or no adapter");
+  return true;
 }
 
 }  // namespace lorikeet::recipes

@@ -12,7 +12,7 @@ inline constexpr const char* kMergeRecord = "merged_adapters.json";
 /// base's.
 void record_merged(const std::filesystem::path& merged, const std::filesystem::path& adapter);
 
-/// Warns where the record of the checkpoint `model` has the adapter.
-void warn_if_merged(const std::filesystem::path& model, const std::filesystem::path& adapter);
+/// Warns where the record of the checkpoint `model` has the adapter; whether it did.
+bool warn_if_merged(const std::filesystem::path& model, const std::filesystem::path& adapter);
 
 }  // namespace lorikeet::recipes

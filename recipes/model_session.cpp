@@ -21,6 +21,7 @@
 #include "ops/quantized/float8_product.h"
 #include "ops/reference_ops.h"
 #include "peft/adapter_file.h"
+#include "recipes/adapter_base.h"
 #include "recipes/adapter_template.h"
 #include "recipes/merge_record.h"
 
@@ -220,7 +221,7 @@ ModelSession load_model(const std::filesystem::path& path, const precision::Poli
 ModelSession load_model_with_adapter(const std::filesystem::path& path, const std::filesystem::path& adapter,
                                      const precision::Policy& policy, const device::Device& device) {
   ModelSession session = open_model(path, policy, device, peft::load_adapter_config(adapter), 0);
-  warn_if_merged(path, adapter);
+  if (!warn_if_merged(path, adapter)) warn_if_other_base(path, adapter, session);
   peft::require_adapter_fits(adapter, *session.adapters);
   if (const auto folder = tokenizer_folder(session, adapter)) {
     session.tokenizer = text::load_tokenizer(*folder);

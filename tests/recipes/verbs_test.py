@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -114,6 +115,24 @@ class Verbs(unittest.TestCase):
         self.assertIn("now it counts twice", twice.stderr)
         once = self.programs.verb("eval", self.base, "--adapter", self.adapter, "--data", self.heldout)
         self.assertNotIn("counts twice", once.stderr)
+
+    def test_an_adapter_on_another_base_than_its_own_is_warned_of(self):
+        other = self.programs.work / "other"
+        shutil.copytree(self.base, other)
+        config = json.loads((other / "config.json").read_text())
+        config["rms_norm_eps"] = 1e-3
+        (other / "config.json").write_text(json.dumps(config))
+        weights = bytearray((other / "model.safetensors").read_bytes())
+        header = json.loads(weights[8 : 8 + int.from_bytes(weights[:8], "little")])
+        begin, end = max(entry["data_offsets"] for name, entry in header.items() if name != "__metadata__")
+        middle = len(weights) - (end - begin) // 2
+        weights[middle - 8 : middle + 8] = bytes(16)
+        (other / "model.safetensors").write_bytes(weights)
+        for base, warned in ((self.base, False), (other, True)):
+            asked = self.programs.verb("generate", base, "--adapter", self.adapter, "--prompt", "Hi", "--max-new-tokens", "1")
+            self.assertEqual(asked.returncode, 0, asked.stderr)
+            self.assertEqual("was trained on other weights" in asked.stderr, warned, asked.stderr)
+        self.assertIn("final_norm.eps: ", asked.stderr)
 
     def test_a_merge_with_added_tokens_is_measured_by_the_same_text_on_both_sides(self):
         output, merged = self.programs.work / "added", self.programs.work / "added-merged"
