@@ -148,7 +148,7 @@ void require_fits(const AdapterTensors& file, const std::vector<FileTensor>& exp
   };
   throw Error(escape_control(
       "[" + file.path().string() +
-      "] doesn't fit this model and its lora settings: " + count(missing, " tensors are missing") + ", " +
+      "] doesn't fit this model and the modules of lora.target_modules: " + count(missing, " tensors are missing") + ", " +
       count(unexpected, " are unexpected") + ", " + count(mismatched, " have another shape")));
 }
 
@@ -261,15 +261,15 @@ void load_adapter(const std::filesystem::path& folder, LoraAdapters& adapters) {
 }
 
 void require_same_settings(const LoraConfig& wanted, const LoraConfig& found, const std::string& where) {
-  const auto fail = [&](const std::string& key, const std::string& ours, const std::string& theirs) {
-    throw Error("[lora.init] " + key + " is " + ours + " in the config and " + theirs + " in '" + where +
-                "'; make them agree");
+  std::vector<std::string> differences;
+  const auto differ = [&](const std::string& key, const std::string& ours, const std::string& theirs) {
+    differences.push_back(key + " is " + ours + " in the config and " + theirs + " in '" + where + "'");
   };
   const auto number = [](double value) { return Json(value).dump(); };
-  if (wanted.rank != found.rank) fail("lora.rank", std::to_string(wanted.rank), std::to_string(found.rank));
-  if (wanted.alpha != found.alpha) fail("lora.alpha", number(wanted.alpha), number(found.alpha));
+  if (wanted.rank != found.rank) differ("lora.rank", std::to_string(wanted.rank), std::to_string(found.rank));
+  if (wanted.alpha != found.alpha) differ("lora.alpha", number(wanted.alpha), number(found.alpha));
   const auto same_flag = [&](const char* key, bool ours, bool theirs) {
-    if (ours != theirs) fail(key, ours ? "true" : "false", theirs ? "true" : "false");
+    if (ours != theirs) differ(key, ours ? "true" : "false", theirs ? "true" : "false");
   };
   same_flag("lora.use_rslora", wanted.use_rslora, found.use_rslora);
   same_flag("lora.use_dora", wanted.use_dora, found.use_dora);
@@ -277,8 +277,9 @@ void require_same_settings(const LoraConfig& wanted, const LoraConfig& found, co
   // stands for.
   if (wanted.targets_by_names() && found.targets_by_names() &&
       quoted(wanted.target_modules) != quoted(found.target_modules)) {
-    fail("lora.target_modules", quoted(wanted.target_modules), quoted(found.target_modules));
+    differ("lora.target_modules", quoted(wanted.target_modules), quoted(found.target_modules));
   }
+  if (!differences.empty()) throw Error("[lora.init] " + join(differences, "; ") + "; make them agree");
 }
 
 void require_same_scales(const LoraAdapters& adapters, const LoraConfig& found, const std::string& where) {

@@ -29,7 +29,7 @@ void require_same_base(const std::filesystem::path& folder, const LoraAdapters& 
 /// otherwise, and for values that are NaN or infinite (kRunFailed); changes nothing then.
 void load_adapter(const std::filesystem::path& folder, LoraAdapters& adapters);
 
-/// Throws Error, naming the first key that disagrees, unless an adapter of `found` goes on as one of `wanted`
+/// Throws Error, naming every key that disagrees, unless an adapter of `found` goes on as one of `wanted`
 /// (rank, alpha, scaling rule, targets; `all-linear` agrees with what it stands for when tensors are loaded).
 void require_same_settings(const LoraConfig& wanted, const LoraConfig& found, const std::string& where);
 

@@ -349,6 +349,8 @@ TEST_CASE("going on from an adapter asks for the same rank, alpha, scaling and t
   found = kConfig;
   found.use_rslora = true;
   CHECK_THAT(error(found), Contains("lora.use_rslora is false in the config and true"));
+  found.rank = 3;
+  CHECK_THAT(error(found), Contains("lora.rank is 2") && Contains("; lora.use_rslora is false"));
 }
 
 TEST_CASE(
