@@ -3,6 +3,7 @@
 Arguments: the folder of the programs linked to the fake card, that of the driver.
 """
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -95,6 +96,10 @@ class Script(unittest.TestCase):
             done = self.check("--programs", sys.argv[1], "--only", "dance", "--output", folder)
             self.assertEqual(done.returncode, 2)
             self.assertIn("no part is called dance; there are doctor, gpu-tests, parity, ", done.stderr)
+            done = self.check("--programs", sys.argv[1], "--device", "cuda:77", "--output", folder)
+            self.assertEqual(done.returncode, 3)
+            self.assertIn("'cuda:77' isn't there", done.stderr)
+            self.assertEqual(os.listdir(folder), [])
 
 
 if __name__ == "__main__":

@@ -128,6 +128,14 @@ def card_of(device):
     return f"{device}; {'; '.join(said.stdout.split(chr(10))).strip('; ')}" if said and said.stdout else device
 
 
+def why_absent(programs, device, environment):
+    """What `lorikeet doctor` says of a device that isn't there, for which no part could run; else nothing."""
+    said = subprocess.run([*program_command(programs, "lorikeet"), "doctor", "--quick", f"device={device}"],
+                          env=environment, capture_output=True, text=True, check=False).stdout
+    lines = [line for line in said.splitlines() if line.startswith(("device ", "GPUs ", "CUDA "))]
+    return "\n".join(lines) if any("isn't there" in line for line in lines) else ""
+
+
 def main(arguments):
     parser = argparse.ArgumentParser(prog="scripts/gpu-check")
     parser.add_argument("--programs", type=pathlib.Path)
@@ -158,7 +166,11 @@ def main(arguments):
         parts = [part for part in parts if part.name in chosen]
     # A packed build's `run` asks the first python3 on PATH where torch is: the one that runs this.
     path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    outcomes = run_parts(parts, output, args.minutes, os.environ | {"PATH": path})
+    environment = os.environ | {"PATH": path}
+    if absent := why_absent(programs.resolve(), args.device, environment):
+        print(f"gpu-check: {absent}", file=sys.stderr)
+        return 3
+    outcomes = run_parts(parts, output, args.minutes, environment)
     facts = {"begun": f"{stamp:%Y-%m-%d %H:%M}", "device": card_of(args.device), "machine": platform.platform(),
              "programs": programs}
     (output / "summary.md").write_text(summary(outcomes, facts))
