@@ -36,6 +36,7 @@ enum class State {
 
 std::atomic<State> g_state{State::kDefault};
 static_assert(std::atomic<State>::is_always_lock_free);
+std::atomic<bool> g_ends_interrupted{false};    // fail_interrupted was called
 std::atomic<std::int64_t> g_stopping_since{0};  // of monotonic_nanoseconds
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 
@@ -141,6 +142,7 @@ InterruptExit::InterruptExit() {
   g_exits = true;
   g_silent = false;
   g_by_signal = false;
+  g_ends_interrupted = false;
   g_knows_folder = false;
   g_state = State::kStarting;
   handle(on_signal);
@@ -148,7 +150,7 @@ InterruptExit::InterruptExit() {
 
 InterruptExit::~InterruptExit() {
   g_exits = false;
-  if (g_state == State::kStopping) {
+  if (g_ends_interrupted) {
     g_state = State::kStopped;
     return;
   }
@@ -195,6 +197,7 @@ bool InterruptGuard::requested() { return g_state == State::kStopping; }
 
 void fail_interrupted(std::int64_t steps) {
   if (g_state != State::kStopping) begin_stopping();
+  g_ends_interrupted = true;
   if (steps > 0)
     throw Error("interrupted after step " + std::to_string(steps) +
                     "; a checkpoint was saved, the same command goes on from it",

@@ -8,8 +8,8 @@ namespace lorikeet::recipes {
 /// While an object of this class lives, SIGINT, SIGTERM and SIGHUP end the process at once with exit code 130
 /// and one line on stderr, unless an InterruptGuard takes them. Made first in a training program's `main`:
 /// opening a model, tokenising or waiting for other processes may take minutes, and holds nothing worth
-/// saving. At most one at a time. Behind it the same holds, without the line, where an InterruptGuard was
-/// asked to end: the process is about to exit with that code.
+/// saving. At most one at a time. Behind it the same holds, without the line, where fail_interrupted has
+/// ended the run: the process is about to exit with that code.
 class InterruptExit {
  public:
   InterruptExit();

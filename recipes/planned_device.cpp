@@ -78,13 +78,12 @@ void say(PlannedDevice& out, const std::string& name, const std::string& text) {
 plan::Link link_of(double gb_per_second, double latency) { return {gb_per_second * kGB, latency}; }
 
 void take_peak(PlannedDevice& out, const std::string& name, const DeviceRequest& request) {
-  if (request.flops_per_second) return;
   const auto peak = device::peak_flops(name, out.policy.compute, out.policy.matmul);
-  if (!peak) {
+  out.peak_flops = peak;
+  if (!peak && !request.flops_per_second) {
     throw Error("[plan] no rate is known of '" + escape_control(name) +
                 "' for this precision; choose another precision.preset, or give --flops-per-second");
   }
-  out.peak_flops = *peak;
 }
 
 void take_memory(PlannedDevice& out, std::int64_t bytes, const std::string& source) {
@@ -218,7 +217,9 @@ void take_card_rate(PlannedDevice& out, const ModelSession& session, const data:
                     out.machine.flops_per_second / kTera) +
           share(rates.products, peak) +
           format_number(" of the data sheet's %.1f, attention at ", peak / kTera) +
-          share(rates.attention, peak) + ", and all else by memory at " + share(rates.memory, memory) +
+          share(rates.attention, peak) +
+          (kernel == ops::AttentionKernel::kCudnn ? " (rows of one length; of several half as much)" : "") +
+          ", and all else by memory at " + share(rates.memory, memory) +
           format_number(" of %.0f GB/s: shares as on an H200, assumed for other cards (docs/plan.md)",
                         memory / kGB));
 }

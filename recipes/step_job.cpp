@@ -48,6 +48,7 @@ plan::Work work_of(const ModelSession& session, const data::TokenDataset& datase
           .frozen_bytes = as_double(session.model->store().bytes()),
           .streamed_bytes = as_double(parallel::fetch_cost(*session.model, /*parts=*/1).payload_bytes),
           .decoded_bytes = plan::decoded_bytes(spec, stored.linear, policy),
+          .forward_decodes = policy.matmul != config::Matmul::kFp8,
           .uses = plan::unit_uses(shape, stored, head / flops),
           .load = plan::card_load(spec, *session.adapters, all, policy) / steps};
 }

@@ -84,24 +84,35 @@ class Validator {
     const std::string& train = settings_.data.train.path;
     bool knows_template = false;
     const data::DataOptions options = data_options(settings_);
+    if (settings_.training.max_steps)
+      attempt([&] { require_steps_fit(settings_, *settings_.training.max_steps); });
+    data::TokenDataset longest;  // of a mixture's sources
     for (const data::MixtureSource& source : options.sources) {
-      attempt([&] { check_rows(source.path, source.rows, "data.train.sources"); });
+      attempt([&] {
+        const data::LoadedFile tried = check_rows(source.path, source.rows, "data.train.sources").file;
+        if (tried.dataset.longest() > longest.longest()) longest = tried.dataset;
+      });
       knows_template = session_.has_value();
     }
+    if (session_ && longest.size() > 0) warn(beyond_positions(settings_, *session_, longest));
     if (options.sources.empty() && !is_placeholder("data.train.path", train)) {
       attempt([&] {
-        const data::LoadedFile tried = check_rows(train, options, "data.train.path");
+        const auto [tried, all] = check_rows(train, options, "data.train.path");
         if (!session_) return;
-        require_known_steps_fit(tried);
+        const bool knows_steps =
+            all && settings_.data.validation.fraction == 0 && !settings_.training.max_steps;
+        if (knows_steps && tried.dataset.size() > 0)
+          require_steps_fit(settings_,
+                            data::Sampler(tried.dataset, sampler_options(settings_)).total_steps());
         warn(beyond_positions(settings_, *session_, tried.dataset));
         warn(unending_answers(settings_, *session_, tried.dataset, tried.report.rows, tried.report.file));
       });
       knows_template = session_.has_value();
     }
     if (options.validation_path) {
-      auto held_out = static_cast<const data::RowOptions&>(options);
-      held_out.split = options.validation_split;
-      attempt([&] { check_rows(*options.validation_path, held_out, "data.validation.path"); });
+      attempt([&] {
+        check_rows(*options.validation_path, data::validation_rows(options), "data.validation.path");
+      });
     }
     // Without a model or rows a template that was named can be looked for all the same.
     const std::string& named = settings_.data.chat_template;
@@ -111,33 +122,27 @@ class Validator {
       });
   }
 
-  // The run's steps are known where all rows were tried, and at most those that the settings allow.
-  void require_known_steps_fit(const data::LoadedFile& tried) {
-    const bool all = tried.report.counts.rows == source_rows_ && settings_.data.validation.fraction == 0;
-    if (all && tried.dataset.size() > 0) {
-      require_steps_fit(settings_, data::Sampler(tried.dataset, sampler_options(settings_)).total_steps());
-    } else if (settings_.training.max_steps) {
-      require_steps_fit(settings_, *settings_.training.max_steps);
-    }
-  }
-
   void warn(const std::optional<std::string>& warning) {
     if (warning) out_.warnings.push_back(*warning);
   }
 
+  struct Tried {
+    data::LoadedFile file;
+    bool all = false;  ///< rows of the source
+  };
+
   // What was tried of them: nothing without a model.
-  data::LoadedFile check_rows(const std::filesystem::path& path, const data::RowOptions& how,
-                              const std::string& setting) {
+  Tried check_rows(const std::filesystem::path& path, const data::RowOptions& how,
+                   const std::string& setting) {
     data::require_source_there(path, setting);
     const auto rows = data::open_source(path, how);
     if (!session_) return {};
     data::DataOptions options = data_options(settings_, session_->embedding_rows());
     static_cast<data::RowOptions&>(options) = how;
     tried_rows_ = true;
-    source_rows_ = static_cast<std::int64_t>(rows->size());
-    data::LoadedFile tried = data::try_rows(*rows, options, *session_->tokenizer);
-    tried.report.file = path.filename().string();
-    warn(data::incomplete_rows(tried.report));
+    Tried tried{data::try_rows(*rows, options, *session_->tokenizer)};
+    tried.all = tried.file.report.counts.rows == static_cast<std::int64_t>(rows->size());
+    warn(data::incomplete_rows(tried.file.report));
     return tried;
   }
 
@@ -146,7 +151,6 @@ class Validator {
   precision::Policy policy_;
   std::optional<ModelSession> session_;
   bool tried_rows_ = false;
-  std::int64_t source_rows_ = 0;  // of the source that check_rows looked at last
   Validation out_;
 };
 

@@ -164,7 +164,7 @@ void convert_training(ForeignConfig& in, OwnConfig& out) {
 
 // axolotl loads the best checkpoint at the end unless it is told not to, but only where every checkpoint
 // follows a validation.
-void convert_best(ForeignConfig& in, OwnConfig& out) {
+void convert_best(ForeignConfig& in, OwnConfig& out, std::int64_t epochs) {
   const auto patience = in.integer("early_stopping_patience");
   const bool wanted = in.boolean("load_best_model_at_end", true) || patience;
   if (in.number("val_set_size").value_or(0) <= 0) {
@@ -172,22 +172,32 @@ void convert_best(ForeignConfig& in, OwnConfig& out) {
     return;
   }
   if (patience) out.set_integer("data.validation.patience", *patience);
-  const auto saves = in.integer("saves_per_epoch"), validations = in.integer("evals_per_epoch");
-  const auto save_steps = in.integer("save_steps"), steps = in.integer("eval_steps");
-  const auto divides = [](std::optional<std::int64_t> part, std::optional<std::int64_t> whole) {
-    return part && whole && *part > 0 && *whole % *part == 0;
+  // Numbers an epoch become steps where they are more than one in the whole run. Parts of the run as steps
+  // (0.05) aren't converted.
+  const auto positive = [&](const char* key) {
+    const double number = in.number(key).value_or(0);
+    return number >= 1 ? static_cast<std::int64_t>(number) : 0;
   };
-  out.set_boolean("data.validation.keep_best",
-                  wanted && (divides(steps, save_steps) || divides(saves, validations)));
+  const auto several = [&](const char* key) {
+    const std::int64_t number = positive(key);
+    return number * epochs > 1 ? number : 0;
+  };
+  const auto divides = [](std::int64_t part, std::int64_t whole) {
+    return part > 0 && whole > 0 && whole % part == 0;
+  };
+  const bool after_each = divides(positive("eval_steps"), positive("save_steps")) ||
+                          divides(several("saves_per_epoch"), several("evals_per_epoch"));
+  out.set_boolean("data.validation.keep_best", wanted && after_each);
 }
 
 void convert_output(ForeignConfig& in, OwnConfig& out) {
   if (const auto folder = in.text("output_dir")) out.set_text("checkpoint.output_dir", *folder);
-  if (const auto steps = in.integer("save_steps")) out.set_integer("checkpoint.save_every_steps", *steps);
+  if (const auto steps = in.integer("save_steps"); steps.value_or(0) > 0)
+    out.set_integer("checkpoint.save_every_steps", *steps);
   if (const auto most = in.integer("save_total_limit")) out.set_integer("checkpoint.keep_last", *most);
   if (const auto steps = in.integer("logging_steps")) out.set_integer("metrics.log_every_steps", *steps);
   if (in.boolean("use_tensorboard", false)) out.set_boolean("metrics.tensorboard", true);
-  convert_best(in, out);
+  convert_best(in, out, static_cast<std::int64_t>(in.number("num_epochs").value_or(1)));
   in.pass_over("group_by_length",
                "the order of rows stays shuffled; within a step they are grouped by their lengths");
   in.pass_over("saves_per_epoch",

@@ -179,7 +179,8 @@ void convert_axolotl_data(ForeignConfig& in, OwnConfig& out, const ConvertOption
   if (held_out >= 1) in.problem("val_set_size", "counts rows: give the part of the rows that they are");
   if (held_out > 0)
     out.set("data.validation.fraction", in.text("val_set_size").value_or("0"), "other rows than axolotl's");
-  if (const auto steps = in.integer("eval_steps")) out.set_integer("data.validation.every_steps", *steps);
+  if (const auto steps = in.integer("eval_steps"); steps.value_or(0) > 0)
+    out.set_integer("data.validation.every_steps", *steps);
   for (const char* key : {"evals_per_epoch", "eval_strategy"})
     in.pass_over(key, "at the end of each epoch, or see data.validation.every_steps");
   for (const char* key :

@@ -238,6 +238,7 @@ LoadedFile try_rows(const RecordSource& rows, const DataOptions& options, const 
   RowCounts& counts = tried.report.counts;
   if (counts.rows == static_cast<std::int64_t>(rows.size()))
     tried.dataset = choose_examples(tried.dataset, options, counts);
+  tried.report.file = rows.name();
   tried.report.format = reading.plan.format_description;
   tried.report.rows = reading.plan.format;
   set_totals(tried.dataset, tried.report);
@@ -292,6 +293,14 @@ LoadedFile load_file(const std::filesystem::path& path, const DataOptions& optio
   return loaded;
 }
 
+DataOptions validation_rows(const DataOptions& options) {
+  DataOptions held_out = options;
+  held_out.split = options.validation_split;
+  held_out.limit = held_out.min_tokens = held_out.max_tokens = std::nullopt;
+  held_out.remove_duplicates = false;
+  return held_out;
+}
+
 LoadedData load_data(const DataOptions& options, const text::Tokenizer& tokenizer) {
   check(options);
   if (options.sources.empty()) require_source_there(options.train_path, "data.train.path");
@@ -303,11 +312,7 @@ LoadedData load_data(const DataOptions& options, const text::Tokenizer& tokenize
   data.train = train.dataset;
   data.train_report = train.report;
   if (options.validation_path) {
-    DataOptions held_out = options;  // all of its rows, however many of the training rows are taken
-    held_out.split = options.validation_split;
-    held_out.limit = held_out.min_tokens = held_out.max_tokens = std::nullopt;
-    held_out.remove_duplicates = false;
-    LoadedFile validation = load_file(*options.validation_path, held_out, tokenizer);
+    LoadedFile validation = load_file(*options.validation_path, validation_rows(options), tokenizer);
     data.validation = std::move(validation.dataset);
     data.validation_report = std::move(validation.report);
     if (data.validation->fingerprint() == data.train.fingerprint())

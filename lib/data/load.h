@@ -14,6 +14,10 @@
 
 namespace lorikeet::data {
 
+/// How the rows of `options.validation_path` are read: all of them, however many of the training rows are
+/// taken.
+DataOptions validation_rows(const DataOptions& options);
+
 /// How a file became a data set: for the run's log and run.json.
 struct FileReport {
   std::string file;                  ///< name without folder
@@ -47,7 +51,7 @@ std::optional<std::string> incomplete_rows(const FileReport& report);
 
 /// Encodes some rows of a source that open_source opened with the same options, the first ones and others
 /// spread over it, as load_file would: its data set of these rows alone, and of its report all but the
-/// file's name and the template. Throws what it would throw for the first of them that has a fault.
+/// template. Throws what it would throw for the first of them that has a fault.
 LoadedFile try_rows(const RecordSource& rows, const DataOptions& options, const text::Tokenizer& tokenizer);
 
 /// Tokenises one source, or takes it from the cache. `options` gives the rows' options, lengths, template and

@@ -147,9 +147,9 @@ void require_fits(const AdapterTensors& file, const std::vector<FileTensor>& exp
     return std::to_string(names.size()) + what + (names.empty() ? "" : " (first: " + names[0] + ")");
   };
   throw Error(escape_control(
-      "[" + file.path().string() +
-      "] doesn't fit this model and the modules of lora.target_modules: " + count(missing, " tensors are missing") + ", " +
-      count(unexpected, " are unexpected") + ", " + count(mismatched, " have another shape")));
+      "[" + file.path().string() + "] doesn't fit this model and the modules of lora.target_modules: " +
+      count(missing, " tensors are missing") + ", " + count(unexpected, " are unexpected") + ", " +
+      count(mismatched, " have another shape")));
 }
 
 // The tables that are trained, by name; both ends where they share one.

@@ -108,7 +108,7 @@ CardLoad card_load(const nn::CausalLMSpec& spec, const peft::LoraAdapters& adapt
 double decoded_bytes(const nn::CausalLMSpec& spec, double stored_bytes, const precision::Policy& policy) {
   if (!policy.quantization) return 0;
   const double both = stored_bytes + d(dtype_size(policy.compute));
-  return both * d(spec.shape.layer_linear_parameters) * (float8_products(policy) ? 0.5 : 1);
+  return both * d(spec.shape.layer_linear_parameters);
 }
 
 CardRates card_rates(double peak_flops, double peak_bytes_per_second, int capability,

@@ -24,8 +24,8 @@ struct CardLoad {
 CardLoad card_load(const nn::CausalLMSpec& spec, const peft::LoraAdapters& adapters,
                    const train::StepSize& size, const precision::Policy& policy);
 
-/// Bytes that decoding a quantised base reads and writes in a pass over it, forward or backward, on average:
-/// with products in fp8, forward decodes nothing. 0 for a base that is stored as it is computed.
+/// Bytes that decoding a quantised base once reads and writes; 0 for a base that is stored as it is computed.
+/// Every pass does, but with products in fp8 forward doesn't.
 double decoded_bytes(const nn::CausalLMSpec& spec, double stored_bytes, const precision::Policy& policy);
 
 /// What a GPU sustains, operations and bytes a second.

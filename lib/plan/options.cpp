@@ -55,7 +55,8 @@ Option evaluate(const Job& job, const Machine& machine, const Choice& choice) {
   if (choice.saving.offload.weights) in.streamed_bytes = work.streamed_bytes;
   in.turn_seconds = passes * work.layers * machine.seconds_per_layer;
   if (machine.decoded_bytes_per_second > 0)
-    in.turn_seconds += passes * work.decoded_bytes / machine.decoded_bytes_per_second;
+    in.turn_seconds +=
+        (work.forward_decodes ? passes : 1) * work.decoded_bytes / machine.decoded_bytes_per_second;
   in.least_turn_seconds = passes * work.layers * machine.least_seconds_per_layer;
   if (machine.memory_bytes_per_second > 0) {
     const double reading = passes * work.frozen_bytes / machine.memory_bytes_per_second;
@@ -114,10 +115,14 @@ std::vector<Option> all_options(const Job& job, const Machine& machine, const Ra
 
 const Option* fastest(const std::vector<Option>& options, std::int64_t usual_micro_tokens,
                       const std::function<bool(const Option&)>& accept) {
-  double best_speed = 0;
+  // By larger micro-batches than the usual ones nothing is measured, unless only they fit.
+  double best_speed = 0, best_beyond = 0;
   for (const Option& option : options) {
-    if (option.fits() && accept(option)) best_speed = std::max(best_speed, option.tokens_per_second);
+    if (!option.fits() || !accept(option)) continue;
+    double& best = option.choice.micro_tokens > usual_micro_tokens ? best_beyond : best_speed;
+    best = std::max(best, option.tokens_per_second);
   }
+  if (best_speed == 0) best_speed = best_beyond;
   const auto rank = [&](const Option& option) {
     const std::int64_t micro = option.choice.micro_tokens;
     const bool beyond = micro > usual_micro_tokens;

@@ -54,7 +54,8 @@ struct Work {
   double gradient_bytes = 0;        ///< of the adapter, in the reduce dtype
   double frozen_bytes = 0;          ///< of the whole base
   double streamed_bytes = 0;        ///< of a micro-batch, from the host's memory, where weights are offloaded
-  double decoded_bytes = 0;         ///< of a pass: plan::decoded_bytes
+  double decoded_bytes = 0;         ///< plan::decoded_bytes
+  bool forward_decodes = true;      ///< or backward alone
   std::vector<UnitUse> uses;
   CardLoad load;  ///< on a GPU
 };
@@ -95,9 +96,9 @@ struct Range {
 /// fit, and one that doesn't where none does.
 std::vector<Option> all_options(const Job& job, const Machine& machine, const Range& range);
 
-/// The fastest of those that fit and satisfy `accept`; of equally fast ones (within 3%) that with the fewest
-/// devices, the least saving of memory, then with the largest micro-batch up
-/// to `usual_micro_tokens`. nullptr where none fits.
+/// The fastest of those that fit and satisfy `accept`, with micro-batches up to `usual_micro_tokens` where
+/// any of these fits; of equally fast ones (within 3%) that with the fewest devices, the least saving of
+/// memory, then with the largest micro-batch up to `usual_micro_tokens`. nullptr where none fits.
 const Option* fastest(const std::vector<Option>& options, std::int64_t usual_micro_tokens,
                       const std::function<bool(const Option&)>& accept);
 

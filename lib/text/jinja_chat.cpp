@@ -125,8 +125,11 @@ bool leaves_out_something(const Conversation& row, const jinja::MarkedText& rend
     written.at(jinja::tag_of(run.origin)).append(rendered.bytes(), begin, run.end - begin);
     begin = run.end;
   }
+  // As it is, or as `tojson` writes it.
   const auto lacks = [](const std::string& text, const std::string& part) {
-    return text.find(part) == std::string::npos;
+    if (text.find(part) != std::string::npos) return false;
+    const std::string quoted = Json(part).dump();
+    return text.find(quoted.substr(1, quoted.size() - 2)) == std::string::npos;
   };
   for (const std::string& name : function_names(row.tools))
     if (lacks(rendered.bytes(), name)) return true;
@@ -136,6 +139,7 @@ bool leaves_out_something(const Conversation& row, const jinja::MarkedText& rend
     if (const Json* calls = messages[i].extra.find("tool_calls")) {
       for (const std::string& name : function_names(*calls))
         if (lacks(own, name)) return true;
+      if (lacks(own, first_line(messages[i].content))) return true;
     }
     const bool last_answer = i + 1 == messages.size() && messages[i].role == "assistant";
     if (last_answer && lacks(own, first_line(reasoning_of(messages[i])))) return true;

@@ -52,9 +52,9 @@ class JinjaChat {
 };
 
 /// Whether `rendered` lacks what the row has: templates leave out roles that they don't know, and may know
-/// nothing of tools or reasoning. That is a message of whose content nothing is there, a tool or a tool call
-/// whose function's name isn't, or the reasoning of the last message, if that is the assistant's. Messages
-/// 63 apart count as one.
+/// nothing of tools or reasoning. That is a message of whose content nothing is there (beside tool calls, not
+/// its first line), a tool or a tool call whose function is named nowhere, or the reasoning of the last
+/// message, if that is the assistant's and has it in a member of its own. Messages 63 apart count as one.
 bool leaves_out_something(const Conversation& row, const jinja::MarkedText& rendered);
 
 /// The number of the message that a run of text with this tag is from, of `count`; of those that share the

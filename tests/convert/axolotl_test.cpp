@@ -194,6 +194,13 @@ TEST_CASE("the adapter that a converted run keeps is the one that axolotl keeps"
   CHECK(keeps_best("evals_per_epoch: 4\nsaves_per_epoch: 2\n"));
   CHECK_FALSE(keeps_best("evals_per_epoch: 2\nsaves_per_epoch: 4\n"));
   CHECK(keeps_best("eval_steps: 10\nsave_steps: 20\n"));
+  CHECK_FALSE(keeps_best("evals_per_epoch: 0\nsaves_per_epoch: 2\n"));
+  CHECK_FALSE(keeps_best("eval_steps: 10\nsave_steps: 0\n"));
+  const auto in_one_epoch = [](const std::string& more) {
+    return settings_of(changed("num_epochs: 2", "num_epochs: 1\n" + more)).data.validation.keep_best;
+  };
+  CHECK_FALSE(in_one_epoch("saves_per_epoch: 1"));  // one at the end only
+  CHECK(in_one_epoch("saves_per_epoch: 2"));
   CHECK_FALSE(keeps_best("eval_steps: 20\nsave_steps: 30\n"));
   CHECK_FALSE(keeps_best("eval_steps: 10\nsave_steps: 20\nload_best_model_at_end: false\n"));
   CHECK(keeps_best("eval_steps: 10\nsave_steps: 20\nearly_stopping_patience: 3\n"));

@@ -135,6 +135,7 @@ TEST_CASE("tools, tool calls and reasoning that a template leaves out are counte
     row.replace(row.find("CONTENT"), 7, content);
     CHECK(incomplete(row, turns + end));
     CHECK_FALSE(incomplete(row, turns + calls + end));
+    CHECK(incomplete(row, "{% for m in messages %}{{ m.role }}" + calls + end));
   }
   const std::string tool =
       R"({"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}],

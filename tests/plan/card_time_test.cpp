@@ -75,9 +75,9 @@ double tokens_per_second(const Sizes& sizes, std::int64_t length, AttentionKerne
 }  // namespace
 
 TEST_CASE("steps take what they took on an H200") {
-  // Tokens a second of benchmarks/results/card.md. Six constants describe them; by the data sheet's rate
-  // alone the first is too high by a half and the last too low by a third.
-  const auto measured = [](double value) { return Approx(value).epsilon(0.05); };
+  // Tokens a second of benchmarks/results/card.md, to which nine constants were fitted: six are met within
+  // 1.2%, 4B's within 2.5%, 0.6B's with FlashAttention within 3.5%.
+  const auto measured = [](double value) { return Approx(value).epsilon(0.04); };
   const auto cudnn = AttentionKernel::kCudnn, flash = AttentionKernel::kFlash;
   CHECK(tokens_per_second(kQwen06B, 2048, cudnn, 4) == measured(100730));
   CHECK(tokens_per_second(kQwen06B, 2048, cudnn, 2) == measured(112122));
@@ -97,7 +97,7 @@ TEST_CASE("with products in fp8 forward's move to their rate, and backward decod
   // But for the last layer's, whose rows all have labels here, all are of every token.
   CHECK(fp8.load.float8_flops == Approx(2 * parameters * kTokens));
   CHECK(fp8.load.float8_flops + fp8.load.product_flops == Approx(plain.load.product_flops));
-  CHECK(decoded_bytes(spec, 1, policy) == Approx(3 * parameters / 2));
+  CHECK(decoded_bytes(spec, 1, policy) == Approx(3 * parameters));
   CHECK(decoded_bytes(spec, 0.53, policy_of({.base_storage = BaseStorage::kNF4})) ==
         Approx(2.53 * parameters));
   CHECK(decoded_bytes(spec, 2, policy_of()) == 0);
@@ -106,7 +106,7 @@ TEST_CASE("with products in fp8 forward's move to their rate, and backward decod
   const double turns = 4, layers = 32;
   const double seconds =
       card_seconds(fp8.load, rates) +
-      turns * 2 * (layers * kCardSecondsPerLayer + decoded_bytes(spec, 1, policy) / rates.decoding);
+      turns * (2 * layers * kCardSecondsPerLayer + decoded_bytes(spec, 1, policy) / rates.decoding);
   CHECK(kTokens / seconds == Approx(17598).epsilon(0.05));
 }
 

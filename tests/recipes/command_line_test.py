@@ -136,13 +136,32 @@ class CommandLine(unittest.TestCase):
         chats.write_text(json.dumps({"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A", "tool_calls": [call]}]}) + "\n")
         silent = self.work / "silent.jinja"
         silent.write_text("{% for m in messages %}{{ m.role + ': ' + m.content }}{% endfor %}")
-        result = self.lorikeet("validate", config, f"data.train.path={chats}", "~data.train.format", f"data.chat_template={silent}",
-                               "data.max_seq_len=600")
+        overrides = [f"data.train.path={chats}", "~data.train.format", f"data.chat_template={silent}", "data.max_seq_len=600"]
+        result = self.lorikeet("validate", config, *overrides)
         self.assertEqual(self.assert_ok(result), "valid\n")
+        run = self.programs.train(self.work / "warned", *overrides)
+        self.assert_ok(run)
         for warning in ("data.max_seq_len is 600, but the model was made for 512 positions", "of 1 of 1 rows the chat template leaves something out",
                         "chats.jsonl: in none of 1 examples a token that ends generation is learnt"):
-            self.assertIn("warning: ", result.stderr)
-            self.assertIn(warning, result.stderr)
+            for said in (result.stderr, run.stderr):
+                self.assertTrue(any(line.startswith("warning: ") and warning in line for line in said.splitlines()), said)
+
+    def test_validate_takes_validation_rows_that_a_run_takes(self):
+        short = self.work / "short.jsonl"
+        short.write_text('{"instruction": "a", "output": "b"}\n' * 3)
+        overrides = ["data.train.where.min_tokens=20", f"data.validation.path={short}", "training.max_steps=3"]
+        self.assert_ok(self.lorikeet("validate", self.work / "config.yaml", *overrides))
+        self.assert_ok(self.programs.train(self.work / "short", *overrides))
+
+    def test_validate_looks_at_a_mixture_as_at_one_file(self):
+        config = self.work / "mixture.yaml"
+        both = f"train: {{ sources: [{{ path: {self.rows} }}, {{ path: {self.rows} }}] }}"
+        text = (self.work / "config.yaml").read_text()
+        config.write_text(text.replace(text[text.index("train: {"):text.index(", max_seq_len")], both))
+        self.assert_refused(self.lorikeet("validate", config, "training.max_steps=3", "metrics.profile_steps=[99]"), "from 1 to 3")
+        result = self.lorikeet("validate", config, "data.max_seq_len=600")
+        self.assert_ok(result)
+        self.assertIn("made for 512 positions", result.stderr)
 
     def test_a_file_of_rows_that_isnt_there_is_named_with_its_setting(self):
         for setting in ("data.train.path", "data.validation.path"):
