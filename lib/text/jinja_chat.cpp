@@ -117,8 +117,17 @@ jinja::MarkedText JinjaChat::render(std::span<const jinja::Value> messages, cons
   return template_for(tools).render(variables, options_);
 }
 
+bool leaves_out_content(std::span<const Message> messages, const jinja::MarkedText& rendered) {
+  std::array<bool, jinja::kOriginTags> written{};
+  for (const jinja::MarkedText::Run& run : rendered.runs()) written.at(jinja::tag_of(run.origin)) = true;
+  for (std::size_t i = 0; i < messages.size(); ++i)
+    if (!is_blank(messages[i].content) && !written.at(1 + i % kMessageTags)) return true;
+  return false;
+}
+
 bool leaves_out_something(const Conversation& row, const jinja::MarkedText& rendered) {
   const std::vector<Message>& messages = row.messages;
+  if (leaves_out_content(messages, rendered)) return true;
   std::array<std::string, jinja::kOriginTags> written;  // by each message
   std::size_t begin = 0;
   for (const jinja::MarkedText::Run& run : rendered.runs()) {
@@ -135,7 +144,6 @@ bool leaves_out_something(const Conversation& row, const jinja::MarkedText& rend
     if (lacks(rendered.bytes(), name)) return true;
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const std::string& own = written.at(1 + i % kMessageTags);
-    if (!is_blank(messages[i].content) && own.empty()) return true;
     if (const Json* calls = messages[i].extra.find("tool_calls")) {
       for (const std::string& name : function_names(*calls))
         if (lacks(own, name)) return true;

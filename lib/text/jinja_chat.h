@@ -51,6 +51,10 @@ class JinjaChat {
   std::vector<std::pair<std::string, jinja::Value>> variables_;
 };
 
+/// Whether `rendered` has nothing of the content of one of the messages, of those that have any: a template
+/// may leave out roles that it doesn't know. Messages 63 apart count as one.
+bool leaves_out_content(std::span<const Message> messages, const jinja::MarkedText& rendered);
+
 /// Whether `rendered` lacks what the row has: templates leave out roles that they don't know, and may know
 /// nothing of tools or reasoning. That is a message of whose content nothing is there (beside tool calls, not
 /// its first line), a tool or a tool call whose function is named nowhere, or the reasoning of the last

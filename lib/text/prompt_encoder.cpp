@@ -94,10 +94,10 @@ std::vector<TokenId> PromptEncoder::question(const Conversation& row) const {
   }
   const JinjaChat::Values values = JinjaChat::values_of(row.messages);
   const jinja::MarkedText rendered = jinja_->render(values, row.tools, /*generation_prompt=*/true);
-  if (leaves_out_something(row, rendered)) {
+  if (leaves_out_content(row.messages, rendered)) {
     throw Error(
-        "[data.chat_template] the template leaves out what one of the messages says, or a tool or a tool "
-        "call; it may not know the message's role, such as system, or nothing of tools");
+        "[data.chat_template] the template leaves out what one of the messages says; it may not know the "
+        "message's role, such as system");
   }
   return encode_marked(rendered, {}, tokenizer()).ids;
 }
