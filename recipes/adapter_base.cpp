@@ -27,7 +27,7 @@ void warn_if_other_base(const std::filesystem::path& model, const std::filesyste
     if (!both || both->first == both->second) return;
     if (const auto architecture = there.maybe("architecture"))
       differs = architecture_difference(*architecture, session.architecture);
-  } catch (const Error&) {  // a record that can't be read tells nothing
+  } catch (const Error&) {  // a record that can't be read says nothing
     return;
   }
   log_warning("the adapter '" + escape_control(adapter.string()) +

@@ -138,11 +138,9 @@ std::unique_ptr<RunPlan> plan_run(const PlanRequest& request) {
 
   StepJob step(session, settings, out->device.target, planned.rows, sampler);
   out->work = step.work();
-  settle_rate(out->device, session, planned.rows, out->work);
-  const bool cuda = out->device.target.device == at::kCUDA;
+  settle_rate(out->device, session, planned.rows);
   const std::int64_t usual =
-      cuda ? plan::usual_micro_tokens(session.model->shape(), out->device.peak_flops.value_or(0))
-           : plan::kUsualMicroTokensCpu;
+      plan::usual_micro_tokens(session.model->shape(), out->device.target.device, out->device.peak_flops);
   const std::int64_t most = step.largest(INT64_MAX).tokens;
   const plan::Range range{.devices = device_counts(request, out->device),
                           .micro_tokens = micro_sizes(settings, out->data.longest, most, usual),

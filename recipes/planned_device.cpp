@@ -18,6 +18,7 @@
 #include "recipes/cpu_rate.h"
 #include "recipes/devices.h"
 #include "recipes/model_session.h"
+#include "recipes/step_job.h"
 #include "recipes/step_plan.h"
 
 namespace lorikeet::recipes {
@@ -200,15 +201,17 @@ std::int64_t common_length(const data::TokenDataset& rows) {
   return rows.longest();
 }
 
-void take_card_rate(PlannedDevice& out, const ModelSession& session, const data::TokenDataset& rows,
-                    const plan::Work& work) {
-  const nn::AttentionSpec& attention = session.model->spec().layers.front().attention;
+void take_card_rate(PlannedDevice& out, const ModelSession& session, const data::TokenDataset& rows) {
+  const nn::CausalLMSpec& spec = session.model->spec();
+  const nn::AttentionSpec& attention = spec.layers.front().attention;
   const ops::AttentionKernel kernel = ops::choose_attention_kernel(
       {out.target.device, out.target.capability, ops::to_torch(out.policy.compute)},
       attention.layout.head_dim, attention.options, common_length(rows));
   const double peak = *out.peak_flops, memory = out.machine.memory_bytes_per_second;
   const plan::CardRates rates = plan::card_rates(peak, memory, out.target.capability, kernel);
-  out.machine.flops_per_second = work.flops / plan::card_seconds(work.load, rates);
+  const plan::CardLoad load =
+      plan::card_load(spec, *session.adapters, size_of_rows(session, rows), session.policy);
+  out.machine.flops_per_second = load.flops() / plan::card_seconds(load, rates);
   out.machine.seconds_per_layer = plan::kCardSecondsPerLayer;
   out.machine.decoded_bytes_per_second = rates.decoding;
   const auto share = [](double part, double whole) { return format_number("%.0f%%", 100 * part / whole); };
@@ -272,11 +275,10 @@ PlannedDevice planned_device(const DeviceRequest& request, const config::Setting
   return out;
 }
 
-void settle_rate(PlannedDevice& device, const ModelSession& session, const data::TokenDataset& rows,
-                 const plan::Work& work) {
+void settle_rate(PlannedDevice& device, const ModelSession& session, const data::TokenDataset& rows) {
   if (device.machine.flops_per_second > 0) return;
   if (device.target.device == at::kCUDA) {
-    take_card_rate(device, session, rows, work);
+    take_card_rate(device, session, rows);
   } else {
     measure_rate(device, session.model->shape());
   }

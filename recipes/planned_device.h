@@ -38,12 +38,11 @@ struct PlannedDevice {
 };
 
 /// Throws Error for a card without a data sheet, and for arithmetic that it lacks or whose rate isn't known.
-/// A rate that isn't told stays open, see settle_rate.
+/// A rate that `request` doesn't give stays open, see settle_rate.
 PlannedDevice planned_device(const DeviceRequest& request, const config::Settings& settings);
 
 /// Settles the rate of this job's step where planned_device left it open: a GPU's by what bounds its parts
 /// (plan/card_time.h), a CPU's by products of this model's widths, which takes half a second.
-void settle_rate(PlannedDevice& device, const ModelSession& session, const data::TokenDataset& rows,
-                 const plan::Work& work);
+void settle_rate(PlannedDevice& device, const ModelSession& session, const data::TokenDataset& rows);
 
 }  // namespace lorikeet::recipes

@@ -59,9 +59,8 @@ std::optional<std::string> unending_answers(const config::Settings& settings, co
          (session.tokenizer->is_special(last)
               ? "add the id that should end it to eos_token_id in the base's generation_config.json, choose "
                 "another data.chat_template,"
-              : "that is text and no control token, so choose a data.chat_template whose end of an answer "
-                "this "
-                "tokenizer knows as one,") +
+              : "that is text and no control token, so choose a data.chat_template whose end of an answer is "
+                "one to this tokenizer,") +
          " or a larger data.max_seq_len where answers are cut off (`lorikeet preview` shows them)";
 }
 

@@ -48,7 +48,7 @@ class Search {
         target_(step_target(in.session.policy, in.session.device)),
         job_(in.session, in.settings, target_, in.dataset, in.sampler),
         world_size_(ranks.world_size) {
-    settle_rate(device_, in.session, in.dataset, job_.work());
+    settle_rate(device_, in.session, in.dataset);
     // Of what ranks wait for, no choice here changes anything.
     device_.machine.link = [](int) { return plan::Link{.bytes_per_second = 1e10}; };
     device_.machine.shared = false;

@@ -2,10 +2,10 @@
 
 #include "ops/quantized/quantized_format.h"
 #include "parallel/unit_prefetcher.h"
+#include "plan/card_time.h"
 #include "plan/step_time.h"
 #include "recipes/settings_map.h"
 #include "recipes/step_plan.h"
-#include "train/flops.h"
 
 namespace lorikeet::recipes {
 namespace {
@@ -24,10 +24,8 @@ plan::StoredBytes stored_bytes(const precision::Policy& policy) {
 // The mean over an epoch's steps.
 plan::Work work_of(const ModelSession& session, const data::TokenDataset& dataset,
                    const data::Sampler& sampler) {
-  train::StepSize all{dataset.total_tokens(), dataset.total_labels(), 0};
+  const train::StepSize all = size_of_rows(session, dataset);
   const nn::CausalLMSpec& spec = session.model->spec();
-  const train::AttentionSquares squares(spec.layers);
-  for (std::size_t i = 0; i < dataset.size(); ++i) all.attention_squares += squares.of(dataset.length(i));
   const double steps = as_double(sampler.steps_in_epoch(0));
   const nn::ModelShape& shape = session.model->shape();
   const train::AdapterSize adapter = train::adapter_size(*session.adapters, spec);
@@ -49,11 +47,17 @@ plan::Work work_of(const ModelSession& session, const data::TokenDataset& datase
           .streamed_bytes = as_double(parallel::fetch_cost(*session.model, /*parts=*/1).payload_bytes),
           .decoded_bytes = plan::decoded_bytes(spec, stored.linear, policy),
           .forward_decodes = policy.matmul != config::Matmul::kFp8,
-          .uses = plan::unit_uses(shape, stored, head / flops),
-          .load = plan::card_load(spec, *session.adapters, all, policy) / steps};
+          .uses = plan::unit_uses(shape, stored, head / flops)};
 }
 
 }  // namespace
+
+train::StepSize size_of_rows(const ModelSession& session, const data::TokenDataset& rows) {
+  train::StepSize all{rows.total_tokens(), rows.total_labels(), 0};
+  const train::AttentionSquares squares(session.model->spec().layers);
+  for (std::size_t i = 0; i < rows.size(); ++i) all.attention_squares += squares.of(rows.length(i));
+  return all;
+}
 
 StepJob::StepJob(const ModelSession& session, const config::Settings& settings, const ops::DryTarget& target,
                  const data::TokenDataset& dataset, const data::Sampler& sampler)

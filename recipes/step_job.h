@@ -13,8 +13,12 @@
 #include "plan/micro_size.h"
 #include "plan/options.h"
 #include "recipes/model_session.h"
+#include "train/flops.h"
 
 namespace lorikeet::recipes {
+
+/// Tokens, labels and attention's pairs of all of these rows, once each.
+train::StepSize size_of_rows(const ModelSession& session, const data::TokenDataset& rows);
 
 /// A run's optimizer step as plan::all_options asks for it, by any of its choices. All arguments must outlive
 /// it; nothing has to be allocated.

@@ -62,8 +62,7 @@ ops::DryTarget step_target(const precision::Policy& policy, const device::Device
 
 std::int64_t usual_micro_tokens(const ModelSession& session, const config::Settings& settings) {
   if (settings.batch.micro_tokens) return *settings.batch.micro_tokens;
-  if (!session.device.is_cuda()) return plan::kUsualMicroTokensCpu;
-  return plan::usual_micro_tokens(session.model->shape(), peak_flops(session).value_or(0));
+  return plan::usual_micro_tokens(session.model->shape(), session.torch_device().type(), peak_flops(session));
 }
 
 plan::MemoryInput memory_input(const ModelSession& session, const config::MemorySaving& saving,

@@ -142,6 +142,15 @@ void check_characters(std::string_view text, const std::string& name) {
               ": expected UTF-8 text, got another byte; save the file as UTF-8");
 }
 
+// Whether white space before the first word of the line holds a tab.
+bool is_indented_by_tab(std::string_view text, const YAML::Mark& mark) {
+  if (mark.is_null()) return false;
+  const std::vector<std::string> lines = split(text, '\n');
+  const auto at = static_cast<std::size_t>(mark.line);
+  if (at >= lines.size()) return false;
+  return lines[at].substr(0, lines[at].find_first_not_of(" \t")).find('\t') != std::string::npos;
+}
+
 // True for what a YAML reader could take for another kind of value than a string.
 bool looks_typed(std::string_view text) {
   static constexpr std::array<std::string_view, 8> kWords{"null", "true", "false", "yes",
@@ -184,19 +193,6 @@ std::string YamlNode::describe() const {
   const std::string shown = text.size() <= kShown ? text : text.substr(0, kShown) + "...";
   return (quoted ? "the text '" : "'") + escape_control(shown) + "'";
 }
-
-namespace {
-
-// Whether white space before the first word of the line holds a tab.
-bool is_indented_by_tab(std::string_view text, const YAML::Mark& mark) {
-  if (mark.is_null()) return false;
-  const std::vector<std::string> lines = split(text, '\n');
-  const auto at = static_cast<std::size_t>(mark.line);
-  if (at >= lines.size()) return false;
-  return lines[at].substr(0, lines[at].find_first_not_of(" \t")).find('\t') != std::string::npos;
-}
-
-}  // namespace
 
 YamlNode parse_yaml(std::string_view text, const std::string& name, const YamlLimits& limits) {
   if (text.size() > limits.max_bytes) {

@@ -162,7 +162,7 @@ void convert_training(ForeignConfig& in, OwnConfig& out) {
       "transformers");
 }
 
-// axolotl loads the best checkpoint at the end unless it is told not to, but only where every checkpoint
+// axolotl loads the best checkpoint at the end unless the config says no, but only where every checkpoint
 // follows a validation.
 void convert_best(ForeignConfig& in, OwnConfig& out, std::int64_t epochs) {
   const auto patience = in.integer("early_stopping_patience");

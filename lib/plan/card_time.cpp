@@ -125,12 +125,14 @@ double card_seconds(const CardLoad& load, const CardRates& rates) {
          load.attention_flops / rates.attention + load.moved_bytes / rates.memory;
 }
 
-std::int64_t usual_micro_tokens(const nn::ModelShape& shape, double peak_flops) {
+std::int64_t usual_micro_tokens(const nn::ModelShape& shape, at::DeviceType device,
+                                std::optional<double> peak_flops) {
+  if (device == at::kCPU) return kUsualMicroTokensCpu;
   constexpr double kShare = 0.08;
   const double products = 4.0 *
                           (d(shape.layer_linear_parameters) + d(shape.hidden_size) * d(shape.vocab_size)) *
                           d(kUsualMicroTokensCuda) / kProducts;  // operations at the whole rate
-  const double idle = 2 * kCardSecondsPerLayer * d(shape.layers) * peak_flops;
+  const double idle = 2 * kCardSecondsPerLayer * d(shape.layers) * peak_flops.value_or(0);
   return idle > kShare * products ? 2 * kUsualMicroTokensCuda : kUsualMicroTokensCuda;
 }
 

@@ -1,5 +1,10 @@
 #pragma once
 
+#include <c10/core/DeviceType.h>
+
+#include <cstdint>
+#include <optional>
+
 #include "nn/causal_lm.h"
 #include "ops/attention/kernel_choice.h"
 #include "peft/lora.h"
@@ -8,19 +13,18 @@
 
 namespace lorikeet::plan {
 
-/// What an optimizer step asks of a GPU, by what bounds it. All without recomputation.
+/// What optimizer steps ask of a GPU, by what bounds it. All without recomputation.
 struct CardLoad {
   double product_flops = 0;    ///< of matrix products in the compute dtype
   double float8_flops = 0;     ///< of those in fp8
   double attention_flops = 0;  ///< of real pairs of a query and a key
   double moved_bytes = 0;      ///< of activations, that kernels read and write in the card's memory
 
-  /// That of one of so many steps.
-  CardLoad operator/(double steps) const {
-    return {product_flops / steps, float8_flops / steps, attention_flops / steps, moved_bytes / steps};
-  }
+  /// train::step_flops.
+  double flops() const { return product_flops + float8_flops + attention_flops; }
 };
 
+/// Of one step, or of several together.
 CardLoad card_load(const nn::CausalLMSpec& spec, const peft::LoraAdapters& adapters,
                    const train::StepSize& size, const precision::Policy& policy);
 
@@ -51,7 +55,9 @@ inline constexpr double kHostSecondsPerLayer = 94 * 10e-6 / 2;
 
 /// The usual micro-batch on such a card: kUsualMicroTokensCuda, or twice that for models so small that
 /// filling and emptying the card takes more than 8% of the time of its products. A step of twice as many
-/// tokens was 6% faster with 0.6B on an H200. `peak_flops`: 0 where it isn't known.
-std::int64_t usual_micro_tokens(const nn::ModelShape& shape, double peak_flops);
+/// tokens was 6% faster with 0.6B on an H200. The usual number too where its rate isn't known. On a CPU
+/// kUsualMicroTokensCpu.
+std::int64_t usual_micro_tokens(const nn::ModelShape& shape, at::DeviceType device,
+                                std::optional<double> peak_flops);
 
 }  // namespace lorikeet::plan

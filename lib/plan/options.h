@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "config/memory_saving.h"
-#include "plan/card_time.h"
 #include "plan/memory.h"
 #include "plan/spread.h"
 #include "plan/step_time.h"
@@ -57,7 +56,6 @@ struct Work {
   double decoded_bytes = 0;         ///< plan::decoded_bytes
   bool forward_decodes = true;      ///< or backward alone
   std::vector<UnitUse> uses;
-  CardLoad load;  ///< on a GPU
 };
 
 struct Job {

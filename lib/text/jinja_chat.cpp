@@ -128,6 +128,8 @@ bool leaves_out_content(std::span<const Message> messages, const jinja::MarkedTe
 bool leaves_out_something(const Conversation& row, const jinja::MarkedText& rendered) {
   const std::vector<Message>& messages = row.messages;
   if (leaves_out_content(messages, rendered)) return true;
+  const auto is_plain = [](const Message& message) { return message.extra.is_null(); };
+  if (row.tools.is_null() && std::all_of(messages.begin(), messages.end(), is_plain)) return false;
   std::array<std::string, jinja::kOriginTags> written;  // by each message
   std::size_t begin = 0;
   for (const jinja::MarkedText::Run& run : rendered.runs()) {

@@ -126,8 +126,8 @@ TEST_CASE("the parts are all of a step's operations, and adapters cost memory by
 }
 
 TEST_CASE("small models get larger micro-batches on cards that are fast for them") {
-  const auto usual = [](const Sizes& sizes, double peak) {
-    return usual_micro_tokens(spec_of(sizes).shape, peak);
+  const auto usual = [](const Sizes& sizes, std::optional<double> peak) {
+    return usual_micro_tokens(spec_of(sizes).shape, at::kCUDA, peak);
   };
   constexpr double k4090 = 165.2e12;
   CHECK(usual(kQwen06B, kPeak) == 2 * kUsualMicroTokensCuda);
@@ -135,5 +135,6 @@ TEST_CASE("small models get larger micro-batches on cards that are fast for them
   CHECK(usual(kQwen4B, kPeak) == kUsualMicroTokensCuda);
   CHECK(usual(kLlama8B, kPeak) == kUsualMicroTokensCuda);
   CHECK(usual(kQwen06B, k4090) == kUsualMicroTokensCuda);
-  CHECK(usual(kQwen06B, 0) == kUsualMicroTokensCuda);
+  CHECK(usual(kQwen06B, std::nullopt) == kUsualMicroTokensCuda);
+  CHECK(usual_micro_tokens(spec_of(kQwen06B).shape, at::kCPU, std::nullopt) == kUsualMicroTokensCpu);
 }
