@@ -16,6 +16,7 @@ namespace lorikeet::bench {
 namespace {
 
 using ops::HeadLayout;
+using ops::HeadsOnDevice;
 
 constexpr auto kElement = ops::CudaElement::kBF16;
 constexpr std::int64_t kBF16 = 2, kFP32 = 4, kId = 8;  // bytes
@@ -89,6 +90,17 @@ ops::QkNormOnDevice qk_norm_on_device(DeviceMemory& memory, std::int64_t tokens,
           .sin = memory.fp32(tokens * layout.head_dim / 2)};
 }
 
+// Gradients of queries, keys and values, each a tensor of its own.
+HeadsOnDevice heads_on_device(DeviceMemory& memory, std::int64_t tokens, const HeadLayout& layout) {
+  const std::int64_t q_row = layout.heads * layout.head_dim, kv_row = layout.kv_heads * layout.head_dim;
+  return {.q = memory.bf16(tokens * q_row),
+          .k = memory.bf16(tokens * kv_row),
+          .v = memory.bf16(tokens * kv_row),
+          .q_row = q_row,
+          .k_row = kv_row,
+          .v_row = kv_row};
+}
+
 void add_qk_norm(std::vector<Case>& to, std::int64_t tokens, const HeadLayout& layout) {
   const std::int64_t qk_heads = layout.heads + layout.kv_heads, count = tokens * layout.width();
   // Angles, weights, and a statistic for each head of queries and keys.
@@ -107,18 +119,20 @@ void add_qk_norm(std::vector<Case>& to, std::int64_t tokens, const HeadLayout& l
                     ops::launch_norm_and_rotate(kElement, in, qkv, out, q_rstd, k_rstd, stream);
                   };
                 }});
-  // Values have no gradient of the norm: a third pass over queries and keys is the gradient's write.
+  // Values' gradients are moved to their place alone.
   to.push_back({.kernel = "qk_norm backward",
                 .shape = heads(tokens, layout),
-                .bytes = 3 * tokens * qk_heads * layout.head_dim * kBF16 + small,
+                .bytes = 2 * count * kBF16 + tokens * qk_heads * layout.head_dim * kBF16 + small,
                 .make = [=](DeviceMemory& memory) -> Launch {
                   const auto in = qk_norm_on_device(memory, tokens, layout);
                   void* const qkv = memory.bf16(count);
+                  const HeadsOnDevice gradients = heads_on_device(memory, tokens, layout);
                   void* const dqkv = memory.bf16(count);
                   float* const q_rstd = memory.fp32(tokens * layout.heads, kNearOne);
                   float* const k_rstd = memory.fp32(tokens * layout.kv_heads, kNearOne);
                   return [=](cudaStream_t stream) {
-                    ops::launch_norm_and_rotate_backward(kElement, in, qkv, q_rstd, k_rstd, dqkv, stream);
+                    ops::launch_norm_and_rotate_backward(kElement, in, gradients, qkv, q_rstd, k_rstd, dqkv,
+                                                         stream);
                   };
                 }});
 }
@@ -136,6 +150,19 @@ void add_rotary(std::vector<Case>& to, std::int64_t tokens, const HeadLayout& la
                   return [=](cudaStream_t stream) {
                     ops::launch_rotary(kElement, qkv, cos, sin, tokens, layout, half, /*inverse=*/false,
                                        stream);
+                  };
+                }});
+  to.push_back({.kernel = "rotary backward",
+                .shape = heads(tokens, layout),
+                .bytes = 2 * tokens * layout.width() * kBF16 + 2 * tokens * half * kFP32,
+                .make = [=](DeviceMemory& memory) -> Launch {
+                  const HeadsOnDevice gradients = heads_on_device(memory, tokens, layout);
+                  const float* const cos = memory.fp32(tokens * half);
+                  const float* const sin = memory.fp32(tokens * half);
+                  void* const packed = memory.bf16(tokens * layout.width());
+                  return [=](cudaStream_t stream) {
+                    ops::launch_rotary_backward(kElement, gradients, cos, sin, tokens, layout, half, packed,
+                                                stream);
                   };
                 }});
 }

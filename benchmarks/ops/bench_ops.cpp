@@ -93,7 +93,7 @@ void bench_attention(const Settings& s, const std::string& name, const std::vect
                     AttentionStatistics statistics;
                     auto out = attention(x, kLayout, sequences, options, &statistics);
                     backward = [=](const auto& dy) {
-                      return attention_backward(dy, x, out, statistics, kLayout, sequences, options);
+                      return pack(attention_backward(dy, x, out, statistics, kLayout, sequences, options));
                     };
                     return out;
                   },
@@ -178,9 +178,7 @@ void bench_rotary(const Settings& s) {
               .here =
                   [=](const auto& v, Backward& backward) {
                     backward = [=](const auto& dy) {
-                      auto dv = untimed_copy(dy);
-                      rotate(dv, cos, sin, kLayout, /*inverse=*/true);
-                      return dv;
+                      return rotate_backward(HeadGradients::of(untimed_copy(dy), kLayout), cos, sin, kLayout);
                     };
                     auto out = untimed_copy(v);
                     rotate(out, cos, sin, kLayout);

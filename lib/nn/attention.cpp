@@ -78,6 +78,16 @@ at::Tensor Attention::prepare(at::Tensor qkv, const ForwardContext& context, Att
   return qkv;
 }
 
+at::Tensor Attention::prepare_backward(ops::HeadGradients gradients, const ForwardContext& context,
+                                       const AttentionKept& kept) const {
+  const ops::RotaryAngles angles = rotary(context);
+  if (q_norm_)
+    return ops::norm_and_rotate_backward(std::move(gradients), kept.qkv, norms(), angles, layout_,
+                                         kept.qk_norm);
+  if (angles.cos.defined()) return ops::rotate_backward(gradients, angles.cos, angles.sin, layout_);
+  return ops::pack(gradients);
+}
+
 at::Tensor Attention::cached(const at::Tensor& qkv, const ForwardContext& context) const {
   const std::int64_t tokens = qkv.size(0);
   const auto heads = [&](std::int64_t begin, std::int64_t count) {
@@ -116,21 +126,16 @@ at::Tensor Attention::backward(const at::Tensor& dy, const InputAgain& input, co
       kept.out_linear, through_attention);
   if (!through_attention) return {};
   dout = read_rows_backward(dout, context);
-  at::Tensor dqkv;
+  ops::HeadGradients gradients;
   {
     const at::Tensor qkv = q_norm_ ? prepare(kept.qkv, context, nullptr) : kept.qkv;
-    dqkv = ops::attention_backward(dout, qkv, kept.out, kept.softmax, layout_, context.batch.sequences,
-                                   options_);
+    gradients = ops::attention_backward(dout, qkv, kept.out, kept.softmax, layout_, context.batch.sequences,
+                                        options_);
   }
   dout.reset();
   kept.out.reset();
   kept.softmax = {};
-  const ops::RotaryAngles angles = rotary(context);
-  if (q_norm_) {
-    ops::norm_and_rotate_backward_(dqkv, kept.qkv, norms(), angles, layout_, kept.qk_norm);
-  } else if (angles.cos.defined()) {
-    ops::rotate(dqkv, angles.cos, angles.sin, layout_, /*inverse=*/true);
-  }
+  const at::Tensor dqkv = prepare_backward(std::exchange(gradients, {}), context, kept);
   kept.qkv.reset();
   return qkv_->backward(dqkv, input, weights, context, kept.qkv_linear, input_gradient);
 }

@@ -71,6 +71,9 @@ class Attention {
   ops::RotaryAngles rotary(const ForwardContext& context) const;
   ops::QkNorms norms() const;
   at::Tensor prepare(at::Tensor qkv, const ForwardContext& context, AttentionKept* kept) const;
+  // The packed gradient of what was projected.
+  at::Tensor prepare_backward(ops::HeadGradients gradients, const ForwardContext& context,
+                              const AttentionKept& kept) const;
   at::Tensor cached(const at::Tensor& qkv, const ForwardContext& context) const;
 
   std::int64_t layer_;

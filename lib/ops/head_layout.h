@@ -15,4 +15,10 @@ struct HeadLayout {
   std::int64_t v_begin() const { return (heads + kv_heads) * head_dim; }
 };
 
+/// Queries, keys and values in device memory, each dense but for its rows, which begin `row` elements apart.
+struct HeadsOnDevice {
+  const void *q, *k, *v;
+  std::int64_t q_row, k_row, v_row;
+};
+
 }  // namespace lorikeet::ops

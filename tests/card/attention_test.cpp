@@ -64,7 +64,8 @@ Results attend(const Case& c, const at::Tensor& qkv, const at::Tensor& dout,
   ops::AttentionStatistics statistics;
   const at::Tensor out = ops::attention(qkv, c.layout, sequences, c.options, &statistics);
   CHECK(statistics.lse.numel() == c.layout.heads * qkv.size(0));
-  return {out, ops::attention_backward(dout, qkv, out, statistics, c.layout, sequences, c.options)};
+  return {out,
+          ops::pack(ops::attention_backward(dout, qkv, out, statistics, c.layout, sequences, c.options))};
 }
 
 }  // namespace
@@ -128,7 +129,7 @@ TEST_CASE("the efficient kernels take fp16, whose statistics they keep by token"
   const at::Tensor out = ops::cuda::efficient_forward(qkv, c.layout, sequences, c.options, &statistics);
   CHECK(statistics.lse.sizes() == at::IntArrayRef({6, 90}));
   const at::Tensor gradient =
-      ops::cuda::efficient_backward(dout, qkv, out, statistics, c.layout, sequences, c.options);
+      ops::pack(ops::cuda::efficient_backward(dout, qkv, out, statistics, c.layout, sequences, c.options));
   CHECK(card::report().hazards.empty());
   CHECK(card::report().waits.empty());
   CHECK(relative_distance(out.cpu(), cpu.out) < 1e-2);

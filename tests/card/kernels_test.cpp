@@ -7,6 +7,7 @@
 #include "ops/norm/norm.h"
 #include "ops/qk_norm_cases.h"
 #include "ops/rotary/rotary.h"
+#include "support/head_gradients.h"
 
 using namespace lorikeet;
 using namespace lorikeet::ops;
@@ -209,8 +210,9 @@ TEST_CASE("the activations' backward on a card gives forward's result again, to 
 
 TEST_CASE(
     "rotary on a card agrees with its reference: whole and partial heads, and rows that begin anywhere") {
-  for (const auto& layout : {HeadLayout{4, 2, 16}, HeadLayout{3, 1, 10}}) {
-    for (const std::int64_t half : {layout.head_dim / 2, std::int64_t{3}}) {
+  // Accesses of several elements and of one; parts of heads that are whole accesses, and not.
+  for (const auto& layout : {HeadLayout{4, 2, 16}, HeadLayout{3, 1, 10}, HeadLayout{2, 1, 32}}) {
+    for (const std::int64_t half : {layout.head_dim / 2, std::int64_t{3}, layout.head_dim / 4}) {
       CAPTURE(layout.head_dim, half);
       const at::Tensor cos = random({19, half}, 16).to(at::kFloat),
                        sin = random({19, half}, 17).to(at::kFloat);
@@ -219,8 +221,14 @@ TEST_CASE(
         return [=](const at::Tensor& x, Backward& backward) {
           backward = [=](const at::Tensor& dy) {
             auto dx = move ? shifted(dy) : dy.clone();
-            rotate(dx, c, s, layout, /*inverse=*/true);
-            return dx;
+            auto of_parts = rotate_backward(apart(dx, layout), c, s, layout);
+            // Rows that begin anywhere, further apart than they are wide.
+            HeadGradients views = HeadGradients::of(dx, layout);
+            views.packed.reset();
+            CHECK(at::equal(of_parts.cpu(), rotate_backward(views, c, s, layout).cpu()));
+            CHECK(at::equal(of_parts.cpu(),
+                            rotate_backward(HeadGradients::of(dx, layout), c, s, layout).cpu()));
+            return of_parts;
           };
           auto y = move ? shifted(x) : x.clone();
           rotate(y, c, s, layout);
@@ -267,7 +275,7 @@ TEST_CASE("norms of queries and keys with rotary are one kernel on a card where 
         // Both ways two roundings: behind the norm, and behind rotary.
         CHECK(found.forward < 2 * tolerance.forward);
         CHECK(found.backward < 2 * tolerance.backward);
-        CHECK(card::report().kernels["qk_norm_cuda.cu"] == (form.one_kernel ? 3 : 0));
+        CHECK(card::report().kernels["qk_norm_cuda.cu"] == (form.one_kernel ? 4 : 0));
         CHECK(card::report().kernels.contains("norm_cuda.cu") != form.one_kernel);
         CHECK(card::report().hazards.empty());
       }
@@ -281,9 +289,9 @@ TEST_CASE("norms with rotary on a card take no rows, rows that begin anywhere, a
   const auto run = [&](const at::Tensor& x) {
     QkNormStatistics statistics;
     const RotaryAngles angles = moved(form.angles(x.size(0)));
-    at::Tensor dx = x.clone();
     const at::Tensor y = norm_and_rotate(x, norms, angles, form.layout, &statistics);
-    norm_and_rotate_backward_(dx, x, norms, angles, form.layout, statistics);
+    const at::Tensor dx =
+        norm_and_rotate_backward(apart(x, form.layout), x, norms, angles, form.layout, statistics);
     return at::stack({y, dx}).cpu();
   };
   CHECK(run(at::empty({0, form.layout.width()}, at::TensorOptions(kCard))).numel() == 0);

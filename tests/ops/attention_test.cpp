@@ -48,7 +48,7 @@ Run run_fused(const Case& c, const at::Tensor& qkv, const at::Tensor& upstream) 
       AttentionStatistics statistics;
       const auto out = attention(in, c.layout, sequences, c.options, &statistics);
       backward = [=](const at::Tensor& dy) {
-        return attention_backward(dy, in, out, statistics, c.layout, sequences, c.options);
+        return pack(attention_backward(dy, in, out, statistics, c.layout, sequences, c.options));
       };
       return out;
     });

@@ -4,6 +4,7 @@
 
 #include "ops/distance.h"
 #include "ops/qk_norm/qk_norm.h"
+#include "support/head_gradients.h"
 
 namespace lorikeet::test {
 
@@ -52,8 +53,11 @@ inline Forward norm_and_rotate_pair(const QkNormCase& form, const ops::QkNorms& 
     // What backward recomputes, without statistics.
     CHECK(at::equal(ops::norm_and_rotate(x, norms, angles, form.layout), y));
     backward = [=](const at::Tensor& dy) {
-      at::Tensor dx = dy.clone();
-      ops::norm_and_rotate_backward_(dx, x, norms, angles, form.layout, statistics);
+      const auto back = [&](const ops::HeadGradients& gradients) {
+        return ops::norm_and_rotate_backward(gradients, x, norms, angles, form.layout, statistics);
+      };
+      at::Tensor dx = back(test::apart(dy, form.layout));
+      CHECK(at::equal(back(ops::HeadGradients::of(dy.clone(), form.layout)), dx));
       return dx;
     };
     return y;

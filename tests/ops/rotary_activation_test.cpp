@@ -26,9 +26,7 @@ const HeadLayout kLayout{4, 2, 16};
 at::Tensor rotary(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
   return as_autograd(x, [=](const at::Tensor& in, Backward& backward) {
     backward = [=](const at::Tensor& dy) {
-      auto dx = dy.clone();
-      rotate(dx, cos, sin, kLayout, /*inverse=*/true);
-      return dx;
+      return rotate_backward(HeadGradients::of(dy.clone(), kLayout), cos, sin, kLayout);
     };
     auto out = in.clone();
     rotate(out, cos, sin, kLayout);

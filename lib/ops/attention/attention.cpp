@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <utility>
+
 #include "ops/attention/blocks.h"
 #include "ops/attention/cpu.h"
 #include "ops/attention/cuda.h"
@@ -68,11 +70,11 @@ at::Tensor attention(const at::Tensor& qkv, const HeadLayout& layout, const Sequ
   return out;
 }
 
-at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
-                              const AttentionStatistics& statistics, const HeadLayout& layout,
-                              const Sequences& sequences, const AttentionOptions& options) {
+HeadGradients attention_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
+                                 const AttentionStatistics& statistics, const HeadLayout& layout,
+                                 const Sequences& sequences, const AttentionOptions& options) {
   check_inputs(qkv, layout, sequences, options);
-  if (qkv.size(0) == 0) return at::empty_like(qkv);
+  if (qkv.size(0) == 0) return HeadGradients::of(at::empty_like(qkv), layout);
   check(statistics.lse.defined(), kOp, "the statistics that forward filled", [] { return "none"; });
   const AttentionKernel kernel =
       choose_attention_kernel(attention_target(qkv), layout.head_dim, options, common_length(sequences));
@@ -88,7 +90,7 @@ at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv, con
   } else {
     blocks::attention_backward(dout.contiguous(), qkv, out, statistics.lse, layout, sequences, options, dqkv);
   }
-  return dqkv;
+  return HeadGradients::of(std::move(dqkv), layout);
 }
 
 at::Tensor attention_cached(const at::Tensor& q, const std::vector<at::Tensor>& k,

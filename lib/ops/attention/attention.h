@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ops/head_gradients.h"
 #include "ops/head_layout.h"
 
 namespace lorikeet::ops {
@@ -42,10 +43,10 @@ struct AttentionStatistics {
 at::Tensor attention(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
                      const AttentionOptions& options, AttentionStatistics* statistics = nullptr);
 
-/// The packed gradient of qkv, from dout [T, H D], forward's input, output and statistics.
-at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
-                              const AttentionStatistics& statistics, const HeadLayout& layout,
-                              const Sequences& sequences, const AttentionOptions& options);
+/// The gradients of qkv's parts, from dout [T, H D], forward's input, output and statistics.
+HeadGradients attention_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
+                                 const AttentionStatistics& statistics, const HeadLayout& layout,
+                                 const Sequences& sequences, const AttentionOptions& options);
 
 /// Inference with a cache of keys and values: the queries of sequence s, rows [cu_q[s], cu_q[s + 1]) of q,
 /// are the last positions of a sequence whose keys and values are k[s], v[s]. q: [Tq, H, D]; k[s], v[s]:

@@ -34,7 +34,7 @@ at::Tensor dry_forward(const at::Tensor& qkv, const HeadLayout& layout, Attentio
 
 }  // namespace
 
-at::Tensor dry_gradients(const at::Tensor& qkv, const HeadLayout& layout, std::int64_t sum_rows) {
+HeadGradients dry_gradients(const at::Tensor& qkv, const HeadLayout& layout, std::int64_t sum_rows) {
   const std::int64_t unit = layout.head_dim <= 128 ? 32 : 64;
   const std::int64_t rounded_dim = (layout.head_dim + unit - 1) / unit * unit;
   const auto gradient = [&](std::int64_t heads) {
@@ -51,7 +51,7 @@ at::Tensor dry_gradients(const at::Tensor& qkv, const HeadLayout& layout, std::i
       all_dv = gradient(layout.heads);
     }
   }
-  return at::cat({dq, dk, dv}, 1).view(qkv.sizes());
+  return {dq, dk, dv};
 }
 
 const at::Tensor& ends_on_gpu(const Sequences& sequences) {
@@ -73,9 +73,9 @@ at::Tensor flash_forward(const at::Tensor& qkv, const HeadLayout& layout, const 
   return out.reshape({qkv.size(0), layout.heads * layout.head_dim});
 }
 
-at::Tensor flash_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
-                          const AttentionStatistics& statistics, const HeadLayout& layout,
-                          const Sequences& sequences, const AttentionOptions& options) {
+HeadGradients flash_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
+                             const AttentionStatistics& statistics, const HeadLayout& layout,
+                             const Sequences& sequences, const AttentionOptions& options) {
   if (qkv.is_meta()) {
     // In blocks of 128 rows for each sequence. Deterministic, it makes several such sums, by the GPU's
     // multiprocessors: that a dry run doesn't know. Source: mha_varlen_bwd of libtorch's flash_api.cpp.
@@ -87,7 +87,7 @@ at::Tensor flash_backward(const at::Tensor& dout, const at::Tensor& qkv, const a
       dout.view(q.sizes()), q, k, v, out.view(q.sizes()), statistics.lse, ends, ends, sequences.max_seqlen,
       sequences.max_seqlen, /*dropout_p=*/0.0, options.causal, statistics.rng_state, statistics.unused,
       options.scale, window_left(options), window_right(options));
-  return at::cat({dq, dk, dv}, 1).view(qkv.sizes());
+  return {dq, dk, dv};
 }
 
 void flash_cached(const at::Tensor& q, const std::vector<at::Tensor>& k, const std::vector<at::Tensor>& v,

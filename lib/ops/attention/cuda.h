@@ -15,10 +15,10 @@ namespace lorikeet::ops::cuda {
 at::Tensor flash_forward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
                          const AttentionOptions& options, AttentionStatistics* statistics);
 
-/// The packed gradient [T, width] of qkv, from dout [T, H D] and what forward gave.
-at::Tensor flash_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
-                          const AttentionStatistics& statistics, const HeadLayout& layout,
-                          const Sequences& sequences, const AttentionOptions& options);
+/// The gradients of qkv's parts, from dout [T, H D] and what forward gave.
+HeadGradients flash_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
+                             const AttentionStatistics& statistics, const HeadLayout& layout,
+                             const Sequences& sequences, const AttentionOptions& options);
 
 /// As ops::attention_cached, into out [Tq, H D]: one call for each sequence.
 void flash_cached(const at::Tensor& q, const std::vector<at::Tensor>& k, const std::vector<at::Tensor>& v,
@@ -27,22 +27,22 @@ void flash_cached(const at::Tensor& q, const std::vector<at::Tensor>& k, const s
 /// cuDNN's attention over sequences of one length, as flash_forward and flash_backward.
 at::Tensor cudnn_forward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
                          const AttentionOptions& options, AttentionStatistics* statistics);
-at::Tensor cudnn_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
-                          const AttentionStatistics& statistics, const HeadLayout& layout,
-                          const Sequences& sequences, const AttentionOptions& options);
+HeadGradients cudnn_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
+                             const AttentionStatistics& statistics, const HeadLayout& layout,
+                             const Sequences& sequences, const AttentionOptions& options);
 
 /// Memory-efficient attention, as flash_forward and flash_backward.
 at::Tensor efficient_forward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
                              const AttentionOptions& options, AttentionStatistics* statistics);
-at::Tensor efficient_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
-                              const AttentionStatistics& statistics, const HeadLayout& layout,
-                              const Sequences& sequences, const AttentionOptions& options);
+HeadGradients efficient_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
+                                 const AttentionStatistics& statistics, const HeadLayout& layout,
+                                 const Sequences& sequences, const AttentionOptions& options);
 
 /// What backward of FlashAttention and of cuDNN's attention makes in a dry run. Both sum queries' gradients,
 /// and the products of outputs with their gradients, in fp32 in `sum_rows` rows, of 32 or 64 numbers of a
 /// head at a time, and have keys' and values' gradients for every query head before they add those of a
-/// group. Returns the gradient of qkv.
-at::Tensor dry_gradients(const at::Tensor& qkv, const HeadLayout& layout, std::int64_t sum_rows);
+/// group. Returns the gradients of qkv's parts.
+HeadGradients dry_gradients(const at::Tensor& qkv, const HeadLayout& layout, std::int64_t sum_rows);
 
 /// sequences.cu_seqlens_device. Throws Error unless it is int32 on a GPU.
 const at::Tensor& ends_on_gpu(const Sequences& sequences);

@@ -14,9 +14,11 @@ at::Tensor batch_of(const at::Tensor& rows, std::int64_t count) {
   return rows.view({count, rows.size(0) / count, rows.size(1), rows.size(2)}).transpose(1, 2);
 }
 
-// Back again. A copy only where cuDNN laid heads before tokens.
+// Back again, dense. A copy only where cuDNN laid heads before tokens.
 at::Tensor rows_of(const at::Tensor& batch) {
-  return batch.transpose(1, 2).reshape({batch.size(0) * batch.size(2), batch.size(1), batch.size(3)});
+  return batch.transpose(1, 2)
+      .reshape({batch.size(0) * batch.size(2), batch.size(1), batch.size(3)})
+      .contiguous();
 }
 
 std::int64_t count_of(const Sequences& sequences) { return std::ssize(sequences.cu_seqlens) - 1; }
@@ -51,9 +53,9 @@ at::Tensor cudnn_forward(const at::Tensor& qkv, const HeadLayout& layout, const 
   return rows_of(std::get<0>(made)).view({qkv.size(0), layout.heads * layout.head_dim});
 }
 
-at::Tensor cudnn_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
-                          const AttentionStatistics& statistics, const HeadLayout& layout,
-                          const Sequences& sequences, const AttentionOptions& options) {
+HeadGradients cudnn_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
+                             const AttentionStatistics& statistics, const HeadLayout& layout,
+                             const Sequences& sequences, const AttentionOptions& options) {
   // An H200's workspace was found to be as large (cuDNN 9.19, benchmarks/results/card.md).
   if (qkv.is_meta()) return dry_gradients(qkv, layout, /*sum_rows=*/qkv.size(0));
   const auto [q, k, v] = split_heads(qkv, layout);
@@ -63,7 +65,7 @@ at::Tensor cudnn_backward(const at::Tensor& dout, const at::Tensor& qkv, const a
       batch_of(out.view(q.sizes()), count), statistics.lse, statistics.rng_state, statistics.unused,
       /*attn_bias=*/{}, /*cum_seq_q=*/{}, /*cum_seq_k=*/{}, length, length, /*dropout_p=*/0.0, options.causal,
       options.scale);
-  return at::cat({rows_of(dq), rows_of(dk), rows_of(dv)}, 1).view(qkv.sizes());
+  return {rows_of(dq), rows_of(dk), rows_of(dv)};
 }
 
 }  // namespace lorikeet::ops::cuda

@@ -29,14 +29,14 @@ std::optional<std::int64_t> window_of(const AttentionOptions& options) {
   return options.window > 0 ? std::optional(options.window) : std::nullopt;
 }
 
-// Of a group's heads the sum, and queries', keys' and values' gradients side by side.
-at::Tensor packed(const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& dv,
-                  const HeadLayout& layout) {
+// Of keys' and values' gradients the sum over a group's heads.
+HeadGradients gradients_of(const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& dv,
+                           const HeadLayout& layout) {
   const auto of_group = [&](const at::Tensor& gradient) {
     const at::Tensor rows = gradient.squeeze(0);
     return layout.heads == layout.kv_heads ? rows : rows.unflatten(1, {layout.kv_heads, -1}).sum(2);
   };
-  return at::cat({dq.squeeze(0), of_group(dk), of_group(dv)}, 1).view({dq.size(1), layout.width()});
+  return {dq.squeeze(0), of_group(dk), of_group(dv)};
 }
 
 // Rows of the kernels' statistics: blocks of 32.
@@ -72,13 +72,13 @@ at::Tensor dry_workspace(const at::Tensor& qkv, const HeadLayout& layout, const 
                    qkv.options().dtype(at::kFloat));
 }
 
-at::Tensor dry_backward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences) {
+HeadGradients dry_backward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences) {
   const Heads heads = split(qkv, layout);
   const auto lse = dry_statistics(qkv, layout, sequences);
   const auto gradient = [&] { return at::empty(heads.q.sizes(), qkv.options()); };
   const auto dq = gradient(), dk = gradient(), dv = gradient();
   dry_workspace(qkv, layout, sequences);
-  return packed(dq, dk, dv, layout);
+  return gradients_of(dq, dk, dv, layout);
 }
 
 // Where the kernels keep the statistics of T rows: in [S, H, the longest sequence], which many short
@@ -111,9 +111,9 @@ at::Tensor efficient_forward(const at::Tensor& qkv, const HeadLayout& layout, co
   return out.view({qkv.size(0), layout.heads * layout.head_dim});
 }
 
-at::Tensor efficient_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
-                              const AttentionStatistics& statistics, const HeadLayout& layout,
-                              const Sequences& sequences, const AttentionOptions& options) {
+HeadGradients efficient_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
+                                 const AttentionStatistics& statistics, const HeadLayout& layout,
+                                 const Sequences& sequences, const AttentionOptions& options) {
   if (qkv.is_meta()) return dry_backward(qkv, layout, sequences);
   const at::Tensor& ends = ends_on_gpu(sequences);
   const Heads heads = split(qkv, layout);
@@ -127,7 +127,7 @@ at::Tensor efficient_backward(const at::Tensor& dout, const at::Tensor& qkv, con
       ends, ends, sequences.max_seqlen, sequences.max_seqlen, lse,
       /*dropout_p=*/0.0, statistics.rng_state, statistics.unused, options.causal ? kCausal : kNoMask,
       /*bias_requires_grad=*/false, options.scale, /*num_splits_key=*/std::nullopt, window_of(options));
-  return packed(dq, dk, dv, layout);
+  return gradients_of(dq, dk, dv, layout);
 }
 
 }  // namespace lorikeet::ops::cuda

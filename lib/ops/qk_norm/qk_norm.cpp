@@ -103,23 +103,31 @@ at::Tensor norm_and_rotate(const at::Tensor& qkv, const QkNorms& norms, const Ro
   return out;
 }
 
-void norm_and_rotate_backward_(at::Tensor& dqkv, const at::Tensor& qkv, const QkNorms& norms,
-                               const RotaryAngles& angles, const HeadLayout& layout,
-                               const QkNormStatistics& statistics) {
+at::Tensor norm_and_rotate_backward(HeadGradients gradients, const at::Tensor& qkv, const QkNorms& norms,
+                                    const RotaryAngles& angles, const HeadLayout& layout,
+                                    const QkNormStatistics& statistics) {
   check_input(qkv, norms, layout);
-  if (!is_fused(qkv, norms, angles, layout) || !is_aligned(dqkv)) {
-    if (angles.cos.defined()) rotate(dqkv, angles.cos, angles.sin, layout, /*inverse=*/true);
+  if (!is_fused(qkv, norms, angles, layout) || !rows_are_aligned(gradients)) {
+    at::Tensor dqkv;
+    if (angles.cos.defined()) {
+      dqkv = rotate_backward(gradients, angles.cos, angles.sin, layout);
+    } else {
+      dqkv = pack(gradients);
+    }
+    gradients = {};
     at::Tensor dq = queries(dqkv, norms, layout), dk = keys(dqkv, norms, layout);
     norm_backward_(dq, queries(qkv, norms, layout), norms.q, norms.q_options, statistics.q);
     norm_backward_(dk, keys(qkv, norms, layout), norms.k, norms.k_options, statistics.k);
-    return;
+    return dqkv;
   }
+  at::Tensor dqkv = gradients.packed.defined() ? gradients.packed : at::empty_like(qkv);
   launch_on_device_of(qkv, [&](void* stream) {
-    launch_norm_and_rotate_backward(cuda_element(qkv), on_device(qkv, norms, angles, layout),
-                                    qkv.const_data_ptr(), statistics.q.rstd.const_data_ptr<float>(),
-                                    statistics.k.rstd.const_data_ptr<float>(), dqkv.mutable_data_ptr(),
-                                    stream);
+    launch_norm_and_rotate_backward(
+        cuda_element(qkv), on_device(qkv, norms, angles, layout), on_device(gradients), qkv.const_data_ptr(),
+        statistics.q.rstd.const_data_ptr<float>(), statistics.k.rstd.const_data_ptr<float>(),
+        dqkv.mutable_data_ptr(), stream);
   });
+  return dqkv;
 }
 
 namespace reference {

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "ops/head_gradients.h"
 #include "ops/head_layout.h"
 #include "ops/norm/norm.h"
 
@@ -32,10 +33,11 @@ struct RotaryAngles {
 at::Tensor norm_and_rotate(const at::Tensor& qkv, const QkNorms& norms, const RotaryAngles& angles,
                            const HeadLayout& layout, QkNormStatistics* statistics = nullptr);
 
-/// From the gradient of that result the gradient of qkv, in place, for the qkv and statistics of forward.
-void norm_and_rotate_backward_(at::Tensor& dqkv, const at::Tensor& qkv, const QkNorms& norms,
-                               const RotaryAngles& angles, const HeadLayout& layout,
-                               const QkNormStatistics& statistics);
+/// The packed gradient of qkv from those of the result, which it may be written over, for the qkv and
+/// statistics of forward.
+at::Tensor norm_and_rotate_backward(HeadGradients gradients, const at::Tensor& qkv, const QkNorms& norms,
+                                    const RotaryAngles& angles, const HeadLayout& layout,
+                                    const QkNormStatistics& statistics);
 
 namespace reference {
 

@@ -114,25 +114,35 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
+// Rows of the gradients' tensors.
+struct GradientRows {
+  std::int64_t q, k, v;
+};
+
 // With the gradient g of the normed head, which is d rotated back, times the scale:
-// dx = rstd g - x rstd^3 mean(g x).
+// dx = rstd g - x rstd^3 mean(g x). Values' gradients are those of the result.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     norm_and_rotate_backward_kernel(Heads in, const void* q_weight, const void* k_weight, const float* cos,
                                     const float* sin, const T* qkv, const float* q_rstd, const float* k_rstd,
-                                    T* dqkv) {
+                                    GradientRows of_row, const T* dq, const T* dk, const T* dv, T* dqkv) {
   constexpr int n = device::kElements<T, true>;
   const std::int64_t head_dim = in.head_dim, half = head_dim / 2, q_heads = in.q_heads,
                      kv_heads = in.kv_heads;
   const std::int64_t i = static_cast<int>(threadIdx.x) % in.lanes * n;
-  in.visit(q_heads + kv_heads, i < half, [&](std::int64_t row, std::int64_t head, bool is_here) {
+  in.visit(q_heads + 2 * kv_heads, i < half, [&](std::int64_t row, std::int64_t head, bool is_here) {
     const std::int64_t begin = (row * (q_heads + 2 * kv_heads) + head) * head_dim + i;
-    const bool is_key = head >= q_heads;
+    const bool is_value = head >= q_heads + kv_heads, is_key = head >= q_heads;
     Pair<n> x{}, g{};
     float products = 0;
     if (is_here) {
+      const T* gradient = is_value ? dv + row * of_row.v + (head - q_heads - kv_heads) * head_dim
+                          : is_key ? dk + row * of_row.k + (head - q_heads) * head_dim
+                                   : dq + row * of_row.q + head * head_dim;
+      g = load_pair<T, n>(gradient + i, half);
+    }
+    if (is_here && !is_value) {
       x = load_pair<T, n>(qkv + begin, half);
-      g = load_pair<T, n>(dqkv + begin, half);
       device::rotate_pairs(g.low, g.high, cos + row * half + i, sin + row * half + i, -1.0F);
       const Pair<n> w = load_scale<T, n>(is_key ? k_weight : q_weight, in.is_fp32, in.offset, i, half);
 #pragma unroll
@@ -144,6 +154,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     const float sum = head_sum(products, in.lanes);
     if (!is_here) return;
+    if (is_value) return store_pair<T, n>(g, dqkv + begin, half);
     const float rstd = is_key ? k_rstd[row * kv_heads + head - q_heads] : q_rstd[row * q_heads + head];
     const float along = rstd * rstd * rstd * (sum / static_cast<float>(head_dim));
 #pragma unroll
@@ -191,16 +202,18 @@ void launch_norm_and_rotate(CudaElement element, const QkNormOnDevice& in, const
   device::check_launch("norm_and_rotate", cudaGetLastError());
 }
 
-void launch_norm_and_rotate_backward(CudaElement element, const QkNormOnDevice& in, const void* qkv,
-                                     const float* q_rstd, const float* k_rstd, void* dqkv, void* stream) {
+void launch_norm_and_rotate_backward(CudaElement element, const QkNormOnDevice& in,
+                                     const HeadsOnDevice& gradients, const void* qkv, const float* q_rstd,
+                                     const float* k_rstd, void* dqkv, void* stream) {
   if (in.rows == 0) return;
   device::dispatch(element, [&](auto* typed) {
     using T = std::remove_pointer_t<decltype(typed)>;
     const Heads heads = heads_of(in, device::kElements<T, true>);
-    const unsigned grid = grid_of(in.rows * (heads.q_heads + heads.kv_heads), heads.lanes);
+    const unsigned grid = grid_of(in.rows * (heads.q_heads + 2 * heads.kv_heads), heads.lanes);
     norm_and_rotate_backward_kernel<T><<<grid, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
         heads, in.q_weight, in.k_weight, in.cos, in.sin, static_cast<const T*>(qkv), q_rstd, k_rstd,
-        static_cast<T*>(dqkv));
+        GradientRows{gradients.q_row, gradients.k_row, gradients.v_row}, static_cast<const T*>(gradients.q),
+        static_cast<const T*>(gradients.k), static_cast<const T*>(gradients.v), static_cast<T*>(dqkv));
   });
   device::check_launch("norm_and_rotate_backward", cudaGetLastError());
 }

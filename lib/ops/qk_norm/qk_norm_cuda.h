@@ -28,11 +28,13 @@ constexpr bool qk_norm_kernel_fits(CudaElement element, std::int64_t head_dim) {
 }
 
 /// One launch each; nothing where there are no elements. qkv, out, dqkv: [rows, layout.width()]; q_rstd:
-/// [rows, heads], k_rstd: [rows, kv_heads], which forward writes unless they are null. `stream` is a
-/// cudaStream_t. They throw Error when the launch fails, and always in a build without CUDA.
+/// [rows, heads], k_rstd: [rows, kv_heads], which forward writes unless they are null. Backward's
+/// `gradients`, whose rows are aligned to 16 bytes, may be parts of dqkv. `stream` is a cudaStream_t. They
+/// throw Error when the launch fails, and always in a build without CUDA.
 void launch_norm_and_rotate(CudaElement element, const QkNormOnDevice& in, const void* qkv, void* out,
                             float* q_rstd, float* k_rstd, void* stream);
-void launch_norm_and_rotate_backward(CudaElement element, const QkNormOnDevice& in, const void* qkv,
-                                     const float* q_rstd, const float* k_rstd, void* dqkv, void* stream);
+void launch_norm_and_rotate_backward(CudaElement element, const QkNormOnDevice& in,
+                                     const HeadsOnDevice& gradients, const void* qkv, const float* q_rstd,
+                                     const float* k_rstd, void* dqkv, void* stream);
 
 }  // namespace lorikeet::ops

@@ -17,8 +17,8 @@ namespace {
 void launch_norm_and_rotate(CudaElement, const QkNormOnDevice&, const void*, void*, float*, float*, void*) {
   refuse();
 }
-void launch_norm_and_rotate_backward(CudaElement, const QkNormOnDevice&, const void*, const float*,
-                                     const float*, void*, void*) {
+void launch_norm_and_rotate_backward(CudaElement, const QkNormOnDevice&, const HeadsOnDevice&, const void*,
+                                     const float*, const float*, void*, void*) {
   refuse();
 }
 

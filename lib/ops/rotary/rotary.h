@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "ops/head_gradients.h"
 #include "ops/head_layout.h"
 
 namespace lorikeet::ops {
@@ -9,13 +10,16 @@ namespace lorikeet::ops {
 /// Rotary position embedding (Su et al. 2021, arXiv:2104.09864) in Hugging Face's half layout, in place on
 /// the packed projection output. For every query and key head, with i < R/2:
 ///   y[i] = x[i] cos[i] - x[i + R/2] sin[i],   y[i + R/2] = x[i + R/2] cos[i] + x[i] sin[i];
-/// dimensions from R on, and the value heads, stay. With `inverse` the transpose of that: backward is
-/// rotate(gradient, ..., true).
+/// dimensions from R on, and the value heads, stay.
 /// qkv: [T, (H + 2 Hkv) D], floating, contiguous. cos, sin: [T, R/2] fp32 (fp64 with fp64 qkv), R <= D even,
 /// the angles of each row's position (any attention scaling multiplied in). Throws Error on shapes that don't
 /// fit.
-void rotate(at::Tensor& qkv, const at::Tensor& cos, const at::Tensor& sin, const HeadLayout& layout,
-            bool inverse = false);
+void rotate(at::Tensor& qkv, const at::Tensor& cos, const at::Tensor& sin, const HeadLayout& layout);
+
+/// The packed gradient [T, (H + 2 Hkv) D] of what was rotated, from those of the result, which it may be
+/// written over.
+at::Tensor rotate_backward(const HeadGradients& gradients, const at::Tensor& cos, const at::Tensor& sin,
+                           const HeadLayout& layout);
 
 namespace reference {
 

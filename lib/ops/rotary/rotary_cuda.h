@@ -14,4 +14,10 @@ namespace lorikeet::ops {
 void launch_rotary(CudaElement element, void* qkv, const float* cos, const float* sin, std::int64_t rows,
                    const HeadLayout& layout, std::int64_t half, bool inverse, void* stream);
 
+/// Writes `heads` as one dense matrix `packed` [rows, layout.width()], queries and keys rotated back by the
+/// angles; layout.head_dim is even. Otherwise as launch_rotary.
+void launch_rotary_backward(CudaElement element, const HeadsOnDevice& heads, const float* cos,
+                            const float* sin, std::int64_t rows, const HeadLayout& layout, std::int64_t half,
+                            void* packed, void* stream);
+
 }  // namespace lorikeet::ops

@@ -54,8 +54,8 @@ Results packed(const Place& place, const Form& form) {
   ops::AttentionStatistics statistics;
   const at::Tensor out = ops::attention(qkv, form.layout, sequences, form.options, &statistics);
   return {{"output", out},
-          {"gradient of q, k and v",
-           ops::attention_backward(dout, qkv, out, statistics, form.layout, sequences, form.options)},
+          {"gradient of q, k and v", ops::pack(ops::attention_backward(
+                                         dout, qkv, out, statistics, form.layout, sequences, form.options))},
           {"output without a backward", ops::attention(qkv, form.layout, sequences, form.options)}};
 }
 

@@ -17,11 +17,14 @@ Results rotary(const Place& place, const ops::HeadLayout& layout, std::int64_t h
   const auto table = [&](const at::Tensor& values) { return values.to(at::kFloat).to(place.wide()); };
   const at::Tensor cosine = table(angles.cpu().cos()).to(place.device);
   const at::Tensor sine = table(angles.cpu().sin()).to(place.device);
-  at::Tensor qkv = place.normal({tokens, layout.width()}, 2),
-             gradient = place.normal({tokens, layout.width()}, 3);
+  at::Tensor qkv = place.normal({tokens, layout.width()}, 2);
   ops::rotate(qkv, cosine, sine, layout);
-  ops::rotate(gradient, cosine, sine, layout, /*inverse=*/true);
-  return {{"output", qkv}, {"gradient", gradient}};
+  const auto heads = [&](std::int64_t count, std::uint64_t seed) {
+    return place.normal({tokens, count, layout.head_dim}, seed);
+  };
+  const ops::HeadGradients gradients{heads(layout.heads, 3), heads(layout.kv_heads, 4),
+                                     heads(layout.kv_heads, 5)};
+  return {{"output", qkv}, {"gradient", ops::rotate_backward(gradients, cosine, sine, layout)}};
 }
 
 void add_rotary(std::vector<OperatorCase>& cases) {

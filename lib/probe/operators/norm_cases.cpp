@@ -78,11 +78,15 @@ Results queries_and_keys(const Place& place, const ops::HeadLayout& layout, std:
                            .q_options = options,
                            .k_options = options};
   const at::Tensor qkv = place.normal({kTokens, layout.width()}, 4);
-  at::Tensor gradient = place.normal({kTokens, layout.width()}, 5);
+  const auto heads = [&](std::int64_t count, std::uint64_t seed) {
+    return place.normal({kTokens, count, layout.head_dim}, seed);
+  };
+  const ops::HeadGradients gradients{heads(layout.heads, 5), heads(layout.kv_heads, 6),
+                                     heads(layout.kv_heads, 7)};
   ops::QkNormStatistics statistics;
   const at::Tensor y = ops::norm_and_rotate(qkv, norms, rotary, layout, &statistics);
-  ops::norm_and_rotate_backward_(gradient, qkv, norms, rotary, layout, statistics);
-  return {{"output", y}, {"gradient", gradient}};
+  return {{"output", y},
+          {"gradient", ops::norm_and_rotate_backward(gradients, qkv, norms, rotary, layout, statistics)}};
 }
 
 void add_queries_and_keys(std::vector<OperatorCase>& cases) {
