@@ -8,6 +8,7 @@
 #include "ops/linear_cross_entropy/softmax_cuda.h"
 #include "ops/lora/dora_cuda.h"
 #include "ops/lora/dropout_mask.h"
+#include "ops/lora/low_rank_split.h"
 #include "ops/norm/norm_cuda.h"
 #include "ops/qk_norm/qk_norm_cuda.h"
 #include "ops/rotary/rotary_cuda.h"
@@ -289,6 +290,40 @@ void add_dropout(std::vector<Case>& to, std::int64_t rows, std::int64_t features
                 }});
 }
 
+// Of the first card, 10 * major + minor.
+int capability() {
+  int major = 0, minor = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), "cudaDeviceGetAttribute");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0), "cudaDeviceGetAttribute");
+  return 10 * major + minor;
+}
+
+// Of one projection with `columns` columns.
+void add_low_rank_gradients(std::vector<Case>& to, std::int64_t tokens, std::int64_t columns,
+                            std::int64_t rank) {
+  to.push_back({.kernel = "low-rank gradients",
+                .shape = matrix(tokens, columns),
+                .bytes = tokens * (columns + 2 * rank) * kBF16 + columns * rank * (kBF16 + 2 * kFP32),
+                .make = [=](DeviceMemory& memory) -> Launch {
+                  ops::LowRankGradients in{.projections = 1,
+                                           .begin = {},
+                                           .width = {columns},
+                                           .tokens = tokens,
+                                           .rank = rank,
+                                           .dy = memory.bf16(tokens * columns),
+                                           .dy_row = columns,
+                                           .u = memory.bf16(tokens * rank),
+                                           .b = memory.bf16(columns * rank),
+                                           .du = memory.bf16(tokens * rank),
+                                           .grad_b = memory.fp32(columns * rank),
+                                           .scale = 1};
+                  float* const scratch = memory.fp32(ops::low_rank_gradients_scratch(in));
+                  return [=](cudaStream_t stream) {
+                    ops::launch_low_rank_gradients(kElement, in, scratch, stream);
+                  };
+                }});
+}
+
 }  // namespace
 
 std::vector<Case> bf16_kernels(std::int64_t tokens) {
@@ -308,6 +343,10 @@ std::vector<Case> bf16_kernels(std::int64_t tokens) {
   for (const std::int64_t parameters : {10'000'000, 42'000'000}) add_adamw(cases, parameters);
   add_dora(cases, tokens, 4096);
   add_dropout(cases, tokens, 4096);
+  if (ops::has_low_rank_gradients(capability())) {
+    for (const std::int64_t columns : {1024, 4096, 14336, 28672})
+      add_low_rank_gradients(cases, tokens, columns, /*rank=*/16);
+  }
   return cases;
 }
 

@@ -33,6 +33,7 @@ SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) b
 USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
 ENTRY = re.compile(r"\.entry\s+(\w+)")
 ACCESS = re.compile(r"^\s*(?:@!?%p\d+\s+)?(ld|ldu|st)((?:\.\w+)+)\s", re.M)
+COPY = re.compile(r"\bcp\.async\.c[ag]\.shared\.global \[[^\]]+\], \[[^\]]+\], (\d+)")  # into shared memory, its bytes
 ELSEWHERE = {"param", "local", "const", "shared"}  # state spaces other than global memory
 
 
@@ -96,6 +97,8 @@ def widths(ptx):
         bits = next((int(part[1:]) for part in reversed(parts) if re.fullmatch(r"[busf]\d+", part)), 0)
         vector = next((int(part[1:]) for part in parts if re.fullmatch(r"v[248]", part)), 1)
         (stores if what == "st" else loads)[bits * vector // 8] += 1
+    for width in COPY.findall(ptx):
+        loads[int(width)] += 1
     return dict(loads), dict(stores)
 
 

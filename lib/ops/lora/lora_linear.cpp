@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "ops/capability.h"
 #include "ops/check.h"
+#include "ops/cuda_launch.h"
+#include "ops/lora/low_rank_split.h"
 #include "ops/matmul/matmul.h"
 #include "ops/part.h"
 #include "ops/wide.h"
@@ -53,9 +56,57 @@ double common_scale(const std::vector<LoraProjection>& projections) {
   return scale;
 }
 
+bool is_aligned(const at::Tensor& tensor) {
+  return tensor.is_contiguous() &&
+         tensor.storage_offset() * static_cast<std::int64_t>(tensor.element_size()) % 16 == 0;
+}
+
+// low_rank_gradients by the kernels that read dy once; undefined where they don't take it. For few rows
+// ATen's products are as good.
+at::Tensor gradients_in_one_pass(const at::Tensor& dy, const at::Tensor& low_rank,
+                                 const std::vector<LoraProjection>& projections, double scale) {
+  constexpr std::int64_t kLeastRows = 1024;
+  if (dy.size(0) < kLeastRows || std::ssize(projections) > LowRankGradients::kMostProjections ||
+      !has_cuda_elements(dy) || !at::isReducedFloatingType(dy.scalar_type()) ||
+      !has_low_rank_gradients(capability_of(dy)))
+    return {};
+  LowRankGradients in{.projections = static_cast<int>(projections.size()),
+                      .tokens = dy.size(0),
+                      .rank = projections.front().a.size(0),
+                      .dy_row = dy.size(1),
+                      .scale = scale};
+  for (std::size_t i = 0; i < projections.size(); ++i) {
+    const LoraProjection& p = projections[i];
+    if (p.scale != scale || !p.grad_b.defined() || p.grad_b.scalar_type() != at::kFloat ||
+        p.b.size(1) != in.rank || p.grad_b.size(1) != in.rank)
+      return {};
+    in.begin[i] = p.out_begin;
+    in.width[i] = p.out_end - p.out_begin;
+  }
+  const auto b = rows_in_place(each(projections, &LoraProjection::b));
+  auto grad_b = rows_in_place(each(projections, &LoraProjection::grad_b));
+  if (!b.defined() || !grad_b.defined() || !low_rank_gradients_fit(in)) return {};
+  for (const at::Tensor& operand : {dy, low_rank, b, grad_b}) {
+    if (!is_aligned(operand)) return {};
+  }
+  auto gradient = at::empty_like(low_rank);
+  const auto scratch = at::empty({low_rank_gradients_scratch(in)}, dy.options().dtype(at::kFloat));
+  launch_on_device_of(dy, [&](void* stream) {
+    in.dy = dy.const_data_ptr();
+    in.u = low_rank.const_data_ptr();
+    in.b = b.const_data_ptr();
+    in.du = gradient.mutable_data_ptr();
+    in.grad_b = grad_b.mutable_data_ptr<float>();
+    launch_low_rank_gradients(cuda_element(dy), in, scratch.mutable_data_ptr<float>(), stream);
+  });
+  return gradient;
+}
+
 // The gradient of x a^T over `scale`, [T, sum of r]; adds those of every b on the way.
 at::Tensor low_rank_gradients(const at::Tensor& dy, const at::Tensor& low_rank,
                               const std::vector<LoraProjection>& projections, double scale) {
+  if (auto gradient = gradients_in_one_pass(dy, low_rank, projections, scale); gradient.defined())
+    return gradient;
   auto gradient = at::empty({dy.size(0), low_rank.size(1)}, dy.options().dtype(product_type(dy)));
   std::int64_t at = 0;
   for (const auto& p : projections) {

@@ -78,6 +78,32 @@ Results lora(const Place& place, const ops::FrozenMatrix& weight, std::int64_t t
           {"gradient of the last B", adapters.back().grad_b}};
 }
 
+// Three adapters of one rank that lie in memory as an adapter store has them, and many rows: on a GPU their
+// gradients are one pass over that of the output.
+Results lora_of_store(const Place& place, std::int64_t tokens, std::int64_t rank) {
+  constexpr std::int64_t kIn = 64, kWidth = 72, kCount = 3, kOut = kCount * kWidth;
+  const at::Tensor x = place.normal({tokens, kIn}, 1);
+  const at::Tensor a = weight_of(place, kCount * rank, kIn, 2), b = weight_of(place, kOut, rank, 3);
+  const at::Tensor grad_a = place.sums({kCount * rank, kIn}), grad_b = place.sums({kOut, rank});
+  std::vector<ops::LoraProjection> adapters;
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    adapters.push_back({.out_begin = i * kWidth,
+                        .out_end = (i + 1) * kWidth,
+                        .a = a.slice(0, i * rank, (i + 1) * rank),
+                        .b = b.slice(0, i * kWidth, (i + 1) * kWidth),
+                        .grad_a = grad_a.slice(0, i * rank, (i + 1) * rank),
+                        .grad_b = grad_b.slice(0, i * kWidth, (i + 1) * kWidth),
+                        .scale = 2});
+  }
+  const ops::FrozenMatrix weight = ops::frozen_matrix(weight_of(place, kOut, kIn, 10));
+  at::Tensor low_rank;
+  const at::Tensor y = ops::lora_linear(x, weight, /*bias=*/{}, adapters, std::nullopt, &low_rank);
+  const at::Tensor dx = ops::lora_linear_backward(
+      place.normal({tokens, kOut}, 5), [&](const at::Tensor&) { return x; }, low_rank, weight, adapters,
+      std::nullopt, /*input_gradient=*/true);
+  return {{"output", y}, {"gradient of x", dx}, {"gradient of A", grad_a}, {"gradient of B", grad_b}};
+}
+
 ops::FrozenMatrix dense(const Place& place, std::int64_t out, std::int64_t in) {
   return ops::frozen_matrix(weight_of(place, out, in, 10));
 }
@@ -139,6 +165,11 @@ std::vector<OperatorCase> product_cases() {
   }
   cases.push_back({"linear with LoRA", "one row, 96 x 72",
                    [](const Place& at) { return lora(at, dense(at, 96, 72), 1, /*bias=*/false, 0); }});
+  for (const std::int64_t rank : {8, 16}) {
+    cases.push_back({"linear with LoRA",
+                     "1,100 x 216 x 64, ranks of " + std::to_string(rank) + " side by side",
+                     [rank](const Place& at) { return lora_of_store(at, 1100, rank); }});
+  }
   cases.push_back({"DoRA's norms", "69 x 65", [](const Place& at) {
                      return Results{
                          {"norms", ops::dora_norms(dense(at, 69, 65), {projection(at, 0, 69, 65, 8, 20)})}};

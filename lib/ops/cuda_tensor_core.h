@@ -1,0 +1,108 @@
+#pragma once
+
+// Included by .cu files alone: products of small matrices on tensor cores (compute capability 8.0 and above),
+// which a warp does together, and copies into shared memory that go on beside it. Source: the PTX ISA,
+// "Matrix multiply-accumulate operation using mma instruction" (m16n8k16), "ldmatrix" and "cp.async". Off a
+// card tests/card/tensor_core.cpp computes the same.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+namespace lorikeet::ops::device {
+
+// What a lane holds. With group = lane / 4 and pair = 2 * (lane % 4), two 16-bit elements a register:
+//   Left [16, 16]: rows group, group + 8, group, group + 8 of columns pair (twice) and pair + 8 (twice);
+//   Right [16, 8]: column group of rows pair and pair + 8;
+//   Sum [16, 8] in fp32: columns pair and pair + 1 of row group, then of row group + 8.
+struct Left {
+  unsigned words[4];
+};
+struct Right {
+  unsigned words[2];
+};
+struct Sum {
+  float values[4];
+};
+
+#ifdef __CUDACC__
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+// Never launched there.
+#define LORIKEET_TENSOR_CORE_ASM(...) __trap()
+#else
+#define LORIKEET_TENSOR_CORE_ASM(...) asm volatile(__VA_ARGS__)
+#endif
+
+__device__ __forceinline__ unsigned shared_address(const void* shared) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(shared));
+}
+
+/// Four matrices [8, 8] of 16-bit elements from shared memory, one a word: lane l gives the address of row
+/// l % 8 of matrix l / 8, of 16 bytes. A lane gets of each the elements (group, pair) and (group, pair + 1).
+__device__ __forceinline__ void load_matrices(const void* row, unsigned (&words)[4]) {
+  LORIKEET_TENSOR_CORE_ASM("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                           : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                           : "r"(shared_address(row)));
+}
+
+/// The same of the matrices' transposes: a lane gets (pair, group) and (pair + 1, group).
+__device__ __forceinline__ void load_transposed(const void* row, unsigned (&words)[4]) {
+  LORIKEET_TENSOR_CORE_ASM("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                           : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                           : "r"(shared_address(row)));
+}
+
+/// sum += left right.
+template <typename T>
+__device__ __forceinline__ void multiply_add(Sum& sum, const Left& left, const Right& right);
+template <>
+__device__ __forceinline__ void multiply_add<__nv_bfloat16>(Sum& sum, const Left& left, const Right& right) {
+  LORIKEET_TENSOR_CORE_ASM(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(sum.values[0]), "+f"(sum.values[1]), "+f"(sum.values[2]), "+f"(sum.values[3])
+      : "r"(left.words[0]), "r"(left.words[1]), "r"(left.words[2]), "r"(left.words[3]), "r"(right.words[0]),
+        "r"(right.words[1]));
+}
+template <>
+__device__ __forceinline__ void multiply_add<__half>(Sum& sum, const Left& left, const Right& right) {
+  LORIKEET_TENSOR_CORE_ASM(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(sum.values[0]), "+f"(sum.values[1]), "+f"(sum.values[2]), "+f"(sum.values[3])
+      : "r"(left.words[0]), "r"(left.words[1]), "r"(left.words[2]), "r"(left.words[3]), "r"(right.words[0]),
+        "r"(right.words[1]));
+}
+
+/// Begins to copy 16 bytes into shared memory, both sides aligned to that; zeros unless `is_there`, and then
+/// nothing is read.
+__device__ __forceinline__ void begin_copy(void* shared, const void* from, bool is_there) {
+  LORIKEET_TENSOR_CORE_ASM("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
+                           "l"(from), "r"(is_there ? 16 : 0));
+}
+
+/// Ends a group of copies of this thread: those that it began since the last one.
+__device__ __forceinline__ void end_group() { LORIKEET_TENSOR_CORE_ASM("cp.async.commit_group;" ::); }
+
+/// Waits until at most `groups` of this thread's groups are under way.
+template <int groups>
+__device__ __forceinline__ void wait_for_groups() {
+  LORIKEET_TENSOR_CORE_ASM("cp.async.wait_group %0;" ::"n"(groups) : "memory");
+}
+
+#undef LORIKEET_TENSOR_CORE_ASM
+
+#else
+
+void load_matrices(const void* row, unsigned (&words)[4]);
+void load_transposed(const void* row, unsigned (&words)[4]);
+template <typename T>
+void multiply_add(Sum& sum, const Left& left, const Right& right);
+void begin_copy(void* shared, const void* from, bool is_there);
+void end_group();
+template <int groups>
+void wait_for_groups() {}
+
+#endif
+
+}  // namespace lorikeet::ops::device

@@ -1,0 +1,117 @@
+// lib/ops/cuda_tensor_core.h on the host: lanes pass each other where their parts lie.
+#include "ops/cuda_tensor_core.h"
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#include "card/host_kernel.h"
+
+namespace lorikeet::ops::device {
+namespace {
+
+constexpr unsigned kAll = ~0U;
+
+template <typename T>
+const T* pointer(std::uint64_t bits) {
+  return reinterpret_cast<const T*>(bits);  // NOLINT(performance-no-int-to-ptr): a lane's own pointer
+}
+
+std::uint64_t bits_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
+
+const std::uint64_t* rows_of_lanes(const void* row, card::Place place) {
+  if (bits_of(row) % 16 != 0)
+    card::fail_thread("a row of a matrix begins between multiples of 16 bytes", place);
+  return card::exchange(kAll, bits_of(row), place);
+}
+
+unsigned word(std::uint16_t low, std::uint16_t high) {
+  return static_cast<unsigned>(low) | static_cast<unsigned>(high) << 16U;
+}
+
+template <typename T>
+float element(unsigned word, unsigned index) {
+  return static_cast<float>(std::bit_cast<T>(static_cast<std::uint16_t>(word >> index * 16)));
+}
+
+// A lane's part of a product, where others find it until it is done.
+struct Parts {
+  const Left* left;
+  const Right* right;
+  Sum* sum;
+  bool done;
+};
+
+// The product of a whole warp.
+template <typename T>
+void multiply_all(const std::uint64_t* lanes) {
+  constexpr unsigned kRows = 16, kColumns = 8, kInner = 16, kLanes = 32;
+  float left[kRows][kInner], right[kInner][kColumns];
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    const Parts& of_lane = *pointer<Parts>(lanes[lane]);
+    const unsigned group = lane / 4, pair = lane % 4 * 2;
+    for (unsigned i = 0; i < 2; ++i) {
+      for (unsigned word = 0; word < 4; ++word)
+        left[group + word % 2 * 8][pair + word / 2 * 8 + i] = element<T>(of_lane.left->words[word], i);
+      for (unsigned word = 0; word < 2; ++word)
+        right[pair + word * 8 + i][group] = element<T>(of_lane.right->words[word], i);
+    }
+  }
+  float product[kRows][kColumns] = {};
+  for (unsigned row = 0; row < kRows; ++row) {
+    for (unsigned k = 0; k < kInner; ++k) {
+      for (unsigned column = 0; column < kColumns; ++column)
+        product[row][column] += left[row][k] * right[k][column];
+    }
+  }
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    auto& of_lane = *const_cast<Parts*>(pointer<Parts>(lanes[lane]));
+    for (unsigned i = 0; i < 4; ++i)
+      of_lane.sum->values[i] += product[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
+    of_lane.done = true;
+  }
+}
+
+}  // namespace
+
+void load_matrices(const void* row, unsigned (&words)[4]) {
+  const std::uint64_t* rows = rows_of_lanes(row, card::Place::here());
+  const unsigned group = card::lane() / 4, pair = card::lane() % 4 * 2;
+  for (unsigned i = 0; i < 4; ++i) {
+    const auto* values = pointer<std::uint16_t>(rows[i * 8 + group]);
+    words[i] = word(values[pair], values[pair + 1]);
+  }
+}
+
+void load_transposed(const void* row, unsigned (&words)[4]) {
+  const std::uint64_t* rows = rows_of_lanes(row, card::Place::here());
+  const unsigned group = card::lane() / 4, pair = card::lane() % 4 * 2;
+  for (unsigned i = 0; i < 4; ++i)
+    words[i] = word(pointer<std::uint16_t>(rows[i * 8 + pair])[group],
+                    pointer<std::uint16_t>(rows[i * 8 + pair + 1])[group]);
+}
+
+template <typename T>
+void multiply_add(Sum& sum, const Left& left, const Right& right) {
+  Parts own{&left, &right, &sum, false};
+  const std::uint64_t* lanes = card::exchange(kAll, bits_of(&own), card::Place::here());
+  // The first lane that goes on finds all others where they wait.
+  if (!own.done) multiply_all<T>(lanes);
+}
+template void multiply_add<__nv_bfloat16>(Sum&, const Left&, const Right&);
+template void multiply_add<__half>(Sum&, const Left&, const Right&);
+
+void begin_copy(void* shared, const void* from, bool is_there) {
+  constexpr std::size_t kBytes = 16;
+  if (bits_of(shared) % kBytes != 0 || bits_of(from) % kBytes != 0)
+    card::fail_thread("a copy begins between multiples of 16 bytes", card::Place::here());
+  if (is_there) {
+    std::memcpy(shared, from, kBytes);
+  } else {
+    std::memset(shared, 0, kBytes);
+  }
+}
+
+void end_group() {}
+
+}  // namespace lorikeet::ops::device
