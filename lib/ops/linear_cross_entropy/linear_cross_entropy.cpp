@@ -17,17 +17,37 @@ namespace {
 
 constexpr const char* kOp = "linear_cross_entropy";
 
-// Logits of one chunk: enough rows to use a matrix product well, beyond that at most 64 MiB of fp32, on a GPU
-// 256 MiB of 16 bits.
-constexpr std::int64_t kLeastRowsCpu = 256, kLeastRowsCuda = 512, kMostRowsCuda = 2048;
-constexpr std::int64_t kChunkElementsCpu = std::int64_t{1} << 24, kChunkElementsCuda = std::int64_t{1} << 27;
+// Logits of one chunk: on a CPU enough rows to use a matrix product well, beyond that at most 64 MiB of fp32.
+constexpr std::int64_t kLeastRowsCpu = 256, kChunkElementsCpu = std::int64_t{1} << 24;
+// On a GPU at most 512 MiB of 16 bits, beyond the least rows.
+constexpr std::int64_t kLeastRowsCuda = 768, kMostRowsCuda = 2048;
+constexpr std::int64_t kChunkElementsCuda = std::int64_t{1} << 28;
+
+// On a GPU the product for the hidden states' gradient, [rows, width], is the one with few tiles: of the
+// numbers of rows that are whole tiles, the one with which these fill the multiprocessors of a large GPU most
+// evenly, and the least of such (benchmarks/results/card.md).
+std::int64_t rows_on_gpu(std::int64_t vocabulary, std::int64_t width) {
+  constexpr std::int64_t kTileRows = 256, kTileColumns = 128, kMultiprocessors = 132;
+  const std::int64_t most = std::clamp(kChunkElementsCuda / vocabulary, kLeastRowsCuda, kMostRowsCuda);
+  const std::int64_t across = (width + kTileColumns - 1) / kTileColumns;
+  std::int64_t best = kLeastRowsCuda;
+  double best_share = 0;
+  for (std::int64_t rows = kLeastRowsCuda; rows <= most; rows += kTileRows) {
+    const std::int64_t tiles = rows / kTileRows * across;
+    const std::int64_t turns = (tiles + kMultiprocessors - 1) / kMultiprocessors;
+    const double share = static_cast<double>(tiles) / static_cast<double>(turns * kMultiprocessors);
+    if (share <= best_share) continue;
+    best = rows;
+    best_share = share;
+  }
+  return best;
+}
 
 // What chunk_rows = 0 stands for.
-std::int64_t default_chunk_rows(std::int64_t vocabulary, at::DeviceType device) {
-  const bool cpu = device == at::kCPU;
-  const std::int64_t elements = cpu ? kChunkElementsCpu : kChunkElementsCuda;
-  const std::int64_t rows = elements / std::max<std::int64_t>(vocabulary, 1) / 64 * 64;
-  return cpu ? std::max(kLeastRowsCpu, rows) : std::clamp(rows, kLeastRowsCuda, kMostRowsCuda);
+std::int64_t default_chunk_rows(const at::Tensor& head, at::DeviceType device) {
+  const std::int64_t vocabulary = std::max<std::int64_t>(head.size(0), 1);
+  if (device == at::kCPU) return std::max(kLeastRowsCpu, kChunkElementsCpu / vocabulary / 64 * 64);
+  return rows_on_gpu(vocabulary, head.size(1));
 }
 
 struct Inputs {
@@ -78,8 +98,8 @@ void run_chunks(const Inputs& in, double grad_scale, at::Tensor& nll, bool gradi
                 const at::Tensor& hidden_gradient = {}, at::Tensor head_gradient = {}) {
   const auto count = in.hidden.size(0);
   const auto factors = in.options.dora ? in.options.dora->factors() : at::Tensor();
-  const auto step = in.options.chunk_rows > 0 ? in.options.chunk_rows
-                                              : default_chunk_rows(in.head.size(0), kernels_of(in.hidden));
+  const auto step =
+      in.options.chunk_rows > 0 ? in.options.chunk_rows : default_chunk_rows(in.head, kernels_of(in.hidden));
   for (std::int64_t begin = 0; begin < count; begin += step) {
     const auto end = std::min(begin + step, count);
     const auto chunk = in.hidden.slice(0, begin, end);
