@@ -30,6 +30,7 @@ FP8_STEPS = 2
 FP8_LOSS, FP8_NORM = 1.2e-3, 4e-3
 STEPS = "training.max_steps=6"
 USUAL = 16384  # what auto begins with for so small a model on the fake card, an H100 by its name
+USUAL_FP32 = 8192  # in fp32, in which that card is no fast one
 AUTOMATIC = "batch.micro_tokens=auto"  # by a trial
 LAYERS = 4  # of the example's model
 
@@ -277,8 +278,8 @@ class TrialStep(CardPrograms):
                                                memory_mib=120))[1]
         self.assertRegex(said, "warning: micro-batches of at most .* as a trial found")
         facts = json.loads((self.work / "small" / "run.json").read_text())
-        self.assertLess(facts["micro_tokens"], USUAL)
-        self.assertEqual(facts["micro_tokens_of_device_kind"], USUAL)
+        self.assertLess(facts["micro_tokens"], USUAL_FP32)
+        self.assertEqual(facts["micro_tokens_of_device_kind"], USUAL_FP32)
 
 
 class TwoCards(CardPrograms):
@@ -317,7 +318,7 @@ class TwoCards(CardPrograms):
             said, reports = self.finish(process, cards=2)[1:]
             self.assertRegex(said, "warning: micro-batches of at most .* as a trial found")
             facts = json.loads((self.work / self.folder_of(f"small-{strategy}", BOTH) / "run.json").read_text())
-            self.assertLess(facts["micro_tokens"], USUAL)
+            self.assertLess(facts["micro_tokens"], USUAL_FP32)
             # Both made the same passes: the one that failed less of them.
             forward = [report["operators"]["aten::_efficient_attention_forward"] for report in reports]
             self.assertNotEqual(forward[0], forward[1])
