@@ -26,6 +26,11 @@ inline CudaElement cuda_element(const at::Tensor& tensor) {
   }
 }
 
+/// Whether a tensor on a GPU, or dry for one, begins at a multiple of 16 bytes, as a device's memory does.
+inline bool is_aligned(const at::Tensor& tensor) {
+  return tensor.storage_offset() * static_cast<std::int64_t>(tensor.element_size()) % 16 == 0;
+}
+
 /// Calls launch(stream) with the current stream of the tensor's device, which is the current device
 /// meanwhile; nothing where the tensor has no data.
 template <typename Launch>

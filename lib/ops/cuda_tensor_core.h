@@ -55,24 +55,22 @@ __device__ __forceinline__ void load_transposed(const void* row, unsigned (&word
 /// sum += left right.
 template <typename T>
 __device__ __forceinline__ void multiply_add(Sum& sum, const Left& left, const Right& right);
+#define LORIKEET_MULTIPLY_ADD(element)                                                                       \
+  LORIKEET_TENSOR_CORE_ASM(                                                                                  \
+      "mma.sync.aligned.m16n8k16.row.col.f32." element "." element                                           \
+      ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                 \
+      : "+f"(sum.values[0]), "+f"(sum.values[1]), "+f"(sum.values[2]), "+f"(sum.values[3])                   \
+      : "r"(left.words[0]), "r"(left.words[1]), "r"(left.words[2]), "r"(left.words[3]), "r"(right.words[0]), \
+        "r"(right.words[1]))
 template <>
 __device__ __forceinline__ void multiply_add<__nv_bfloat16>(Sum& sum, const Left& left, const Right& right) {
-  LORIKEET_TENSOR_CORE_ASM(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(sum.values[0]), "+f"(sum.values[1]), "+f"(sum.values[2]), "+f"(sum.values[3])
-      : "r"(left.words[0]), "r"(left.words[1]), "r"(left.words[2]), "r"(left.words[3]), "r"(right.words[0]),
-        "r"(right.words[1]));
+  LORIKEET_MULTIPLY_ADD("bf16");
 }
 template <>
 __device__ __forceinline__ void multiply_add<__half>(Sum& sum, const Left& left, const Right& right) {
-  LORIKEET_TENSOR_CORE_ASM(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(sum.values[0]), "+f"(sum.values[1]), "+f"(sum.values[2]), "+f"(sum.values[3])
-      : "r"(left.words[0]), "r"(left.words[1]), "r"(left.words[2]), "r"(left.words[3]), "r"(right.words[0]),
-        "r"(right.words[1]));
+  LORIKEET_MULTIPLY_ADD("f16");
 }
+#undef LORIKEET_MULTIPLY_ADD
 
 /// Begins to copy 16 bytes into shared memory, both sides aligned to that; zeros unless `is_there`, and then
 /// nothing is read.

@@ -4,15 +4,15 @@
 
 #include <utility>
 
+#include "ops/attention/heads.h"
 #include "ops/check.h"
+#include "ops/cuda_launch.h"
 
 namespace lorikeet::ops {
 
 HeadGradients HeadGradients::of(at::Tensor packed, const HeadLayout& layout) {
-  const at::Tensor heads = packed.view({packed.size(0), layout.heads + 2 * layout.kv_heads, layout.head_dim});
-  const std::int64_t v = layout.heads + layout.kv_heads;
-  return {heads.slice(1, 0, layout.heads), heads.slice(1, layout.heads, v), heads.slice(1, v),
-          std::move(packed)};
+  const auto [q, k, v] = split_heads(packed, layout);
+  return {q, k, v, std::move(packed)};
 }
 
 at::Tensor pack(const HeadGradients& gradients) {
@@ -33,11 +33,10 @@ HeadsOnDevice on_device(const HeadGradients& gradients) {
 }
 
 bool rows_are_aligned(const HeadGradients& gradients) {
-  const auto is_aligned = [](const at::Tensor& part) {
-    const auto bytes = static_cast<std::int64_t>(part.element_size());
-    return part.storage_offset() * bytes % 16 == 0 && part.stride(0) * bytes % 16 == 0;
+  const auto has_aligned_rows = [](const at::Tensor& part) {
+    return is_aligned(part) && part.stride(0) * static_cast<std::int64_t>(part.element_size()) % 16 == 0;
   };
-  return is_aligned(gradients.q) && is_aligned(gradients.k) && is_aligned(gradients.v);
+  return has_aligned_rows(gradients.q) && has_aligned_rows(gradients.k) && has_aligned_rows(gradients.v);
 }
 
 }  // namespace lorikeet::ops

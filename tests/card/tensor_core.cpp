@@ -13,8 +13,8 @@ namespace {
 constexpr unsigned kAll = ~0U;
 
 template <typename T>
-const T* pointer(std::uint64_t bits) {
-  return reinterpret_cast<const T*>(bits);  // NOLINT(performance-no-int-to-ptr): a lane's own pointer
+T* pointer(std::uint64_t bits) {
+  return reinterpret_cast<T*>(bits);  // NOLINT(performance-no-int-to-ptr): a lane's own pointer
 }
 
 std::uint64_t bits_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
@@ -65,7 +65,7 @@ void multiply_all(const std::uint64_t* lanes) {
     }
   }
   for (unsigned lane = 0; lane < kLanes; ++lane) {
-    auto& of_lane = *const_cast<Parts*>(pointer<Parts>(lanes[lane]));
+    Parts& of_lane = *pointer<Parts>(lanes[lane]);
     for (unsigned i = 0; i < 4; ++i)
       of_lane.sum->values[i] += product[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
     of_lane.done = true;
@@ -78,7 +78,7 @@ void load_matrices(const void* row, unsigned (&words)[4]) {
   const std::uint64_t* rows = rows_of_lanes(row, card::Place::here());
   const unsigned group = card::lane() / 4, pair = card::lane() % 4 * 2;
   for (unsigned i = 0; i < 4; ++i) {
-    const auto* values = pointer<std::uint16_t>(rows[i * 8 + group]);
+    const auto* values = pointer<const std::uint16_t>(rows[i * 8 + group]);
     words[i] = word(values[pair], values[pair + 1]);
   }
 }
@@ -87,8 +87,8 @@ void load_transposed(const void* row, unsigned (&words)[4]) {
   const std::uint64_t* rows = rows_of_lanes(row, card::Place::here());
   const unsigned group = card::lane() / 4, pair = card::lane() % 4 * 2;
   for (unsigned i = 0; i < 4; ++i)
-    words[i] = word(pointer<std::uint16_t>(rows[i * 8 + pair])[group],
-                    pointer<std::uint16_t>(rows[i * 8 + pair + 1])[group]);
+    words[i] = word(pointer<const std::uint16_t>(rows[i * 8 + pair])[group],
+                    pointer<const std::uint16_t>(rows[i * 8 + pair + 1])[group]);
 }
 
 template <typename T>

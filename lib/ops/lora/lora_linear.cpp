@@ -56,11 +56,6 @@ double common_scale(const std::vector<LoraProjection>& projections) {
   return scale;
 }
 
-bool is_aligned(const at::Tensor& tensor) {
-  return tensor.is_contiguous() &&
-         tensor.storage_offset() * static_cast<std::int64_t>(tensor.element_size()) % 16 == 0;
-}
-
 // low_rank_gradients by the kernels that read dy once; undefined where they don't take it. For few rows
 // ATen's products are as good.
 at::Tensor gradients_in_one_pass(const at::Tensor& dy, const at::Tensor& low_rank,
@@ -87,7 +82,7 @@ at::Tensor gradients_in_one_pass(const at::Tensor& dy, const at::Tensor& low_ran
   auto grad_b = rows_in_place(each(projections, &LoraProjection::grad_b));
   if (!b.defined() || !grad_b.defined() || !low_rank_gradients_fit(in)) return {};
   for (const at::Tensor& operand : {dy, low_rank, b, grad_b}) {
-    if (!is_aligned(operand)) return {};
+    if (!operand.is_contiguous() || !is_aligned(operand)) return {};
   }
   auto gradient = at::empty_like(low_rank);
   const auto scratch = at::empty({low_rank_gradients_scratch(in)}, dy.options().dtype(at::kFloat));

@@ -4,8 +4,6 @@
 // second kernel.
 #include "ops/lora/low_rank_gradients_cuda.h"
 
-#include <type_traits>
-
 #include "ops/cuda_tensor_core.h"
 #include "ops/cuda_vector.h"
 #include "ops/lora/low_rank_split.h"

@@ -34,11 +34,7 @@ void check_input(const at::Tensor& qkv, const QkNorms& norms, const HeadLayout& 
         [&] { return describe(norms.q.weight) + " and " + describe(norms.k.weight); });
 }
 
-bool is_aligned(const at::Tensor& tensor) {
-  return tensor.storage_offset() * static_cast<std::int64_t>(tensor.element_size()) % 16 == 0;
-}
-
-// Whether one kernel does all of it; memory of a device begins at multiples of 16 bytes.
+// Whether one kernel does all of it.
 bool is_fused(const at::Tensor& qkv, const QkNorms& norms, const RotaryAngles& angles,
               const HeadLayout& layout) {
   if (!has_cuda_elements(qkv) || !qk_norm_kernel_fits(cuda_element(qkv), layout.head_dim)) return false;
