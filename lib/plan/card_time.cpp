@@ -128,7 +128,7 @@ double card_seconds(const CardLoad& load, const CardRates& rates) {
 std::int64_t usual_micro_tokens(const nn::ModelShape& shape, at::DeviceType device,
                                 std::optional<double> peak_flops) {
   if (device == at::kCPU) return kUsualMicroTokensCpu;
-  constexpr double kShare = 0.08;
+  constexpr double kShare = 0.055;
   const double products = 4.0 *
                           (d(shape.layer_linear_parameters) + d(shape.hidden_size) * d(shape.vocab_size)) *
                           d(kUsualMicroTokensCuda) / kProducts;  // operations at the whole rate

@@ -54,8 +54,8 @@ inline constexpr double kCardSecondsPerLayer = 0.15e-3;
 inline constexpr double kHostSecondsPerLayer = 94 * 10e-6 / 2;
 
 /// The usual micro-batch on such a card: kUsualMicroTokensCuda, or twice that for models so small that
-/// filling and emptying the card takes more than 8% of the time of its products. A step of twice as many
-/// tokens was 6% faster with 0.6B on an H200. The usual number too where its rate isn't known. On a CPU
+/// filling and emptying the card takes more than 5.5% of the time of its products. Twice the tokens were 6%
+/// faster with 0.6B on an H200, and 3% with 4B. The usual number too where its rate isn't known. On a CPU
 /// kUsualMicroTokensCpu.
 std::int64_t usual_micro_tokens(const nn::ModelShape& shape, at::DeviceType device,
                                 std::optional<double> peak_flops);

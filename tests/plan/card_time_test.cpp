@@ -132,7 +132,7 @@ TEST_CASE("small models get larger micro-batches on cards that are fast for them
   constexpr double k4090 = 165.2e12;
   CHECK(usual(kQwen06B, kPeak) == 2 * kUsualMicroTokensCuda);
   CHECK(usual(kQwen17B, kPeak) == 2 * kUsualMicroTokensCuda);
-  CHECK(usual(kQwen4B, kPeak) == kUsualMicroTokensCuda);
+  CHECK(usual(kQwen4B, kPeak) == 2 * kUsualMicroTokensCuda);
   CHECK(usual(kLlama8B, kPeak) == kUsualMicroTokensCuda);
   CHECK(usual(kQwen06B, k4090) == kUsualMicroTokensCuda);
   CHECK(usual(kQwen06B, std::nullopt) == kUsualMicroTokensCuda);
