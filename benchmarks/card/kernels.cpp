@@ -4,6 +4,7 @@
 #include <string>
 
 #include "ops/activation/activation_cuda.h"
+#include "ops/activation/gated_terms_cuda.h"
 #include "ops/adamw/adamw_cuda.h"
 #include "ops/linear_cross_entropy/softmax_cuda.h"
 #include "ops/lora/dora_cuda.h"
@@ -198,6 +199,55 @@ void add_gated_activation(std::vector<Case>& to, std::int64_t tokens, std::int64
   }
 }
 
+// A low-rank term of [tokens, width] numbers, whose left operand has `rank` of `left_row` columns.
+ops::LowRankOnDevice term_on_device(DeviceMemory& memory, const void* left, std::int64_t left_row,
+                                    std::int64_t width, std::int64_t rank) {
+  return {.left = left,
+          .left_row = left_row,
+          .right = memory.bf16(width * rank),
+          .rank = static_cast<int>(rank),
+          .scale = 2};
+}
+
+// The gated activation with low-rank terms of gate and up, and of its gradient.
+void add_gated_terms(std::vector<Case>& to, std::int64_t tokens, std::int64_t width, std::int64_t rank) {
+  const std::int64_t count = tokens * width, of_up = 2 * (tokens + width) * rank,
+                     of_dy = (tokens + width) * rank;
+  const auto terms = [=](DeviceMemory& memory) {
+    const std::int64_t row = 2 * rank;
+    const auto* const left = static_cast<const std::uint16_t*>(memory.bf16(tokens * row));
+    return ops::GatedTerms{.gate = term_on_device(memory, left, row, width, rank),
+                           .up = term_on_device(memory, left + rank, row, width, rank)};
+  };
+  to.push_back({.kernel = "gated activation with terms forward",
+                .shape = matrix(tokens, width),
+                .bytes = (3 * count + of_up) * kBF16,
+                .make = [=](DeviceMemory& memory) -> Launch {
+                  const void* const gate_up = memory.bf16(2 * count);
+                  void* const out = memory.bf16(count);
+                  const ops::GatedTerms added = terms(memory);
+                  return [=](cudaStream_t stream) {
+                    ops::launch_gated_forward(kElement, ops::Activation::kSilu, gate_up, added, tokens, width,
+                                              out, stream);
+                  };
+                }});
+  to.push_back({.kernel = "gated activation with terms backward with product",
+                .shape = matrix(tokens, width),
+                .bytes = (6 * count + of_up + of_dy) * kBF16,
+                .make = [=](DeviceMemory& memory) -> Launch {
+                  const void* const dy = memory.bf16(count);
+                  void* const gate_up = memory.bf16(2 * count);
+                  void* const product = memory.bf16(count);
+                  const ops::GatedTerms added = terms(memory);
+                  const ops::LowRankOnDevice of_gradient =
+                      term_on_device(memory, memory.bf16(tokens * rank), rank, width, rank);
+                  return [=](cudaStream_t stream) {
+                    ops::launch_gated_backward(kElement, ops::Activation::kSilu, dy, of_gradient, added,
+                                               tokens, width, gate_up, product, stream);
+                  };
+                }});
+}
+
 void add_softmax(std::vector<Case>& to, std::int64_t rows, std::int64_t width, bool gradient) {
   to.push_back({.kernel = gradient ? "softmax with gradient" : "softmax",
                 .shape = matrix(rows, width),
@@ -337,12 +387,15 @@ std::vector<Case> bf16_kernels(std::int64_t tokens) {
   add_qk_norm(cases, tokens, kQwen3Small);
   add_qk_norm(cases, tokens, kQwen3Large);
   add_rotary(cases, tokens, kLlama);
-  for (const std::int64_t width : {3072, 14336}) add_gated_activation(cases, tokens, width);
+  for (const std::int64_t width : {3072, 9728, 14336}) add_gated_activation(cases, tokens, width);
   for (const bool gradient : {false, true})
     for (const std::int64_t vocabulary : {151936, 128256}) add_softmax(cases, 1024, vocabulary, gradient);
   for (const std::int64_t parameters : {10'000'000, 42'000'000}) add_adamw(cases, parameters);
   add_dora(cases, tokens, 4096);
   add_dropout(cases, tokens, 4096);
+  if (ops::has_gated_terms(capability())) {
+    for (const std::int64_t width : {3072, 9728, 14336}) add_gated_terms(cases, tokens, width, /*rank=*/16);
+  }
   if (ops::has_low_rank_gradients(capability())) {
     for (const std::int64_t columns : {1024, 4096, 14336, 28672})
       add_low_rank_gradients(cases, tokens, columns, /*rank=*/16);

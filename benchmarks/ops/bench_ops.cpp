@@ -218,9 +218,7 @@ void bench_lora(const Settings& s, const std::string& name, std::int64_t in,
                     at::Tensor low_rank;
                     auto out = lora_linear(x, weight, {}, projections, std::nullopt, &low_rank);
                     backward = [=](const auto& dy) {
-                      return lora_linear_backward(
-                          dy, [=](const at::Tensor&) { return x; }, low_rank, weight, projections,
-                          std::nullopt, true);
+                      return lora_linear_backward(dy, x, low_rank, weight, projections, std::nullopt, true);
                     };
                     return out;
                   },

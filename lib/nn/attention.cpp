@@ -117,13 +117,17 @@ at::Tensor Attention::forward(const at::Tensor& x, const UnitLoan& weights, cons
                        kept != nullptr ? &kept->out_linear : nullptr);
 }
 
-at::Tensor Attention::backward(const at::Tensor& dy, const InputAgain& input, const UnitLoan& weights,
-                               const ForwardContext& context, AttentionKept& kept,
-                               bool input_gradient) const {
+ops::LoraLinearGradients Attention::backward(const at::Tensor& dy, const UnitLoan& weights,
+                                             const ForwardContext& context, AttentionKept& kept,
+                                             bool input_gradient) const {
   const bool through_attention = input_gradient || qkv_->learns();
-  at::Tensor dout = out_->backward(
-      dy, [&](const at::Tensor&) { return read_rows(kept.out, context); }, weights, behind_attention(context),
-      kept.out_linear, through_attention);
+  at::Tensor dout;
+  {
+    const ForwardContext behind = behind_attention(context);
+    ops::LoraLinearGradients out = out_->backward(dy, weights, behind, kept.out_linear, through_attention);
+    if (out.want_input()) out_->add_a_gradients(out, read_rows(kept.out, context), behind);
+    dout = std::move(out.dx);
+  }
   if (!through_attention) return {};
   dout = read_rows_backward(dout, context);
   ops::HeadGradients gradients;
@@ -137,7 +141,7 @@ at::Tensor Attention::backward(const at::Tensor& dy, const InputAgain& input, co
   kept.softmax = {};
   const at::Tensor dqkv = prepare_backward(std::exchange(gradients, {}), context, kept);
   kept.qkv.reset();
-  return qkv_->backward(dqkv, input, weights, context, kept.qkv_linear, input_gradient);
+  return qkv_->backward(dqkv, weights, context, kept.qkv_linear, input_gradient);
 }
 
 }  // namespace lorikeet::nn

@@ -62,8 +62,14 @@ class Attention {
   at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                      AttentionKept* kept) const;
   /// As LinearGroup::backward, for the whole block; gives back what was kept on the way.
-  at::Tensor backward(const at::Tensor& dy, const InputAgain& input, const UnitLoan& weights,
-                      const ForwardContext& context, AttentionKept& kept, bool input_gradient) const;
+  ops::LoraLinearGradients backward(const at::Tensor& dy, const UnitLoan& weights,
+                                    const ForwardContext& context, AttentionKept& kept,
+                                    bool input_gradient) const;
+  /// The rest of a backward, with forward's x.
+  void add_a_gradients(const ops::LoraLinearGradients& gradients, const at::Tensor& x,
+                       const ForwardContext& context) const {
+    qkv_->add_a_gradients(gradients, x, context);
+  }
   bool learns() const { return qkv_->learns() || out_->learns(); }
 
  private:

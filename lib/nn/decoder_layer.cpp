@@ -133,27 +133,32 @@ at::Tensor DecoderLayer::backward(at::Tensor gradient, const UnitLoan& weights, 
   const double m = residual_multiplier_;
   const bool one_norm = parallel_ && !mlp_norm_;  // which feeds both blocks
   const bool through_mlp = input_gradient || (!parallel_ && attention_.learns());
+  const ForwardContext behind = behind_attention(context);
   kept.input.reset();  // the norms have it
+  const auto mlp_input = [&] {
+    return one_norm ? read_rows(pre_again(attention_norm_, kept.attention_norm), context)
+                    : pre_again(mlp_norm_, kept.mlp_norm);
+  };
 
-  at::Tensor mlp_dx = mlp_.backward(
-      post_backward(post_mlp_norm_, gradient, m, kept.post_mlp_norm),
-      [&](const at::Tensor&) {
-        return one_norm ? read_rows(pre_again(attention_norm_, kept.attention_norm), context)
-                        : pre_again(mlp_norm_, kept.mlp_norm);
-      },
-      weights, behind_attention(context), kept.mlp, through_mlp);
+  if (!kept.mlp.up.defined()) mlp_.up_again(mlp_input(), weights, behind, kept.mlp);
+  ops::LoraLinearGradients mlp = mlp_.backward(post_backward(post_mlp_norm_, gradient, m, kept.post_mlp_norm),
+                                               weights, behind, kept.mlp, through_mlp);
+  if (mlp.want_input()) mlp_.add_a_gradients(mlp, mlp_input(), behind);
+  at::Tensor mlp_dx = std::move(mlp.dx);
+  mlp = {};
   if (!parallel_) {
     if (!through_mlp) return {};
     gradient = pre_backward(mlp_norm_, std::exchange(mlp_dx, {}), gradient, std::exchange(kept.mlp_norm, {}));
   }
-  at::Tensor attention_dx = attention_.backward(
-      post_backward(post_attention_norm_, gradient, m, kept.post_attention_norm),
-      [&](const at::Tensor&) { return pre_again(attention_norm_, kept.attention_norm); }, weights, context,
-      kept.attention, input_gradient);
+  ops::LoraLinearGradients attention =
+      attention_.backward(post_backward(post_attention_norm_, gradient, m, kept.post_attention_norm), weights,
+                          context, kept.attention, input_gradient);
+  if (attention.want_input())
+    attention_.add_a_gradients(attention, pre_again(attention_norm_, kept.attention_norm), context);
   if (!input_gradient) return {};
-  if (one_norm) attention_dx.add_(read_rows_backward(mlp_dx, context));
+  if (one_norm) attention.dx.add_(read_rows_backward(mlp_dx, context));
   if (parallel_ && mlp_norm_) gradient = pre_backward(mlp_norm_, mlp_dx, gradient, kept.mlp_norm);
-  return pre_backward(attention_norm_, attention_dx, read_rows_backward(gradient, context),
+  return pre_backward(attention_norm_, attention.dx, read_rows_backward(gradient, context),
                       kept.attention_norm);
 }
 

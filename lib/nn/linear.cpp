@@ -4,7 +4,6 @@
 
 #include "nn/frozen_embedding.h"
 #include "nn/frozen_head.h"
-#include "ops/lora/lora_linear.h"
 
 namespace lorikeet::nn {
 namespace {
@@ -14,15 +13,17 @@ class FrozenGroup : public LinearGroup {
   explicit FrozenGroup(const GroupWeights& weights) : weights_(weights) {}
 
   at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& /*context*/,
-                     LinearKept* /*kept*/) const override {
+                     LinearKept* /*kept*/, ops::LeftTerms* /*left*/) const override {
     return ops::lora_linear(x, weights_.weight.of(weights), weights_.bias(), {}, std::nullopt);
   }
-  at::Tensor backward(const at::Tensor& dy, const InputAgain& input, const UnitLoan& weights,
-                      const ForwardContext& /*context*/, const LinearKept& /*kept*/,
-                      bool input_gradient) const override {
-    return ops::lora_linear_backward(dy, input, {}, weights_.weight.of(weights), {}, std::nullopt,
-                                     input_gradient);
+  std::vector<ops::LowRankTerm> left_terms(const LinearKept& /*kept*/) const override { return {}; }
+  ops::LoraLinearGradients backward(const at::Tensor& dy, const UnitLoan& weights,
+                                    const ForwardContext& /*context*/, const LinearKept& /*kept*/,
+                                    bool input_gradient, ops::LeftTerms* /*left*/) const override {
+    return ops::lora_linear_backward(dy, {}, weights_.weight.of(weights), {}, std::nullopt, input_gradient);
   }
+  void add_a_gradients(const ops::LoraLinearGradients& /*gradients*/, const at::Tensor& /*x*/,
+                       const ForwardContext& /*context*/) const override {}
   bool learns() const override { return false; }
 
  private:

@@ -13,6 +13,7 @@
 #include "nn/row_order.h"
 #include "nn/weights.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "ops/lora/lora_linear.h"
 #include "precision/policy.h"
 
 namespace lorikeet::nn {
@@ -51,10 +52,6 @@ struct GroupSpec {
   std::int64_t out_features() const;
 };
 
-/// Gives a tensor of forward again in backward, where it wasn't kept. `gradient` is that of the tensor, where
-/// it is known already and wanted, else undefined: who computes both at once may read it.
-using InputAgain = std::function<at::Tensor(const at::Tensor& gradient)>;
-
 /// What a group keeps for its backward beside its input; nothing where it is frozen.
 struct LinearKept {
   at::Tensor low_rank;  ///< [T, sum of ranks]
@@ -66,15 +63,21 @@ class LinearGroup {
  public:
   virtual ~LinearGroup() = default;
   /// x [T, in] -> [T, sum of out], modules side by side as declared, each in group order (RowOrder).
-  /// `kept`, unless it is null, gets what backward needs beside the input.
+  /// `kept`, unless it is null, gets what backward needs beside the input. `left`, unless it is null, may be
+  /// left low-rank terms (ops::LeftTerms).
   virtual at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
-                             LinearKept* kept) const = 0;
-  /// Adds the gradients of what is trainable in the group. `input` gives forward's x again; it is called at
-  /// most once, with x's gradient, and not where nothing of the group is trainable. Returns x's gradient [T,
-  /// in], or nothing without `input_gradient`.
-  virtual at::Tensor backward(const at::Tensor& dy, const InputAgain& input, const UnitLoan& weights,
-                              const ForwardContext& context, const LinearKept& kept,
-                              bool input_gradient) const = 0;
+                             LinearKept* kept, ops::LeftTerms* left = nullptr) const = 0;
+  /// Those that forward left, out of what it kept.
+  virtual std::vector<ops::LowRankTerm> left_terms(const LinearKept& kept) const = 0;
+  /// x's gradient, where `input_gradient` asks for it; adds the gradients of what is trainable in the group
+  /// but for those that need x: where the result says so, add_a_gradients has to follow. `left` as in
+  /// forward, for the terms of x's gradient.
+  virtual ops::LoraLinearGradients backward(const at::Tensor& dy, const UnitLoan& weights,
+                                            const ForwardContext& context, const LinearKept& kept,
+                                            bool input_gradient, ops::LeftTerms* left = nullptr) const = 0;
+  /// The rest of a backward, with forward's x.
+  virtual void add_a_gradients(const ops::LoraLinearGradients& gradients, const at::Tensor& x,
+                               const ForwardContext& context) const = 0;
   /// Whether anything of the group is trainable.
   virtual bool learns() const = 0;
 };

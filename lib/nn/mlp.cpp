@@ -18,50 +18,58 @@ Mlp::Mlp(const MlpSpec& spec, LinearFactory& factory, WeightUnit& unit)
   down_ = factory.linear({{spec.down_module()}, spec.intermediate_size, spec.bias}, unit);
 }
 
-at::Tensor Mlp::activated(const at::Tensor& up) const {
-  return gated_ ? ops::gated_activation(up, activation_) : ops::activation(up, activation_);
+at::Tensor Mlp::activated(const at::Tensor& up, const std::vector<ops::LowRankTerm>& terms) const {
+  return gated_ ? ops::gated_activation(up, activation_, terms) : ops::activation(up, activation_);
 }
 
 at::Tensor Mlp::forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                         MlpKept* kept) const {
   at::Tensor product;
   {
-    const at::Tensor up = up_->forward(x, weights, context, kept != nullptr ? &kept->up_linear : nullptr);
-    product = activated(up);
-    if (kept != nullptr) kept->up = up;
+    ops::LeftTerms left{.takes = ops::gated_activation_adds, .terms = {}};
+    const at::Tensor up = project(x, weights, context, kept != nullptr ? &kept->up_linear : nullptr, &left);
+    product = activated(up, left.terms);
+    if (kept != nullptr) {
+      kept->up = up;
+      kept->up_lacks_terms = !left.terms.empty();
+    }
   }
   return down_->forward(product, weights, context, kept != nullptr ? &kept->down_linear : nullptr);
 }
 
-at::Tensor Mlp::backward(const at::Tensor& dy, const InputAgain& input, const UnitLoan& weights,
-                         const ForwardContext& context, MlpKept& kept, bool input_gradient) const {
+void Mlp::up_again(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
+                   MlpKept& kept) const {
+  ops::LeftTerms left{.takes = ops::gated_activation_adds, .terms = {}};
+  kept.up = project(x, weights, context, &kept.up_linear, &left);
+  kept.up_lacks_terms = !left.terms.empty();
+}
+
+ops::LoraLinearGradients Mlp::backward(const at::Tensor& dy, const UnitLoan& weights,
+                                       const ForwardContext& context, MlpKept& kept,
+                                       bool input_gradient) const {
   const bool through_activation = input_gradient || up_->learns();
-  if (!kept.up.defined()) kept.up = up_->forward(input({}), weights, context, &kept.up_linear);
-  // The gradient is written over what was kept, once nobody reads that any more; the product, where down's
-  // gradients need it, comes from the same pass.
-  at::Tensor dup = std::move(kept.up);
-  const auto write_gradient = [&](const at::Tensor& dproduct, at::Tensor* product) {
-    if (gated_) {
-      ops::gated_activation_backward_(dproduct, dup, activation_, product);
-    } else {
-      ops::activation_backward_(dproduct, dup, activation_, product);
-    }
-  };
-  {
-    bool written = false;
-    const auto product_again = [&](const at::Tensor& dproduct) {
-      if (!dproduct.defined()) return activated(dup);
-      at::Tensor product;
-      write_gradient(dproduct, &product);
-      written = true;
-      return product;
-    };
-    const at::Tensor dproduct =
-        down_->backward(dy, product_again, weights, context, kept.down_linear, through_activation);
-    if (!through_activation) return {};
-    if (!written) write_gradient(dproduct, nullptr);
+  ops::LeftTerms left{.takes = ops::gated_activation_backward_adds, .terms = {}};
+  ops::LoraLinearGradients down =
+      down_->backward(dy, weights, context, kept.down_linear, through_activation, gated_ ? &left : nullptr);
+  std::vector<ops::LowRankTerm> terms;
+  if (kept.up_lacks_terms) terms = up_->left_terms(kept.up_linear);
+  at::Tensor up = std::move(kept.up), product;
+  at::Tensor* const again = down.want_input() ? &product : nullptr;
+  if (!through_activation) {
+    if (again != nullptr) down_->add_a_gradients(down, activated(up, terms), context);
+    return {};
   }
-  return up_->backward(dup, input, weights, context, kept.up_linear, input_gradient);
+  // The gradient is written over what was kept; the product comes from the same pass.
+  if (gated_) {
+    ops::gated_activation_backward_(down.dx, up, activation_, again, terms, left.terms);
+  } else {
+    ops::activation_backward_(down.dx, up, activation_, again);
+  }
+  down.dx.reset();
+  if (again != nullptr) down_->add_a_gradients(down, product, context);
+  down = {};
+  product.reset();
+  return up_->backward(up, weights, context, kept.up_linear, input_gradient);
 }
 
 }  // namespace lorikeet::nn

@@ -29,10 +29,11 @@ struct MlpSpec {
   Module down_module() const;
 };
 
-/// What an MLP keeps for its backward: the activated product is computed again, and `up` with `up_linear`
-/// where they were given up.
+/// What an MLP keeps for its backward: the activated product is computed again. `up` and `up_linear` may be
+/// given up (Mlp::up_again).
 struct MlpKept {
-  at::Tensor up;  ///< [T, gate | up], or [T, up]
+  at::Tensor up;                ///< [T, gate | up], or [T, up]
+  bool up_lacks_terms = false;  ///< its low-rank terms were left to the activation
   LinearKept up_linear, down_linear;
 };
 
@@ -44,14 +45,26 @@ class Mlp {
   /// x [T, D] -> [T, D]. `kept`, unless it is null, gets what backward needs beside x.
   at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                      MlpKept* kept) const;
-  /// As LinearGroup::backward, for the whole block; gives back what was kept on the way. `input` may be
-  /// called twice.
-  at::Tensor backward(const at::Tensor& dy, const InputAgain& input, const UnitLoan& weights,
-                      const ForwardContext& context, MlpKept& kept, bool input_gradient) const;
+  /// Computes `kept.up` again, where it was given up, from forward's x.
+  void up_again(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
+                MlpKept& kept) const;
+  /// As LinearGroup::backward, for the whole block; gives back what was kept on the way.
+  ops::LoraLinearGradients backward(const at::Tensor& dy, const UnitLoan& weights,
+                                    const ForwardContext& context, MlpKept& kept, bool input_gradient) const;
+  /// The rest of a backward, with forward's x.
+  void add_a_gradients(const ops::LoraLinearGradients& gradients, const at::Tensor& x,
+                       const ForwardContext& context) const {
+    up_->add_a_gradients(gradients, x, context);
+  }
   bool learns() const { return up_->learns() || down_->learns(); }
 
  private:
-  at::Tensor activated(const at::Tensor& up) const;
+  // [gate | up] or up; `left` gets the terms that the activation adds.
+  at::Tensor project(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
+                     LinearKept* kept, ops::LeftTerms* left) const {
+    return up_->forward(x, weights, context, kept, gated_ ? left : nullptr);
+  }
+  at::Tensor activated(const at::Tensor& up, const std::vector<ops::LowRankTerm>& terms) const;
 
   bool gated_;
   ops::Activation activation_;

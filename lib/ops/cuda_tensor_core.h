@@ -24,6 +24,22 @@ struct Sum {
   float values[4];
 };
 
+/// Whether what uses them was compiled for a GPU of this compute capability (10 * major + minor). A GPU runs
+/// the code of its own generation, or what was compiled for the last one before it.
+inline bool has_tensor_core_code(int capability) {
+  constexpr int kAmpere = 80;
+#ifdef __CUDA_ARCH_LIST__
+  constexpr int kCompiled[] = {__CUDA_ARCH_LIST__};
+  int newest = 0;
+  for (const int arch : kCompiled) {
+    if (arch / 10 <= capability && arch / 10 > newest) newest = arch / 10;
+  }
+  return newest >= kAmpere;
+#else
+  return capability >= kAmpere;
+#endif
+}
+
 #ifdef __CUDACC__
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800

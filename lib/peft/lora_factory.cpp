@@ -27,24 +27,36 @@ class LoraGroup : public nn::LinearGroup {
   }
 
   at::Tensor forward(const at::Tensor& x, const nn::UnitLoan& weights, const nn::ForwardContext& context,
-                     nn::LinearKept* kept) const override {
-    const bool dora = adapters_.config().use_dora;
+                     nn::LinearKept* kept, ops::LeftTerms* left) const override {
+    at::Tensor* const low_rank = kept != nullptr ? &kept->low_rank : nullptr;
+    const auto dropout = adapters_.dropout(context, group_);
+    if (!adapters_.config().use_dora)
+      return ops::lora_linear(x, weights_.weight.of(weights), weights_.bias(), projections(), dropout,
+                              low_rank, left);
+    // DoRA scales the complete product.
     at::Tensor product =
-        ops::lora_linear(x, weights_.weight.of(weights), dora ? at::Tensor() : weights_.bias(), projections(),
-                         adapters_.dropout(context, group_), kept != nullptr ? &kept->low_rank : nullptr);
-    if (!dora) return product;
+        ops::lora_linear(x, weights_.weight.of(weights), {}, projections(), dropout, low_rank);
     at::Tensor y = ops::scale_columns(product, factors(weights), weights_.bias());
     if (kept != nullptr) kept->product = std::move(product);
     return y;
   }
 
-  at::Tensor backward(const at::Tensor& dy, const nn::InputAgain& input, const nn::UnitLoan& weights,
-                      const nn::ForwardContext& context, const nn::LinearKept& kept,
-                      bool input_gradient) const override {
+  std::vector<ops::LowRankTerm> left_terms(const nn::LinearKept& kept) const override {
+    return ops::low_rank_terms(kept.low_rank, projections());
+  }
+
+  ops::LoraLinearGradients backward(const at::Tensor& dy, const nn::UnitLoan& weights,
+                                    const nn::ForwardContext& context, const nn::LinearKept& kept,
+                                    bool input_gradient, ops::LeftTerms* left) const override {
     const bool dora = adapters_.config().use_dora;
-    return ops::lora_linear_backward(dora ? through_factors(dy, kept.product, weights) : dy, input,
-                                     kept.low_rank, weights_.weight.of(weights), projections(),
-                                     adapters_.dropout(context, group_), input_gradient);
+    return ops::lora_linear_backward(dora ? through_factors(dy, kept.product, weights) : dy, kept.low_rank,
+                                     weights_.weight.of(weights), projections(),
+                                     adapters_.dropout(context, group_), input_gradient, left);
+  }
+
+  void add_a_gradients(const ops::LoraLinearGradients& gradients, const at::Tensor& x,
+                       const nn::ForwardContext& context) const override {
+    ops::add_a_gradients(gradients, x, projections(), adapters_.dropout(context, group_));
   }
 
   bool learns() const override { return true; }

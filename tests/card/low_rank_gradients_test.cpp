@@ -55,11 +55,11 @@ struct Group {
   at::Tensor backward() {
     const at::Tensor weight = at::zeros({dy.size(1), kIn}, dy.options()).to(kCard);
     card::reset_report();
-    const at::Tensor dx = lora_linear_backward(
-        dy.to(kCard), [](const at::Tensor&) -> at::Tensor { throw std::logic_error("a is frozen"); },
-        u.to(kCard), frozen_matrix(weight), projections, std::nullopt, /*input_gradient=*/true);
+    const auto gradients = lora_linear_backward(dy.to(kCard), u.to(kCard), frozen_matrix(weight), projections,
+                                                std::nullopt, /*input_gradient=*/true);
+    CHECK_FALSE(gradients.want_input());  // a is frozen
     CHECK(card::report().hazards.empty());
-    return dx.cpu();
+    return gradients.dx.cpu();
   }
 
   void check(const at::Tensor& dx, double tolerance) const {

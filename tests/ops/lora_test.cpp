@@ -80,9 +80,7 @@ at::Tensor fused_linear(const at::Tensor& x, const Setup& s, const FrozenMatrix&
     at::Tensor low_rank;
     auto out = lora_linear(in, weight, bias ? s.bias : at::Tensor(), projections, mask, &low_rank);
     backward = [=](const at::Tensor& dy) {
-      return lora_linear_backward(
-          dy, [=](const at::Tensor&) { return in; }, low_rank, weight, projections, mask,
-          /*input_gradient=*/true);
+      return lora_linear_backward(dy, in, low_rank, weight, projections, mask, /*input_gradient=*/true);
     };
     return out;
   });
@@ -197,54 +195,38 @@ TEST_CASE("without an input gradient adapters learn, and the weight isn't read")
   at::Tensor low_rank;
   lora_linear(s.x, frozen_matrix(s.weight), {}, s.projections, std::nullopt, &low_rank);
   const FrozenMatrix gone{&dense_format(lorikeet::DType::kF32), {}, kOut, kIn};
-  int asked = 0;
-  const auto input = [&](const at::Tensor&) {
-    ++asked;
-    return s.x;
-  };
   CHECK_FALSE(
-      lora_linear_backward(s.upstream, input, low_rank, gone, s.projections, std::nullopt, false).defined());
-  CHECK(asked == 1);
+      lora_linear_backward(s.upstream, s.x, low_rank, gone, s.projections, std::nullopt, false).defined());
   for (std::size_t i = 0; i < s.projections.size(); ++i) {
     CHECK(at::equal(s.projections[i].grad_a, expected.projections[i].grad_a));
     CHECK(at::equal(s.projections[i].grad_b, expected.projections[i].grad_b));
   }
 }
 
-TEST_CASE("the input is asked for with its gradient, which it may need") {
-  auto s = setup(at::kFloat);
-  at::Tensor low_rank, seen;
-  const auto weight = frozen_matrix(s.weight);
-  lora_linear(s.x, weight, {}, s.projections, std::nullopt, &low_rank);
-  const auto input = [&](const at::Tensor& dx) {
-    seen = dx.defined() ? dx.clone() : at::Tensor();
-    return s.x;
-  };
-  const at::Tensor dx =
-      lora_linear_backward(s.upstream, input, low_rank, weight, s.projections, std::nullopt, true);
-  CHECK(at::equal(seen, dx));
-  lora_linear_backward(s.upstream, input, low_rank, weight, s.projections, std::nullopt, false);
-  CHECK_FALSE(seen.defined());
-}
-
-TEST_CASE("backward asks for the input only where an A learns, and says which it reached") {
+TEST_CASE("backward wants the input only where an A learns, and says which it reached") {
   auto s = setup(at::kFloat);
   bool reached[2] = {false, false};
-  for (std::size_t i = 0; i < 2; ++i) {
-    s.projections[i].grad_a = at::Tensor();
-    s.projections[i].reached = &reached[i];
-  }
+  for (std::size_t i = 0; i < 2; ++i) s.projections[i].reached = &reached[i];
   const auto weight = frozen_matrix(s.weight);
-  const auto forbidden = [](const at::Tensor&) -> at::Tensor {
-    throw std::runtime_error("nobody needs the input");
-  };
   at::Tensor low_rank;
   lora_linear(s.x, weight, {}, s.projections, std::nullopt, &low_rank);
-  CHECK_NOTHROW(
-      lora_linear_backward(s.upstream, forbidden, low_rank, weight, s.projections, std::nullopt, true));
+  const auto backward = [&](const std::vector<LoraProjection>& projections) {
+    return lora_linear_backward(s.upstream, low_rank, weight, projections, std::nullopt, true);
+  };
+  const auto gradients = backward(s.projections);
+  REQUIRE(gradients.want_input());
+  CHECK_FALSE(reached[0]);  // not yet all of it
+  add_a_gradients(gradients, s.x, s.projections, std::nullopt);
   CHECK(reached[0]);
   CHECK(reached[1]);
-  CHECK_NOTHROW(lora_linear_backward(s.upstream, forbidden, {}, weight, {}, std::nullopt, true));
+  for (std::size_t i = 0; i < 2; ++i) {
+    reached[i] = false;
+    s.projections[i].grad_a = at::Tensor();
+  }
+  CHECK_FALSE(backward(s.projections).want_input());
+  CHECK(reached[0]);
+  CHECK(reached[1]);
+  CHECK_FALSE(backward({}).want_input());
 }
 
 TEST_CASE("a frozen linear is the reference without projections") {

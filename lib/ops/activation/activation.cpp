@@ -2,8 +2,11 @@
 
 #include <ATen/ATen.h>
 
+#include <string>
+
 #include "ops/activation/activation_cuda.h"
 #include "ops/activation/cpu.h"
+#include "ops/activation/gated_terms.h"
 #include "ops/check.h"
 #include "ops/cuda_launch.h"
 #include "ops/reference_backward.h"
@@ -33,17 +36,43 @@ void* again_pointer(const at::Tensor* again) {
   return again != nullptr ? again->mutable_data_ptr() : nullptr;
 }
 
+// `terms` as `find` gives them to the kernels; nothing where there are none. Throws Error on those that they
+// don't take.
+template <typename Find>
+auto taken(const Find& find, const at::Tensor& product, const std::vector<LowRankTerm>& terms) {
+  auto found = find(product, terms);
+  check(found.has_value() || terms.empty(), "gated_activation", "low-rank terms that its kernels add",
+        [&] { return std::to_string(terms.size()) + " others for " + describe(product); });
+  return found;
+}
+
 }  // namespace
 
-at::Tensor gated_activation(const at::Tensor& gate_up, Activation activation) {
+bool gated_activation_adds(const at::Tensor& gate_up, const std::vector<LowRankTerm>& terms) {
+  return gated_terms(gate_up, terms).has_value();
+}
+
+bool gated_activation_backward_adds(const at::Tensor& dy, const std::vector<LowRankTerm>& terms) {
+  return gradient_term(dy, terms).has_value();
+}
+
+at::Tensor gated_activation(const at::Tensor& gate_up, Activation activation,
+                            const std::vector<LowRankTerm>& terms) {
   check_input("gated_activation", gate_up, 2);
+  const auto added = taken(gated_terms, gate_up, terms);
   const bool on_cuda = is_fast_on_cuda(gate_up);
   if (!on_cuda && !vector::is_fast(gate_up)) return reference::gated_activation(gate_up, activation);
   auto out = at::empty({gate_up.size(0), gate_up.size(1) / 2}, gate_up.options());
   if (on_cuda) {
     launch_on_device_of(gate_up, [&](void* stream) {
-      launch_gated_forward(cuda_element(gate_up), activation, gate_up.const_data_ptr(), out.size(0),
-                           out.size(1), out.mutable_data_ptr(), stream);
+      const CudaElement element = cuda_element(gate_up);
+      const void* const in = gate_up.const_data_ptr();
+      void* const to = out.mutable_data_ptr();
+      if (added) {
+        launch_gated_forward(element, activation, in, *added, out.size(0), out.size(1), to, stream);
+      } else {
+        launch_gated_forward(element, activation, in, out.size(0), out.size(1), to, stream);
+      }
     });
   } else {
     cpu::gated_forward(gate_up, activation, out);
@@ -52,8 +81,11 @@ at::Tensor gated_activation(const at::Tensor& gate_up, Activation activation) {
 }
 
 void gated_activation_backward_(const at::Tensor& dy, at::Tensor& gate_up, Activation activation,
-                                at::Tensor* again) {
+                                at::Tensor* again, const std::vector<LowRankTerm>& terms,
+                                const std::vector<LowRankTerm>& dy_terms) {
   check_gradient("gated_activation", dy, gate_up, 2);
+  const auto added = taken(gated_terms, gate_up, terms);
+  const auto dy_added = taken(gradient_term, dy, dy_terms);
   const bool on_cpu = vector::is_fast(gate_up), on_cuda = is_fast_on_cuda(gate_up);
   if (again != nullptr && (on_cpu || on_cuda)) *again = at::empty(dy.sizes(), dy.options());
   if (on_cpu) {
@@ -61,8 +93,17 @@ void gated_activation_backward_(const at::Tensor& dy, at::Tensor& gate_up, Activ
   } else if (on_cuda) {
     const at::Tensor dense = dy.contiguous();
     launch_on_device_of(gate_up, [&](void* stream) {
-      launch_gated_backward(cuda_element(gate_up), activation, dense.const_data_ptr(), dense.size(0),
-                            dense.size(1), gate_up.mutable_data_ptr(), again_pointer(again), stream);
+      const CudaElement element = cuda_element(gate_up);
+      const void* const in = dense.const_data_ptr();
+      void* const to = gate_up.mutable_data_ptr();
+      if (added || dy_added) {
+        launch_gated_backward(element, activation, in, dy_added.value_or(LowRankOnDevice{}),
+                              added.value_or(GatedTerms{}), dense.size(0), dense.size(1), to,
+                              again_pointer(again), stream);
+      } else {
+        launch_gated_backward(element, activation, in, dense.size(0), dense.size(1), to, again_pointer(again),
+                              stream);
+      }
     });
   } else {
     if (again != nullptr) *again = gated_activation(gate_up, activation);

@@ -2,7 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 #include "ops/activation/kind.h"
+#include "ops/matmul/matmul.h"
 
 namespace lorikeet::ops {
 
@@ -10,13 +13,23 @@ namespace lorikeet::ops {
 /// once and throw Error on shapes that don't fit.
 ///
 /// Gated (Shazeer 2020, arXiv:2002.05202): act(gate) * up. gate_up: [T, 2I] with rows [gate | up], floating,
-/// contiguous. Returns [T, I] in the same dtype.
-at::Tensor gated_activation(const at::Tensor& gate_up, Activation activation);
+/// contiguous. Returns [T, I] in the same dtype. `terms`, those that gated_activation_adds takes, are added
+/// to gate_up as it is read, in fp32; gate_up stays as it is.
+at::Tensor gated_activation(const at::Tensor& gate_up, Activation activation,
+                            const std::vector<LowRankTerm>& terms = {});
 
-/// The gradient of gate_up, written over it. dy: [T, I]. `again`, unless it is null, gets forward's result
-/// once more, in the same pass over memory.
+/// The gradient of gate_up (and its terms), written over it. dy: [T, I], to which `dy_terms` are added alike,
+/// those that gated_activation_backward_adds takes. `again`, unless it is null, gets forward's result once
+/// more, in the same pass over memory.
 void gated_activation_backward_(const at::Tensor& dy, at::Tensor& gate_up, Activation activation,
-                                at::Tensor* again = nullptr);
+                                at::Tensor* again = nullptr, const std::vector<LowRankTerm>& terms = {},
+                                const std::vector<LowRankTerm>& dy_terms = {});
+
+/// For LeftTerms::takes: whether low-rank terms of gate_up, or of dy, are added on the way. They are in 16
+/// bits on a GPU with tensor cores, where their ranks are 8 or 16 and each covers gate, up or both, or all of
+/// dy; on a CPU the products themselves add terms without a pass of their own.
+bool gated_activation_adds(const at::Tensor& gate_up, const std::vector<LowRankTerm>& terms);
+bool gated_activation_backward_adds(const at::Tensor& dy, const std::vector<LowRankTerm>& terms);
 
 /// Plain: act(x). x: [T, I], floating, contiguous.
 at::Tensor activation(const at::Tensor& x, Activation activation);

@@ -56,6 +56,14 @@ double common_scale(const std::vector<LoraProjection>& projections) {
   return scale;
 }
 
+// `terms`, or, where `left`'s reader takes them, none.
+std::vector<LowRankTerm> unless_left(LeftTerms* left, const at::Tensor& product,
+                                     std::vector<LowRankTerm> terms) {
+  if (left == nullptr || !left->takes(product, terms)) return terms;
+  left->terms = std::move(terms);
+  return {};
+}
+
 // low_rank_gradients by the kernels that read dy once; undefined where they don't take it. For few rows
 // ATen's products are as good.
 at::Tensor gradients_in_one_pass(const at::Tensor& dy, const at::Tensor& low_rank,
@@ -120,31 +128,12 @@ at::Tensor low_rank_gradients(const at::Tensor& dy, const at::Tensor& low_rank,
 }
 
 // `gradient` is over `scale`.
-void add_a_gradients(const at::Tensor& gradient, double scale, at::Tensor input,
-                     const std::vector<LoraProjection>& projections,
-                     const std::optional<LoraDropout>& dropout) {
-  if (dropout.has_value()) input = apply_dropout(input, *dropout);
-  auto in_place = rows_in_place(each(projections, &LoraProjection::grad_a));
-  if (in_place.defined() && in_place.size(0) == gradient.size(1)) {
-    matmul_tn_add(in_place, gradient, input, scale);
-    return;
-  }
-  const auto all = matmul_tn(gradient, input);
-  std::int64_t at = 0;
-  for (const auto& p : projections) {
-    const auto r = p.a.size(0);
-    if (p.grad_a.defined()) p.grad_a.add_(all.slice(0, at, at + p.grad_a.size(0)), scale);
-    at += r;
-  }
-}
-
-// `gradient` is over `scale`.
 void input_gradient_out(at::Tensor& dx, const at::Tensor& dy, const at::Tensor& gradient, double scale,
                         const FrozenMatrix& weight, const std::vector<LoraProjection>& projections,
-                        const std::optional<LoraDropout>& dropout) {
+                        const std::optional<LoraDropout>& dropout, LeftTerms* left) {
   const auto a = stacked_a(projections);
   if (!dropout.has_value()) {
-    weight.format->backward(dx, dy, weight, {{gradient, a, 0, scale}});
+    weight.format->backward(dx, dy, weight, unless_left(left, dx, {{gradient, a, 0, scale}}));
     return;
   }
   weight.format->backward(dx, dy, weight, {});
@@ -153,6 +142,12 @@ void input_gradient_out(at::Tensor& dx, const at::Tensor& dy, const at::Tensor& 
     dx.add_(update, scale);
   } else {
     dx.copy_(dx.to(update.scalar_type()).add_(update, scale));
+  }
+}
+
+void mark_reached(const std::vector<LoraProjection>& projections) {
+  for (const auto& p : projections) {
+    if (p.reached != nullptr) *p.reached = true;
   }
 }
 
@@ -195,7 +190,7 @@ void check_projections(const char* op, const std::vector<LoraProjection>& projec
 
 at::Tensor lora_linear(const at::Tensor& x, const FrozenMatrix& weight, const at::Tensor& bias,
                        const std::vector<LoraProjection>& projections,
-                       const std::optional<LoraDropout>& dropout, at::Tensor* low_rank) {
+                       const std::optional<LoraDropout>& dropout, at::Tensor* low_rank, LeftTerms* left) {
   check_linear(x, weight, bias);
   check_projections(kOp, projections, weight.cols, weight.rows, x.scalar_type());
   auto out = at::empty({x.size(0), weight.rows}, x.options());
@@ -208,41 +203,72 @@ at::Tensor lora_linear(const at::Tensor& x, const FrozenMatrix& weight, const at
   auto xa = at::empty({x.size(0), a.size(0)}, x.options().dtype(product_type(x)));
   const auto input = matmul_operand(x);
   matmul_nt_out(xa, dropout.has_value() ? matmul_operand(apply_dropout(x, *dropout)) : input, a);
-  std::vector<LowRankTerm> terms;
-  std::int64_t at = 0;
-  for (const auto& p : projections) {
-    terms.push_back({part(xa, 1, at, at + p.a.size(0)), p.b, p.out_begin, p.scale});
-    at += p.a.size(0);
-  }
-  weight.format->forward(out, input, weight, terms, bias);
+  weight.format->forward(out, input, weight, unless_left(left, out, low_rank_terms(xa, projections)), bias);
   if (low_rank != nullptr) *low_rank = std::move(xa);
   return out;
 }
 
-at::Tensor lora_linear_backward(const at::Tensor& dy,
-                                const std::function<at::Tensor(const at::Tensor& dx)>& input,
-                                const at::Tensor& low_rank, const FrozenMatrix& weight,
-                                const std::vector<LoraProjection>& projections,
-                                const std::optional<LoraDropout>& dropout, bool input_gradient) {
-  at::Tensor dx;  // first: it outlives what follows
-  if (input_gradient) dx = at::empty({dy.size(0), weight.cols}, dy.options());
+std::vector<LowRankTerm> low_rank_terms(const at::Tensor& low_rank,
+                                        const std::vector<LoraProjection>& projections) {
+  std::vector<LowRankTerm> terms;
+  terms.reserve(projections.size());
+  std::int64_t at = 0;
+  for (const auto& p : projections) {
+    terms.push_back({part(low_rank, 1, at, at + p.a.size(0)), p.b, p.out_begin, p.scale});
+    at += p.a.size(0);
+  }
+  return terms;
+}
+
+LoraLinearGradients lora_linear_backward(const at::Tensor& dy, const at::Tensor& low_rank,
+                                         const FrozenMatrix& weight,
+                                         const std::vector<LoraProjection>& projections,
+                                         const std::optional<LoraDropout>& dropout, bool input_gradient,
+                                         LeftTerms* left) {
+  LoraLinearGradients out;
+  if (input_gradient) out.dx = at::empty({dy.size(0), weight.cols}, dy.options());  // outlives what follows
   if (projections.empty()) {
-    if (input_gradient) weight.format->backward(dx, dy.contiguous(), weight, {});
-    return dx;
+    if (input_gradient) weight.format->backward(out.dx, dy.contiguous(), weight, {});
+    return out;
   }
   const double scale = common_scale(projections);
-  at::Tensor gradient;
-  {
-    const auto operand = matmul_operand(dy.contiguous());
-    gradient = low_rank_gradients(operand, low_rank, projections, scale);
-    if (input_gradient) input_gradient_out(dx, operand, gradient, scale, weight, projections, dropout);
+  const auto operand = matmul_operand(dy.contiguous());
+  auto gradient = low_rank_gradients(operand, low_rank, projections, scale);
+  if (input_gradient)
+    input_gradient_out(out.dx, operand, gradient, scale, weight, projections, dropout, left);
+  if (std::any_of(projections.begin(), projections.end(), [](const auto& p) { return p.grad_a.defined(); })) {
+    out.low_rank = std::move(gradient);
+  } else {
+    mark_reached(projections);
   }
-  if (std::any_of(projections.begin(), projections.end(), [](const auto& p) { return p.grad_a.defined(); }))
-    add_a_gradients(gradient, scale, input(dx), projections, dropout);
-  for (const auto& p : projections) {
-    if (p.reached != nullptr) *p.reached = true;
+  return out;
+}
+
+void add_a_gradients(const LoraLinearGradients& gradients, const at::Tensor& x,
+                     const std::vector<LoraProjection>& projections,
+                     const std::optional<LoraDropout>& dropout) {
+  const double scale = common_scale(projections);
+  const at::Tensor input = dropout.has_value() ? apply_dropout(x, *dropout) : x;
+  auto in_place = rows_in_place(each(projections, &LoraProjection::grad_a));
+  if (in_place.defined() && in_place.size(0) == gradients.low_rank.size(1)) {
+    matmul_tn_add(in_place, gradients.low_rank, input, scale);
+  } else {
+    const auto all = matmul_tn(gradients.low_rank, input);
+    std::int64_t at = 0;
+    for (const auto& p : projections) {
+      if (p.grad_a.defined()) p.grad_a.add_(all.slice(0, at, at + p.grad_a.size(0)), scale);
+      at += p.a.size(0);
+    }
   }
-  return dx;
+  mark_reached(projections);
+}
+
+at::Tensor lora_linear_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& low_rank,
+                                const FrozenMatrix& weight, const std::vector<LoraProjection>& projections,
+                                const std::optional<LoraDropout>& dropout, bool input_gradient) {
+  auto gradients = lora_linear_backward(dy, low_rank, weight, projections, dropout, input_gradient);
+  if (gradients.want_input()) add_a_gradients(gradients, x, projections, dropout);
+  return gradients.dx;
 }
 
 }  // namespace lorikeet::ops

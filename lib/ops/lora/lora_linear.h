@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <vector>
 
@@ -24,7 +23,15 @@ struct LoraProjection {
   at::Tensor grad_a;
   at::Tensor grad_b;  ///< [out_end - out_begin, columns]: the same of the first columns of b
   double scale;
-  bool* reached = nullptr;  ///< set by a backward that adds to grad_a and grad_b; or nullptr
+  bool* reached = nullptr;  ///< set by a backward that has added to grad_a and grad_b; or nullptr
+};
+
+/// Leaves low-rank terms to whoever reads a product next and adds them on the way: they are not written, and
+/// not read again by the large product.
+struct LeftTerms {
+  /// Whether the reader adds `terms` to `product`, whose elements may not be there yet.
+  bool (*takes)(const at::Tensor& product, const std::vector<LowRankTerm>& terms);
+  std::vector<LowRankTerm> terms;  ///< those that it was left; empty: the product is complete
 };
 
 /// x w^T + bias with a frozen weight, plus the low-rank updates of projections that share the input; each on
@@ -32,19 +39,44 @@ struct LoraProjection {
 /// x: [T, in]; weight: [out, in]; bias: [out] frozen, or undefined. Returns [T, out] in x's dtype. With
 /// `dropout` the updates (not the frozen product) see the input through the group's mask. All `a` of the
 /// group are multiplied as one matrix: `low_rank`, unless it is null, gets that product [T, sum of r], which
-/// backward needs. Throws Error on shapes or dtypes that don't fit.
+/// backward needs. `left`, unless it is null: see LeftTerms. Throws Error on shapes or dtypes that don't fit.
 at::Tensor lora_linear(const at::Tensor& x, const FrozenMatrix& weight, const at::Tensor& bias,
                        const std::vector<LoraProjection>& projections,
-                       const std::optional<LoraDropout>& dropout, at::Tensor* low_rank = nullptr);
+                       const std::optional<LoraDropout>& dropout, at::Tensor* low_rank = nullptr,
+                       LeftTerms* left = nullptr);
 
-/// Backward of the same, from dy [T, out] and forward's low_rank. Adds the projections' gradients to their
-/// grad_a and grad_b and marks them as reached. `input` gives forward's x again, and is called once, with dx,
-/// after the largest scratch is gone, where a projection wants the gradient of a. Returns dx [T, in], or,
-/// without `input_gradient`, nothing.
-at::Tensor lora_linear_backward(const at::Tensor& dy,
-                                const std::function<at::Tensor(const at::Tensor& dx)>& input,
-                                const at::Tensor& low_rank, const FrozenMatrix& weight,
-                                const std::vector<LoraProjection>& projections,
+/// The terms that lora_linear adds to the frozen product, or leaves, out of its `low_rank`.
+std::vector<LowRankTerm> low_rank_terms(const at::Tensor& low_rank,
+                                        const std::vector<LoraProjection>& projections);
+
+/// What lora_linear_backward gives.
+struct LoraLinearGradients {
+  at::Tensor dx;  ///< [T, in], or undefined where it wasn't asked for
+  /// Of x a^T [T, sum of r], before the projections' common scale; undefined where nobody wants that of a.
+  at::Tensor low_rank;
+
+  /// Whether add_a_gradients has something to do.
+  bool want_input() const { return low_rank.defined(); }
+};
+
+/// Backward of the same, from dy [T, out] and forward's low_rank: the gradient of x, where
+/// `input_gradient` asks for it, and those of b, which are added to the projections' grad_b. Those of a need
+/// x, which may not have been kept: where `want_input` says so, add_a_gradients has to follow. `left`: as in
+/// forward, for the term of dx.
+LoraLinearGradients lora_linear_backward(const at::Tensor& dy, const at::Tensor& low_rank,
+                                         const FrozenMatrix& weight,
+                                         const std::vector<LoraProjection>& projections,
+                                         const std::optional<LoraDropout>& dropout, bool input_gradient,
+                                         LeftTerms* left = nullptr);
+
+/// Adds the gradients of a, of the rest of a backward, with forward's x, to the projections' grad_a.
+void add_a_gradients(const LoraLinearGradients& gradients, const at::Tensor& x,
+                     const std::vector<LoraProjection>& projections,
+                     const std::optional<LoraDropout>& dropout);
+
+/// Both at once, where forward's x is at hand. Returns its gradient, as asked for.
+at::Tensor lora_linear_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& low_rank,
+                                const FrozenMatrix& weight, const std::vector<LoraProjection>& projections,
                                 const std::optional<LoraDropout>& dropout, bool input_gradient);
 
 /// Throws Error unless the projections fit an input of `in` features and an output of `out` features.

@@ -268,20 +268,7 @@ void launch(const LowRankGradients& in, float* scratch, cudaStream_t stream) {
 
 }  // namespace
 
-bool has_low_rank_gradients(int capability) {
-  constexpr int kAmpere = 80;
-#ifdef __CUDA_ARCH_LIST__
-  // A GPU runs the code of its own generation, or what was compiled for the last one before it.
-  constexpr int kCompiled[] = {__CUDA_ARCH_LIST__};
-  int newest = 0;
-  for (const int arch : kCompiled) {
-    if (arch / 10 <= capability && arch / 10 > newest) newest = arch / 10;
-  }
-  return newest >= kAmpere;
-#else
-  return capability >= kAmpere;
-#endif
-}
+bool has_low_rank_gradients(int capability) { return device::has_tensor_core_code(capability); }
 
 void launch_low_rank_gradients(CudaElement element, const LowRankGradients& in, float* scratch,
                                void* stream) {

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "ops/activation/activation.h"
 #include "ops/lora/dora.h"
 #include "ops/lora/lora_linear.h"
 #include "ops/matmul/matmul.h"
@@ -67,9 +68,9 @@ Results lora(const Place& place, const ops::FrozenMatrix& weight, std::int64_t t
   at::Tensor low_rank;
   const at::Tensor y =
       ops::lora_linear(x, weight, bias ? place.normal({out}, 4) : at::Tensor(), adapters, mask, &low_rank);
-  const at::Tensor dx = ops::lora_linear_backward(
-      place.normal({tokens, out}, 5), [&](const at::Tensor&) { return x; }, low_rank, weight, adapters, mask,
-      /*input_gradient=*/true);
+  const at::Tensor dx =
+      ops::lora_linear_backward(place.normal({tokens, out}, 5), x, low_rank, weight, adapters, mask,
+                                /*input_gradient=*/true);
   return {{"output", y},
           {"gradient of x", dx},
           {"gradient of the first A", adapters[0].grad_a},
@@ -98,10 +99,40 @@ Results lora_of_store(const Place& place, std::int64_t tokens, std::int64_t rank
   const ops::FrozenMatrix weight = ops::frozen_matrix(weight_of(place, kOut, kIn, 10));
   at::Tensor low_rank;
   const at::Tensor y = ops::lora_linear(x, weight, /*bias=*/{}, adapters, std::nullopt, &low_rank);
-  const at::Tensor dx = ops::lora_linear_backward(
-      place.normal({tokens, kOut}, 5), [&](const at::Tensor&) { return x; }, low_rank, weight, adapters,
-      std::nullopt, /*input_gradient=*/true);
+  const at::Tensor dx = ops::lora_linear_backward(place.normal({tokens, kOut}, 5), x, low_rank, weight,
+                                                  adapters, std::nullopt, /*input_gradient=*/true);
   return {{"output", y}, {"gradient of x", dx}, {"gradient of A", grad_a}, {"gradient of B", grad_b}};
+}
+
+// A feed-forward block: on a GPU with tensor cores its projections leave their low-rank terms to the
+// activation between them, for some ranks.
+Results gated_block(const Place& place, std::int64_t tokens, std::int64_t width, std::int64_t rank) {
+  constexpr std::int64_t kIn = 72;
+  constexpr auto kKind = ops::Activation::kSilu;
+  const at::Tensor x = place.normal({tokens, kIn}, 1);
+  const ops::FrozenMatrix up = ops::frozen_matrix(weight_of(place, 2 * width, kIn, 2)),
+                          down = ops::frozen_matrix(weight_of(place, kIn, width, 3));
+  const std::vector<ops::LoraProjection> of_up{projection(place, 0, width, kIn, rank, 20),
+                                               projection(place, width, 2 * width, kIn, rank, 30)},
+      of_down{projection(place, 0, kIn, width, rank, 40)};
+  ops::LeftTerms left{.takes = ops::gated_activation_adds, .terms = {}},
+      left_back{.takes = ops::gated_activation_backward_adds, .terms = {}};
+  at::Tensor low_rank, down_low_rank, product;
+  at::Tensor gate_up = ops::lora_linear(x, up, /*bias=*/{}, of_up, std::nullopt, &low_rank, &left);
+  const at::Tensor y = ops::lora_linear(ops::gated_activation(gate_up, kKind, left.terms), down, /*bias=*/{},
+                                        of_down, std::nullopt, &down_low_rank);
+  const auto gradients =
+      ops::lora_linear_backward(place.normal({tokens, kIn}, 4), down_low_rank, down, of_down, std::nullopt,
+                                /*input_gradient=*/true, &left_back);
+  ops::gated_activation_backward_(gradients.dx, gate_up, kKind, &product, left.terms, left_back.terms);
+  ops::add_a_gradients(gradients, product, of_down, std::nullopt);
+  const at::Tensor dx =
+      ops::lora_linear_backward(gate_up, x, low_rank, up, of_up, std::nullopt, /*input_gradient=*/true);
+  return {{"output", y},
+          {"gradient of x", dx},
+          {"gradient of gate and up", gate_up},
+          {"gradient of down's A", of_down[0].grad_a},
+          {"gradient of down's B", of_down[0].grad_b}};
 }
 
 ops::FrozenMatrix dense(const Place& place, std::int64_t out, std::int64_t in) {
@@ -169,6 +200,12 @@ std::vector<OperatorCase> product_cases() {
     cases.push_back({"linear with LoRA",
                      "1,100 x 216 x 64, ranks of " + std::to_string(rank) + " side by side",
                      [rank](const Place& at) { return lora_of_store(at, 1100, rank); }});
+  }
+  for (const std::int64_t rank : {8, 16}) {
+    cases.push_back(
+        {"linear with LoRA",
+         "37 x 72 x 264 and back, ranks of " + std::to_string(rank) + " around a gated activation",
+         [rank](const Place& at) { return gated_block(at, 37, 264, rank); }});
   }
   cases.push_back({"DoRA's norms", "69 x 65", [](const Place& at) {
                      return Results{

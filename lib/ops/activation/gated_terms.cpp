@@ -1,0 +1,73 @@
+#include "ops/activation/gated_terms.h"
+
+#include <ATen/core/Tensor.h>
+
+#include "ops/capability.h"
+#include "ops/cuda_launch.h"
+#include "ops/part.h"
+
+namespace lorikeet::ops {
+namespace {
+
+// Of a matrix of 16-bit numbers and a term's operands.
+constexpr std::int64_t kElementBytes = 2;
+
+bool has_kernel(const at::Tensor& product, std::int64_t width) {
+  return has_cuda_elements(product) && at::isReducedFloatingType(product.scalar_type()) &&
+         product.is_contiguous() && is_aligned(product) && width % 8 == 0 &&
+         has_gated_terms(capability_of(product));
+}
+
+const void* pointer(const at::Tensor& tensor) { return tensor.is_meta() ? nullptr : tensor.const_data_ptr(); }
+
+// `right`: the term's, or a part of it.
+std::optional<LowRankOnDevice> on_device(const at::Tensor& product, const LowRankTerm& term,
+                                         const at::Tensor& right) {
+  const at::Tensor& left = term.left;
+  const std::int64_t rank = left.size(1), access = rank / 4 * kElementBytes;
+  const bool fits = (rank == 8 || rank == 16) && left.scalar_type() == product.scalar_type() &&
+                    right.scalar_type() == product.scalar_type() && left.stride(1) == 1 &&
+                    left.stride(0) * kElementBytes % access == 0 &&
+                    left.storage_offset() * kElementBytes % access == 0 && right.is_contiguous() &&
+                    is_aligned(right);
+  if (!fits) return std::nullopt;
+  return LowRankOnDevice{.left = pointer(left),
+                         .left_row = left.stride(0),
+                         .right = pointer(right),
+                         .rank = static_cast<int>(rank),
+                         .scale = static_cast<float>(term.scale)};
+}
+
+}  // namespace
+
+std::optional<GatedTerms> gated_terms(const at::Tensor& gate_up, const std::vector<LowRankTerm>& terms) {
+  const std::int64_t width = gate_up.size(1) / 2;
+  if (terms.empty() || !has_kernel(gate_up, width)) return std::nullopt;
+  GatedTerms found;
+  bool has_gate = false, has_up = false;
+  for (const LowRankTerm& term : terms) {
+    const std::int64_t end = term.begin + term.right.size(0);
+    const bool of_gate = term.begin == 0, of_up = end == 2 * width;
+    if ((!of_gate && term.begin != width) || (!of_up && end != width) || (of_gate && has_gate) ||
+        (of_up && has_up))
+      return std::nullopt;
+    has_gate = has_gate || of_gate;
+    has_up = has_up || of_up;
+    // A module that holds both has one term for both.
+    const auto add = [&](bool is_there, LowRankOnDevice& to, std::int64_t begin) {
+      if (!is_there) return true;
+      const auto one = on_device(gate_up, term, part(term.right, 0, begin, begin + width));
+      if (one) to = *one;
+      return one.has_value();
+    };
+    if (!add(of_gate, found.gate, 0) || !add(of_up, found.up, width - term.begin)) return std::nullopt;
+  }
+  return found;
+}
+
+std::optional<LowRankOnDevice> gradient_term(const at::Tensor& dy, const std::vector<LowRankTerm>& terms) {
+  if (terms.size() != 1 || !has_kernel(dy, dy.size(1))) return std::nullopt;
+  return on_device(dy, terms.front(), terms.front().right);
+}
+
+}  // namespace lorikeet::ops

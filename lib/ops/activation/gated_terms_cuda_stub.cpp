@@ -1,0 +1,32 @@
+// Linked instead of gated_terms_cuda.cu where CUDA is absent.
+#include "base/error.h"
+#include "ops/activation/gated_terms_cuda.h"
+
+namespace lorikeet::ops {
+namespace {
+
+[[noreturn]] void refuse() {
+  throw Error(
+      "[activation] expected a CPU tensor, got a CUDA tensor in a build without CUDA; configure with "
+      "-DLORIKEET_CUDA=ON",
+      ErrorKind::kEnvironment);
+}
+
+}  // namespace
+
+// A plan for a GPU asks, which is for a build that has them.
+bool has_gated_terms(int capability) {
+  constexpr int kAmpere = 80;
+  return capability >= kAmpere;
+}
+
+void launch_gated_forward(CudaElement, Activation, const void*, const GatedTerms&, std::int64_t, std::int64_t,
+                          void*, void*) {
+  refuse();
+}
+void launch_gated_backward(CudaElement, Activation, const void*, const LowRankOnDevice&, const GatedTerms&,
+                           std::int64_t, std::int64_t, void*, void*, void*) {
+  refuse();
+}
+
+}  // namespace lorikeet::ops
