@@ -220,7 +220,7 @@ class Finetune {
     group_.phase("prepare");
     if (!resume || !restore()) {
       if (resume) log_info("no checkpoint of the run is there: it begins at its first step");
-      initialize_adapters(settings_.lora, adapters, session_.model->store(), group_);
+      initialize_adapters(settings_, session_, group_);
     }
     confirm_micro_tokens();
     if (folder_ != nullptr)
@@ -336,7 +336,8 @@ class Finetune {
   }
 
   void merge_if_wanted() {
-    if (!settings_.checkpoint.save_merged || std::filesystem::exists(output_dir() / kMergedFolder)) return;
+    if (!settings_.checkpoint.save_merged || is_merged(output_dir() / kMergedFolder)) return;
+    folder_->forget_merged();
     const at::Device device = session_.torch_device();
     prefetcher_.reset();
     optimizer_.reset();

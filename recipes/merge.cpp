@@ -107,10 +107,25 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
   }
   const ModelSession merged =
       load_model(folder->path(), merge_policy(io::Checkpoint::open(folder->path())), device, std::nullopt, 0);
+  if (!at::isfinite(with_adapter).all().item<bool>())
+    throw Error(
+        "[merge] '" + model.string() +
+            "' with the adapter gives logits that are NaN or infinite: weights hold such numbers, or too "
+            "large ones; check the base's files against their source",
+        ErrorKind::kRunFailed);
   report.largest_logit_change = largest_difference(with_adapter, probe(merged, vocabulary));
   report.largest_adapter_effect = largest_difference(with_adapter, base);
   folder->commit();
   return report;
+}
+
+bool is_merged(const std::filesystem::path& folder) {
+  try {
+    io::Checkpoint::open(folder);
+    return std::filesystem::exists(folder / "config.json");
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 void merge_finished_run(const std::filesystem::path& base, const std::filesystem::path& run,

@@ -25,6 +25,9 @@ struct MergeReport {
 MergeReport merge(const std::filesystem::path& model, const std::filesystem::path& adapter,
                   const std::filesystem::path& output, const device::Device& device);
 
+/// Whether `folder` is a whole checkpoint, as `merge` writes one.
+bool is_merged(const std::filesystem::path& folder);
+
 /// Merges the adapter of a run that is finished, whatever comes of it, into its folder `merged`, on the CPU:
 /// it takes the base's size of main memory, in which a run on a GPU has room, once what the run on
 /// `trained_on` kept there is given back. Throws Error (kRunFailed) that says how to try again.

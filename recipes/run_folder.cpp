@@ -13,6 +13,8 @@
 #include "config/config.h"
 #include "io/disk.h"
 #include "io/remove_tree.h"
+#include "io/safetensors.h"
+#include "peft/adapter_file.h"
 #include "recipes/base_record.h"
 #include "recipes/best_adapter.h"
 #include "recipes/run_settings.h"
@@ -96,6 +98,20 @@ bool RunFolder::nothing_to_lose() const {
              std::filesystem::directory_iterator();
 }
 
+// What of a finished run's result is gone or can't be read; "" for nothing.
+std::string RunFolder::result_problem() const {
+  try {
+    peft::load_adapter_config(path_);
+    io::SafetensorsFile::open(path_ / "adapter_model.safetensors");
+    for (const char* name : {"config.yaml", "metrics.jsonl"}) {
+      if (!std::filesystem::exists(path_ / name)) return std::string(name) + " isn't there";
+    }
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
 RunFolder::Begin RunFolder::begin(const Identity& identity, bool resume, bool overwrite) const {
   io::remove_stale_files(path_, is_own_file);
   io::remove_stale_folders(path_);
@@ -168,8 +184,20 @@ RunFolder::Begin RunFolder::compare(const Json& record, const Identity& identity
   }
   require_equal("policy", identity.policy, "another precision policy");
   const bool longer = settings.verdict == SettingsVerdict::kLonger;
-  if (run.at("finished").as_bool() && !longer) return Begin::kFinished;
-  if (!resume) throw Error(where + "holds an unfinished run, and checkpoint.resume is 'never'" + kHint);
+  const bool finished = run.at("finished").as_bool() && !longer;
+  if (!resume)
+    throw Error(where + "holds " + (finished ? "this run, finished" : "an unfinished run") +
+                ", and checkpoint.resume is 'never'" + kHint);
+  if (finished) {
+    const std::string problem = result_problem();
+    if (problem.empty()) return Begin::kFinished;
+    if (train::CheckpointStore(path_, "", std::nullopt).steps().empty())
+      throw Error(where + "holds a finished run whose result is damaged (" + problem +
+                  "), and no checkpoint to write it from" + kHint);
+    log_warning("the finished run there lacks its result (" + problem +
+                "): it is written again from the last checkpoint");
+    return Begin::kResume;
+  }
   if (!settings.regrouped.empty())
     log_warning("the run there goes on with other micro-batches (" + settings.regrouped +
                 "): its losses stay the same but for rounding, not to the bit");

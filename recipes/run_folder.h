@@ -52,8 +52,10 @@ class RunFolder {
   RunFolder& operator=(const RunFolder&) = delete;
 
   /// Compares with the run that is there. Throws Error, naming what differs, when it is another one, or its
-  /// run.json is damaged: with `overwrite` these are replaced, and without `resume` the same run too. Changes
-  /// nothing, but for the leftovers of killed writers, which go.
+  /// run.json is damaged: with `overwrite` these are replaced. The same run without `resume` is an Error too,
+  /// and replaced with `overwrite`. A finished one whose result is gone or damaged goes on from its last
+  /// checkpoint, with a warning; Error without one. Changes nothing, but for the leftovers of killed writers,
+  /// which go.
   Begin begin(const Identity& identity, bool resume, bool overwrite) const;
 
   /// The same for the base's weights, to be called for a run that goes on once they were read: throws Error,
@@ -89,6 +91,7 @@ class RunFolder {
 
  private:
   bool nothing_to_lose() const;
+  std::string result_problem() const;
   void forget_folder(const char* name) const;
   static Json read_record(const std::filesystem::path& file);
   Begin compare(const Json& record, const Identity& identity, bool resume) const;

@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "io/folders.h"
 #include "peft/adapter_file.h"
+#include "recipes/adapter_base.h"
+#include "recipes/adapter_tokens.h"
 #include "recipes/best_adapter.h"
 
 namespace lorikeet::recipes {
@@ -51,21 +53,24 @@ std::optional<train::RunState> load_latest_checkpoint(const train::CheckpointSto
   return state;
 }
 
-void initialize_adapters(const config::LoraSettings& settings, peft::LoraAdapters& adapters,
-                         const nn::WeightStore& base, RankGroup& group) {
-  if (!settings.starts_from_folder()) {
-    adapters.initialize(start_of(settings.init), base, settings.pissa_iterations());
-    if (settings.starts_from_base() ||
+void initialize_adapters(const config::Settings& settings, const ModelSession& session, RankGroup& group) {
+  peft::LoraAdapters& adapters = *session.adapters;
+  const nn::WeightStore& base = session.model->store();
+  if (!settings.lora.starts_from_folder()) {
+    adapters.initialize(start_of(settings.lora.init), base, settings.lora.pissa_iterations());
+    if (settings.lora.starts_from_base() ||
         !adapters.tables().empty()) {  // computed, so perhaps not bit for bit alike
       group.broadcast(adapters.store().all_values());
       adapters.store().refresh_compute();
     }
     return;
   }
-  const std::filesystem::path from = settings.init;
+  const std::filesystem::path from = settings.lora.init;
   const peft::LoraConfig found = peft::load_adapter_config(from);
   peft::require_same_settings(adapters.config(), found, from.string());
   peft::require_same_scales(adapters, found, from.string());
+  require_same_tokens(from, session);
+  if (group.first()) warn_if_other_base(settings.model.path, from, session);
   peft::require_same_base(from, adapters, base);
   peft::load_adapter(from, adapters);
   log_info("adapter values from " + from.string());

@@ -5,6 +5,7 @@
 
 #include "config/settings.h"
 #include "peft/lora.h"
+#include "recipes/model_session.h"
 #include "recipes/rank_group.h"
 #include "train/adamw.h"
 #include "train/checkpoint.h"
@@ -21,9 +22,9 @@ std::optional<train::RunState> load_latest_checkpoint(const train::CheckpointSto
                                                       peft::LoraAdapters& adapters, train::AdamW& optimizer);
 
 /// The values that a new run begins with: drawn, or those of the adapter folder that `settings.init` names.
-/// `base` has its weights. What is computed from them, each rank gets from the first: roundings differ
-/// between machines. Throws Error when the folder's adapter is of another shape or rule.
-void initialize_adapters(const config::LoraSettings& settings, peft::LoraAdapters& adapters,
-                         const nn::WeightStore& base, RankGroup& group);
+/// The session has its weights. What is computed from them, each rank gets from the first: roundings differ
+/// between machines. Throws Error when the folder's adapter is of another shape or rule, or has rows for
+/// other tokens; warns where it was trained on another base.
+void initialize_adapters(const config::Settings& settings, const ModelSession& session, RankGroup& group);
 
 }  // namespace lorikeet::recipes

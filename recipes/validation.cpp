@@ -12,6 +12,7 @@
 #include "data/source_files.h"
 #include "peft/adapter_config.h"
 #include "peft/adapter_file.h"
+#include "recipes/adapter_tokens.h"
 #include "recipes/devices.h"
 #include "recipes/model_session.h"
 #include "recipes/run_data.h"
@@ -78,6 +79,7 @@ class Validator {
     if (!session_) return;
     peft::require_same_scales(*session_->adapters, found, folder);
     peft::require_adapter_fits(folder, *session_->adapters);
+    require_same_tokens(folder, *session_);
   }
 
   void check_data() {

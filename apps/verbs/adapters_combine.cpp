@@ -13,6 +13,7 @@
 #include "base/strings.h"
 #include "peft/adapter_arithmetic.h"
 #include "recipes/adapter_output.h"
+#include "recipes/adapter_tokens.h"
 
 namespace lorikeet::apps {
 namespace {
@@ -101,6 +102,12 @@ int write(const Options& o, const Result& result) {
   return 0;
 }
 
+// Trained ones of the embedding or the head.
+bool has_rows_of_tokens(const peft::AdapterContents& adapter) {
+  return !adapter.saved.empty() || std::any_of(adapter.modules.begin(), adapter.modules.end(),
+                                               [](const auto& module) { return module.second.is_embedding; });
+}
+
 int average(const Options& o) {
   recipes::require_new_folder(o.output);
   std::vector<peft::AdapterContents> adapters;
@@ -109,6 +116,7 @@ int average(const Options& o) {
     if (adapters.back().base_model != adapters[0].base_model)
       log_warning("'" + input + "' was trained on '" + adapters.back().base_model + "', '" + o.inputs[0] +
                   "' on '" + adapters[0].base_model + "': an average is of use where both are one model");
+    if (has_rows_of_tokens(adapters.back())) recipes::require_same_tokens(input, o.inputs[0]);
   }
   std::vector<double> weights = o.weights;
   if (weights.empty()) weights.assign(adapters.size(), 1 / static_cast<double>(adapters.size()));

@@ -70,6 +70,19 @@ std::string missing_column(const Json& record, const Columns& columns) {
   return "";
 }
 
+// The one field that a row lacks to be of a format that it has others of.
+std::string missing_field(const Json& record, const Columns& columns) {
+  for (const FormatSpec& spec : format_specs()) {
+    std::vector<std::string> lacking;
+    for (const std::string& name : spec.required) {
+      if (record.find(key_of(name, columns)) == nullptr) lacking.push_back(key_of(name, columns));
+    }
+    if (lacking.size() == 1 && spec.required.size() > 1)
+      return ". A row of " + std::string(spec.name) + " has '" + escape_control(lacking[0]) + "', too";
+  }
+  return "";
+}
+
 // A name of data.train.columns that is no format's: a slip, or key and field the wrong way round.
 std::string unknown_field(const Json& record, const Columns& columns) {
   std::vector<std::string> fields;
@@ -133,6 +146,7 @@ Format detect_format(const Json& record, const Columns& columns, const std::stri
   } else {
     hint = unknown_field(record, columns);
     if (hint.empty()) hint = missing_column(record, columns);
+    if (hint.empty()) hint = missing_field(record, columns);
     hint += rows_inside(record, columns);
   }
   throw Error(

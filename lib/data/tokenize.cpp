@@ -226,12 +226,14 @@ class ChunkRunner {
 
 [[noreturn]] void fail_without_examples(const RecordSource& file, const RowCounts& counts,
                                         const DataOptions& options) {
-  throw Error(
-      "[data] no row of " + file.name() + " can be trained on: of " + std::to_string(counts.rows) + " rows " +
-      std::to_string(counts.without_labels) + " have no token to learn (" + std::to_string(counts.truncated) +
-      " of them cut by data.max_seq_len " + std::to_string(options.max_seq_len) + ") and " +
-      std::to_string(counts.dropped) +
-      " are longer than it and dropped; raise data.max_seq_len, or check the rows with `lorikeet preview`");
+  throw Error("[data] no row of " + file.name() + " can be trained on: of " + std::to_string(counts.rows) +
+              " rows " + std::to_string(counts.without_labels) + " have no token to learn (" +
+              std::to_string(counts.truncated) + " of them cut by data.max_seq_len " +
+              std::to_string(options.max_seq_len) + ") and " + std::to_string(counts.dropped) +
+              " are longer than it and dropped; " +
+              (counts.truncated + counts.dropped > 0
+                   ? "raise data.max_seq_len"
+                   : "an answer is what is learnt: a turn of the assistant, labels that aren't -100"));
 }
 
 }  // namespace

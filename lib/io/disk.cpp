@@ -48,6 +48,17 @@ void require_free_space(const std::filesystem::path& folder, std::uint64_t bytes
               ErrorKind::kEnvironment);
 }
 
+std::string link_to_nowhere(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  for (auto place = std::filesystem::absolute(folder, ignored); place.has_relative_path();
+       place = place.parent_path()) {
+    if (!std::filesystem::is_symlink(place, ignored) || std::filesystem::exists(place, ignored)) continue;
+    return "'" + escape_control(place.string()) + "' is a link to '" +
+           escape_control(std::filesystem::read_symlink(place, ignored).string()) + "', which isn't there";
+  }
+  return "";
+}
+
 void make_writable_folder(const std::filesystem::path& folder) {
   const auto fail = [&](const std::error_code& reason) {
     const bool refused =
@@ -59,6 +70,8 @@ void make_writable_folder(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   std::error_code ignored;
+  if (const std::string link = link_to_nowhere(folder); !link.empty())
+    throw Error("[output] " + link + "; make that folder, or choose another one");
   if (!std::filesystem::is_directory(folder, ignored))
     fail(error ? error : std::make_error_code(std::errc::not_a_directory));
   // Making a file is the one test that also knows read-only file systems, quotas and root.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 namespace lorikeet::io {
@@ -12,6 +13,10 @@ std::uint64_t free_space_bytes(const std::filesystem::path& folder);
 
 /// Throws Error (kEnvironment) with both numbers when fewer than `bytes` are free for `folder`.
 void require_free_space(const std::filesystem::path& folder, std::uint64_t bytes);
+
+/// Says which of `folder` and its parents is a link that leads nowhere, so that no folder can be made there;
+/// "" where none is.
+std::string link_to_nowhere(const std::filesystem::path& folder);
 
 /// Makes `folder` with its parents unless it is there, and makes sure that files can be made in it.
 /// Throws Error that says why not: kEnvironment when the system refuses (read-only, no permission, full

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <string>
 
+#include "base/error.h"
 #include "base/philox.h"
 #include "nn/batch.h"
 #include "nn/kv_cache.h"
@@ -29,6 +30,15 @@ std::int32_t sample(const at::Tensor& logits, const GenerationOptions& options, 
   return static_cast<std::int32_t>(ids[i]);
 }
 
+// `largest`: of each row's logits, on the CPU.
+void require_finite(const at::Tensor& largest) {
+  if (at::isfinite(largest).all().item<bool>()) return;
+  throw Error(
+      "[generate] expected finite logits, got NaN or infinite ones: the base or the adapter holds such "
+      "numbers, or too large ones for the precision; check the base's files against their source",
+      ErrorKind::kRunFailed);
+}
+
 // The next token of each row of `logits`; `prompt_of` maps rows to prompts, which key the random numbers.
 std::vector<std::int32_t> choose(const at::Tensor& logits, const std::vector<std::int64_t>& prompt_of,
                                  const std::vector<std::int64_t>& positions,
@@ -38,6 +48,7 @@ std::vector<std::int32_t> choose(const at::Tensor& logits, const std::vector<std
     candidates = logits.narrow(1, 0, options.vocab_size);
   std::vector<std::int32_t> next;
   if (options.temperature == 0) {
+    require_finite(candidates.amax(1).cpu());
     const at::Tensor best = candidates.argmax(1).cpu();
     for (std::int64_t r = 0; r < best.numel(); ++r) {
       next.push_back(static_cast<std::int32_t>(best.const_data_ptr<std::int64_t>()[r]));
@@ -45,6 +56,7 @@ std::vector<std::int32_t> choose(const at::Tensor& logits, const std::vector<std
     return next;
   }
   const at::Tensor host = candidates.cpu().contiguous();
+  require_finite(host.amax(1));
   for (std::int64_t r = 0; r < host.size(0); ++r) {
     const auto row = static_cast<std::size_t>(r);
     PhiloxStream stream(options.seed,

@@ -150,11 +150,14 @@ double TargetRules::scale(const std::string& module) const {
 
 void TargetRules::require_used(const std::vector<std::string>& all, const std::vector<std::string>& adapted,
                                const std::vector<std::string>& tables) const {
+  std::vector<std::string> each = tables;  // a head that is tied stands there twice
+  std::sort(each.begin(), each.end());
+  each.erase(std::unique(each.begin(), each.end()), each.end());
   for (const std::string& name : config_.modules_to_save) {
     const auto is_called = [&](const std::string& m) { return is_named(m, name); };
     if (!any(tables, [&](const std::string& table) { return by_any_name(table, is_called); }))
       throw Error("[lora.modules_to_save] expected the embedding or the head of this model (" +
-                  join(tables, ", ") + "), got '" + escape_control(name) +
+                  join(each, ", ") + "), got '" + escape_control(name) +
                   "': other modules can't be trained whole");
   }
   if (!config_.targets_all_linear()) {

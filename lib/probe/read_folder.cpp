@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "io/disk.h"
 #include "probe/sources.h"
 
 namespace lorikeet::probe {
@@ -48,7 +49,9 @@ FolderFacts read_folder(const fs::path& folder) {
   const fs::path place = nearest_existing(folder);
   struct statfs info {};
   std::error_code ignored;
-  if (!fs::is_directory(place, ignored)) {
+  if (const std::string link = io::link_to_nowhere(folder); !link.empty()) {
+    facts.problem = link;
+  } else if (!fs::is_directory(place, ignored)) {
     facts.problem = "'" + place.string() + "' is no folder";
   } else if (::statfs(place.c_str(), &info) != 0 || ::access(place.c_str(), W_OK | X_OK) != 0) {
     facts.problem = "'" + place.string() + "': " + std::strerror(errno);

@@ -188,6 +188,10 @@ TEST_CASE("of an output folder that isn't there yet the nearest parent counts") 
   CHECK(facts.free_bytes.value_or(0) > 0);
   write(folder / "file", "");
   CHECK_THAT(read_folder(folder / "file/runs").problem, Contains("is no folder"));
+  std::filesystem::create_symlink(folder / "nowhere", folder / "link");
+  for (const char* below : {"link", "link/runs"})
+    CHECK_THAT(read_folder(folder / below).problem,
+               Contains("is a link to") && Contains("which isn't there"));
 }
 
 TEST_CASE("what can be said of an output folder is said") {

@@ -56,6 +56,22 @@ class BadInput(unittest.TestCase):
     def base_json(self, name):
         return json.loads((self.base / name).read_text())
 
+    def test_a_row_that_lacks_a_field_is_told_which(self):
+        self.refused(self.data("lacking.jsonl", GOOD + b'{"instruction": "a"}\n'), "data.train.format=auto",
+                     says=["line 2", "A row of alpaca has 'output', too"])
+
+    def test_rows_without_an_answer_are_refused_for_what_they_lack(self):
+        rows = self.data("questions.jsonl", b'{"messages": [{"role": "user", "content": "Hi"}]}\n')
+        output = self.work / "new" / "refused"
+        result = self.programs.train(output, rows, "data.train.format=chat", "data.chat_template=plain")
+        self.assert_error(result, "no token to learn", "a turn of the assistant")
+        self.assertNotIn("raise data.max_seq_len", result.stderr)
+
+    def test_the_tables_that_can_be_trained_are_named_once(self):
+        result = self.programs.train(self.work / "new" / "refused", "lora.modules_to_save=[embed]")
+        self.assert_error(result, "lora.modules_to_save")
+        self.assertEqual(result.stderr.count("lm_head"), 1, result.stderr)
+
     def test_bad_settings_are_all_reported_at_once(self):
         self.refused("lora.rnak=8", "training.epochs=1.5", says=["did you mean 'lora.rank'", "training.epochs"])
         self.refused("device=cuda:99", says=["cuda:99"])

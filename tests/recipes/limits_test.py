@@ -70,6 +70,14 @@ class Limits(unittest.TestCase):
         for more in ([], ["--per-token"]):
             self.fails(self.programs.verb("eval", base, "--data", self.rows, *more), "[eval] the loss is not finite")
 
+    def test_logits_that_are_not_finite_fail_a_generation_and_a_merge(self):
+        base, merged = self.copy(BASE, "damaged"), self.work / "damaged-merged"
+        patch_tensor(base / "model.safetensors", "model.norm.weight", struct.pack("<H", 0x7FC0))  # NaN in bf16
+        for more in ([], ["--temperature", "1"]):
+            self.fails(self.programs.verb("generate", base, "--prompt", "x", *more), "[generate] expected finite logits")
+        self.fails(self.programs.verb("merge", base, self.adapter, merged), "logits that are NaN or infinite")
+        self.assertFalse(merged.exists())
+
     def test_a_merge_beyond_the_bases_range_writes_nothing(self):
         large = self.copy(self.adapter, "large")
         for factor in ("lora_A", "lora_B"):

@@ -126,6 +126,53 @@ class RunFolder(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertNotEqual((output / "merged" / "model.safetensors").read_bytes(), before)
 
+    def test_a_finished_run_whose_result_is_gone_or_damaged_writes_it_again(self):
+        name = "adapter_model.safetensors"
+        damages = {"gone": lambda run: (run / name).unlink(), "empty": lambda run: (run / name).write_bytes(b""),
+                   "cut": lambda run: os.truncate(run / name, (run / name).stat().st_size - 1),
+                   "config": lambda run: (run / "adapter_config.json").unlink()}
+        for damage, of in damages.items():
+            output = self.copy_of(self.cosine, f"damaged-{damage}")
+            of(output)
+            result = self.programs.train(output)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn("written again from the last checkpoint", result.stderr)
+            for file in (name, "adapter_config.json", "metrics.jsonl"):
+                self.assertEqual((output / file).read_bytes(), (self.cosine / file).read_bytes())
+            again = self.programs.train(output)
+            self.assertIn("finished already", again.stderr)
+        output = self.copy_of(self.cosine, "damaged-for-good")
+        (output / name).unlink()
+        shutil.rmtree(output / "checkpoints")
+        self.require_refused(output, f"{name}", "no checkpoint to write it from", "checkpoint.overwrite=true")
+
+    def test_a_merged_checkpoint_without_its_weights_is_merged_again(self):
+        output, merge = self.programs.work / "unmerged", ["checkpoint.save_merged=true", "training.max_steps=3", *CONSTANT]
+        result = self.programs.train(output, *merge)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        weights = (output / "merged" / "model.safetensors").read_bytes()
+        (output / "merged" / "model.safetensors").unlink()
+        result = self.programs.train(output, *merge)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual((output / "merged" / "model.safetensors").read_bytes(), weights)
+
+    def test_resuming_never_refuses_a_finished_run_as_an_unfinished_one(self):
+        never = ["checkpoint.resume=never"]
+        self.require_refused(self.cosine, "this run, finished", "checkpoint.overwrite=true", overrides=never)
+        self.require_refused(self.unfinished("never"), "an unfinished run", "'never'", overrides=never)
+
+    def test_a_link_that_leads_nowhere_is_no_output_folder(self):
+        link, target = self.programs.work / "link", self.programs.work / "not-there"
+        link.symlink_to(target)
+        for output in (link, link / "below"):
+            result = self.programs.train(output)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(f"is a link to '{target}', which isn't there", result.stderr)
+        self.assertFalse(target.exists())
+        target.mkdir()
+        result = self.programs.train(link, "training.max_steps=1", "lr_scheduler.warmup_steps=0")
+        self.assertEqual(result.returncode, 0, result.stderr)
+
     def test_fewer_steps_are_another_run(self):
         self.require_refused(self.constant, "other settings", overrides=[*CONSTANT, "training.max_steps=3"])
 

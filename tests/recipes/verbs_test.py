@@ -132,6 +132,10 @@ class Verbs(unittest.TestCase):
             asked = self.programs.verb("generate", base, "--adapter", self.adapter, "--prompt", "Hi", "--max-new-tokens", "1")
             self.assertEqual(asked.returncode, 0, asked.stderr)
             self.assertEqual("was trained on other weights" in asked.stderr, warned, asked.stderr)
+            begun = self.programs.train(self.programs.work / f"begun-{warned}", f"model.path={base}", f"lora.init={self.adapter}",
+                                        "training.max_steps=1", "lr_scheduler.warmup_steps=0")
+            self.assertEqual(begun.returncode, 0, begun.stderr)
+            self.assertEqual("was trained on other weights" in begun.stderr, warned, begun.stderr)
         self.assertIn("final_norm.eps: ", asked.stderr)
 
     def test_a_merge_with_added_tokens_is_measured_by_the_same_text_on_both_sides(self):
@@ -142,6 +146,34 @@ class Verbs(unittest.TestCase):
         report = json.loads(self.ok("merge", self.base, output, merged))
         # What rounding to bf16 changes; texts of other tokens would be apart by ten and more.
         self.assertLess(report["largest_logit_change"], 1)
+
+    def test_rows_of_added_tokens_are_never_given_to_other_tokens(self):
+        short = ["training.max_steps=2", "lr_scheduler.warmup_steps=1"]
+        runs = {}
+        for name, tokens in (("one", "[HbA1c, troponin]"), ("other", "[troponin, HbA1c]")):
+            runs[name] = self.programs.work / f"tokens-{name}"
+            result = self.programs.train(runs[name], f"model.add_tokens={tokens}", *short)
+            self.assertEqual(result.returncode, 0, result.stderr)
+        init = f"lora.init={runs['one']}"
+        trained = "was trained for the token 'HbA1c', and here it is that of the "
+        for tokens, now in (("model.add_tokens=[troponin, HbA1c]", "token 'troponin'"),
+                            ("model.add_special_tokens=[HbA1c, troponin]", "special token 'HbA1c'")):
+            result = self.programs.train(self.programs.work / "tokens-refused", init, tokens, *short)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(trained + now, result.stderr)
+            self.assertFalse((self.programs.work / "tokens-refused").exists())
+            config = self.programs.work / "config.yaml"
+            checked = self.programs.verb("validate", config, init, tokens, *short, "checkpoint.output_dir=x")
+            self.assertEqual(checked.returncode, 2, checked.stderr)
+            self.assertIn(trained + now, checked.stderr + checked.stdout)
+        result = self.programs.train(self.programs.work / "tokens-same", init, "model.add_tokens=[HbA1c, troponin]", *short)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        averaged = self.programs.work / "tokens-average"
+        result = self.programs.verb("adapters", "average", runs["one"], runs["other"], "--output", averaged)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("adapters with added tokens can be averaged where they added the same ones", result.stderr)
+        self.assertFalse(averaged.exists())
+        self.ok("adapters", "average", runs["one"], self.programs.work / "tokens-same", "--output", averaged)
 
     def test_answers_that_teach_no_end_are_warned_of(self):
         template = self.programs.work / "endless.jinja"
