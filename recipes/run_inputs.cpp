@@ -53,7 +53,12 @@ data::LoadedData tokenise(const config::Settings& settings, RankGroup& group, co
   // The first rank of a machine leaves the tokens in the cache for the others.
   group.by_turns("tokens", [&] { data = load_run_data(settings, session); });
   log_info(data.train_report.describe());
-  if (data.validation_report) log_info(data.validation_report->describe());
+  if (data.validation_report) {
+    log_info(data.validation_report->describe());
+  } else if (data.validation) {
+    log_info("validation: " + std::to_string(data.validation->size()) + " of these examples are held out, " +
+             std::to_string(data.train.size()) + " are trained on");
+  }
   return data;
 }
 

@@ -155,6 +155,7 @@ at::Tensor DecoderLayer::backward(at::Tensor gradient, const UnitLoan& weights, 
                           context, kept.attention, input_gradient);
   if (attention.want_input())
     attention_.add_a_gradients(attention, pre_again(attention_norm_, kept.attention_norm), context);
+  attention.low_rank.reset();
   if (!input_gradient) return {};
   if (one_norm) attention.dx.add_(read_rows_backward(mlp_dx, context));
   if (parallel_ && mlp_norm_) gradient = pre_backward(mlp_norm_, mlp_dx, gradient, kept.mlp_norm);

@@ -30,9 +30,8 @@ std::int32_t sample(const at::Tensor& logits, const GenerationOptions& options, 
   return static_cast<std::int32_t>(ids[i]);
 }
 
-// `largest`: of each row's logits, on the CPU.
-void require_finite(const at::Tensor& largest) {
-  if (at::isfinite(largest).all().item<bool>()) return;
+void require_finite(bool is_finite) {
+  if (is_finite) return;
   throw Error(
       "[generate] expected finite logits, got NaN or infinite ones: the base or the adapter holds such "
       "numbers, or too large ones for the precision; check the base's files against their source",
@@ -48,15 +47,16 @@ std::vector<std::int32_t> choose(const at::Tensor& logits, const std::vector<std
     candidates = logits.narrow(1, 0, options.vocab_size);
   std::vector<std::int32_t> next;
   if (options.temperature == 0) {
-    require_finite(candidates.amax(1).cpu());
-    const at::Tensor best = candidates.argmax(1).cpu();
+    const at::Tensor best =
+        at::where(at::isfinite(candidates.amax(1)), candidates.argmax(1), at::Scalar(-1)).cpu();
     for (std::int64_t r = 0; r < best.numel(); ++r) {
       next.push_back(static_cast<std::int32_t>(best.const_data_ptr<std::int64_t>()[r]));
+      require_finite(next.back() >= 0);
     }
     return next;
   }
   const at::Tensor host = candidates.cpu().contiguous();
-  require_finite(host.amax(1));
+  require_finite(at::isfinite(host.amax(1)).all().item<bool>());
   for (std::int64_t r = 0; r < host.size(0); ++r) {
     const auto row = static_cast<std::size_t>(r);
     PhiloxStream stream(options.seed,

@@ -54,8 +54,9 @@ struct GroupSpec {
 
 /// What a group keeps for its backward beside its input; nothing where it is frozen.
 struct LinearKept {
-  at::Tensor low_rank;  ///< [T, sum of ranks]
-  at::Tensor product;   ///< [T, sum of out] before DoRA scales it; undefined without DoRA
+  at::Tensor low_rank;      ///< [T, sum of ranks]
+  bool terms_left = false;  ///< forward left the low-rank terms to the product's reader
+  at::Tensor product;       ///< [T, sum of out] before DoRA scales it; undefined without DoRA
 };
 
 /// A group of linear modules computed at once, over weights that are segments of one unit.
@@ -67,7 +68,7 @@ class LinearGroup {
   /// left low-rank terms (ops::LeftTerms).
   virtual at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                              LinearKept* kept, ops::LeftTerms* left = nullptr) const = 0;
-  /// Those that forward left, out of what it kept.
+  /// The terms that forward left, out of what it kept: made again, since what is kept may move meanwhile.
   virtual std::vector<ops::LowRankTerm> left_terms(const LinearKept& kept) const = 0;
   /// x's gradient, where `input_gradient` asks for it; adds the gradients of what is trainable in the group
   /// but for those that need x: where the result says so, add_a_gradients has to follow. `left` as in

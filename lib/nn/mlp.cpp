@@ -26,49 +26,46 @@ at::Tensor Mlp::forward(const at::Tensor& x, const UnitLoan& weights, const Forw
                         MlpKept* kept) const {
   at::Tensor product;
   {
-    ops::LeftTerms left{.takes = ops::gated_activation_adds, .terms = {}};
-    const at::Tensor up = project(x, weights, context, kept != nullptr ? &kept->up_linear : nullptr, &left);
+    ops::LeftTerms left(ops::gated_activation_adds);
+    const at::Tensor up = up_->forward(x, weights, context, kept != nullptr ? &kept->up_linear : nullptr,
+                                       gated_ ? &left : nullptr);
     product = activated(up, left.terms);
-    if (kept != nullptr) {
-      kept->up = up;
-      kept->up_lacks_terms = !left.terms.empty();
-    }
+    if (kept != nullptr) kept->up = up;
   }
   return down_->forward(product, weights, context, kept != nullptr ? &kept->down_linear : nullptr);
 }
 
 void Mlp::up_again(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                    MlpKept& kept) const {
-  ops::LeftTerms left{.takes = ops::gated_activation_adds, .terms = {}};
-  kept.up = project(x, weights, context, &kept.up_linear, &left);
-  kept.up_lacks_terms = !left.terms.empty();
+  ops::LeftTerms left(ops::gated_activation_adds);
+  kept.up = up_->forward(x, weights, context, &kept.up_linear, gated_ ? &left : nullptr);
 }
 
 ops::LoraLinearGradients Mlp::backward(const at::Tensor& dy, const UnitLoan& weights,
                                        const ForwardContext& context, MlpKept& kept,
                                        bool input_gradient) const {
   const bool through_activation = input_gradient || up_->learns();
-  ops::LeftTerms left{.takes = ops::gated_activation_backward_adds, .terms = {}};
-  ops::LoraLinearGradients down =
-      down_->backward(dy, weights, context, kept.down_linear, through_activation, gated_ ? &left : nullptr);
-  std::vector<ops::LowRankTerm> terms;
-  if (kept.up_lacks_terms) terms = up_->left_terms(kept.up_linear);
-  at::Tensor up = std::move(kept.up), product;
-  at::Tensor* const again = down.want_input() ? &product : nullptr;
-  if (!through_activation) {
-    if (again != nullptr) down_->add_a_gradients(down, activated(up, terms), context);
-    return {};
+  at::Tensor up = std::move(kept.up);
+  {
+    ops::LeftTerms left(ops::gated_activation_backward_adds);
+    ops::LoraLinearGradients down =
+        down_->backward(dy, weights, context, kept.down_linear, through_activation, gated_ ? &left : nullptr);
+    const auto terms = up_->left_terms(kept.up_linear);
+    at::Tensor product;
+    at::Tensor* const again = down.want_input() ? &product : nullptr;
+    if (!through_activation) {
+      if (again != nullptr) down_->add_a_gradients(down, activated(up, terms), context);
+      return {};
+    }
+    // The gradient is written over what was kept; the product comes from the same pass.
+    if (gated_) {
+      ops::gated_activation_backward_(down.dx, up, activation_, again, terms, left.terms);
+    } else {
+      ops::activation_backward_(down.dx, up, activation_, again);
+    }
+    down.dx.reset();
+    if (again != nullptr) down_->add_a_gradients(down, product, context);
   }
-  // The gradient is written over what was kept; the product comes from the same pass.
-  if (gated_) {
-    ops::gated_activation_backward_(down.dx, up, activation_, again, terms, left.terms);
-  } else {
-    ops::activation_backward_(down.dx, up, activation_, again);
-  }
-  down.dx.reset();
-  if (again != nullptr) down_->add_a_gradients(down, product, context);
-  down = {};
-  product.reset();
   return up_->backward(up, weights, context, kept.up_linear, input_gradient);
 }
 

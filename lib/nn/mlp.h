@@ -32,8 +32,7 @@ struct MlpSpec {
 /// What an MLP keeps for its backward: the activated product is computed again. `up` and `up_linear` may be
 /// given up (Mlp::up_again).
 struct MlpKept {
-  at::Tensor up;                ///< [T, gate | up], or [T, up]
-  bool up_lacks_terms = false;  ///< its low-rank terms were left to the activation
+  at::Tensor up;  ///< [T, gate | up], or [T, up]; the activation may have been left its low-rank terms
   LinearKept up_linear, down_linear;
 };
 
@@ -59,11 +58,6 @@ class Mlp {
   bool learns() const { return up_->learns() || down_->learns(); }
 
  private:
-  // [gate | up] or up; `left` gets the terms that the activation adds.
-  at::Tensor project(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
-                     LinearKept* kept, ops::LeftTerms* left) const {
-    return up_->forward(x, weights, context, kept, gated_ ? left : nullptr);
-  }
   at::Tensor activated(const at::Tensor& up, const std::vector<ops::LowRankTerm>& terms) const;
 
   bool gated_;

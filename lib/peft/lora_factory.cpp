@@ -30,9 +30,12 @@ class LoraGroup : public nn::LinearGroup {
                      nn::LinearKept* kept, ops::LeftTerms* left) const override {
     at::Tensor* const low_rank = kept != nullptr ? &kept->low_rank : nullptr;
     const auto dropout = adapters_.dropout(context, group_);
-    if (!adapters_.config().use_dora)
-      return ops::lora_linear(x, weights_.weight.of(weights), weights_.bias(), projections(), dropout,
-                              low_rank, left);
+    if (!adapters_.config().use_dora) {
+      at::Tensor y = ops::lora_linear(x, weights_.weight.of(weights), weights_.bias(), projections(), dropout,
+                                      low_rank, left);
+      if (kept != nullptr) kept->terms_left = left != nullptr && !left->terms.empty();
+      return y;
+    }
     // DoRA scales the complete product.
     at::Tensor product =
         ops::lora_linear(x, weights_.weight.of(weights), {}, projections(), dropout, low_rank);
@@ -42,6 +45,7 @@ class LoraGroup : public nn::LinearGroup {
   }
 
   std::vector<ops::LowRankTerm> left_terms(const nn::LinearKept& kept) const override {
+    if (!kept.terms_left) return {};
     return ops::low_rank_terms(kept.low_rank, projections());
   }
 
@@ -56,7 +60,7 @@ class LoraGroup : public nn::LinearGroup {
 
   void add_a_gradients(const ops::LoraLinearGradients& gradients, const at::Tensor& x,
                        const nn::ForwardContext& context) const override {
-    ops::add_a_gradients(gradients, x, projections(), adapters_.dropout(context, group_));
+    ops::add_a_gradients(gradients, x, adapters_.dropout(context, group_));
   }
 
   bool learns() const override { return true; }

@@ -150,9 +150,10 @@ double TargetRules::scale(const std::string& module) const {
 
 void TargetRules::require_used(const std::vector<std::string>& all, const std::vector<std::string>& adapted,
                                const std::vector<std::string>& tables) const {
-  std::vector<std::string> each = tables;  // a head that is tied stands there twice
-  std::sort(each.begin(), each.end());
-  each.erase(std::unique(each.begin(), each.end()), each.end());
+  std::vector<std::string> each;  // a head that is tied stands there twice
+  for (const std::string& table : tables) {
+    if (std::find(each.begin(), each.end(), table) == each.end()) each.push_back(table);
+  }
   for (const std::string& name : config_.modules_to_save) {
     const auto is_called = [&](const std::string& m) { return is_named(m, name); };
     if (!any(tables, [&](const std::string& table) { return by_any_name(table, is_called); }))

@@ -1,12 +1,12 @@
 // The gated activation of products whose low-rank terms were left to it, on the fake card, against fp64.
-#include <optional>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "card/kernel_checks.h"
 #include "ops/activation/activation.h"
 #include "ops/dry_run.h"
 #include "support/error_text.h"
+#include "support/reference_ops.h"
 
 using namespace lorikeet;
 using namespace lorikeet::ops;
@@ -16,39 +16,36 @@ using Catch::Contains;
 namespace {
 
 constexpr const char* kFile = "gated_terms_cuda.cu";
-constexpr double kScale = 0.75;
 
 struct Form {
-  std::int64_t tokens, width, rank;
+  std::int64_t tokens, width;
   std::vector<std::pair<int, int>> columns;  // of terms, in widths: {0, 1} is gate, {1, 2} up, {0, 2} both
-  bool of_gradient = true;                   // and of dy
+  std::vector<std::int64_t> ranks;           // of each, and, behind them, of dy's term where it has one
 };
 
 // Terms as a group of projections leaves them: their left operands are columns of one matrix.
 struct Setup {
   Setup(const Form& form, at::ScalarType dtype) {
-    const std::int64_t count = std::ssize(form.columns);
     gate_up = random({form.tokens, 2 * form.width}, 1).to(dtype);
     dy = random({form.tokens, form.width}, 2).to(dtype);
-    const at::Tensor left = random({form.tokens, (count + 1) * form.rank}, 3).to(dtype);
-    const at::Tensor right = random({form.rank, form.width}, 4).to(dtype);
     complete = gate_up.to(at::kDouble);
     complete_dy = dy.to(at::kDouble);
-    const auto left_of = [&](const at::Tensor& all, std::int64_t i) {
-      return all.narrow(1, i * form.rank, form.rank);
-    };
-    const at::Tensor card_left = left.to(kCard);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const auto& [begin, end] = form.columns[static_cast<std::size_t>(i)];
-      const at::Tensor b =
-          random({(end - begin) * form.width, form.rank}, 5 + static_cast<std::uint64_t>(i)).to(dtype);
-      terms.push_back({left_of(card_left, i), b.to(kCard), begin * form.width, kScale});
-      complete.slice(1, begin * form.width, end * form.width) +=
-          kScale * at::mm(left_of(left, i).to(at::kDouble), b.to(at::kDouble).t());
-    }
-    if (form.of_gradient) {
-      dy_terms.push_back({left_of(card_left, count), right.to(kCard), 0, kScale});
-      complete_dy += kScale * at::mm(left_of(left, count).to(at::kDouble), right.to(at::kDouble));
+    std::int64_t all = 0, at = 0;
+    for (const std::int64_t rank : form.ranks) all += rank;
+    const at::Tensor left = random({form.tokens, all}, 3).to(dtype), card_left = left.to(kCard);
+    for (std::size_t i = 0; i < form.ranks.size(); ++i) {
+      const std::int64_t rank = form.ranks[i];
+      const double scale = 0.75 + static_cast<double>(i);  // each has its own
+      const bool of_gradient = i == form.columns.size();
+      const auto [begin, end] = of_gradient ? std::pair{0, 1} : form.columns[i];
+      at::Tensor right = random({(end - begin) * form.width, rank}, 5 + i).to(dtype);
+      const at::Tensor product = at::mm(left.narrow(1, at, rank).to(at::kDouble), right.to(at::kDouble).t());
+      if (of_gradient) right = right.t().contiguous();
+      (of_gradient ? dy_terms : terms)
+          .push_back({card_left.narrow(1, at, rank), right.to(kCard), begin * form.width, scale});
+      (of_gradient ? complete_dy : complete).slice(1, begin * form.width, end * form.width) +=
+          scale * product;
+      at += rank;
     }
   }
 
@@ -67,18 +64,21 @@ std::pair<at::Tensor, at::Tensor> expected_of(const Setup& s, Activation kind) {
 
 TEST_CASE("low-rank terms that a gated activation was left are added on the way on a card") {
   const Form forms[] = {
-      {37, 264, 16, {{0, 1}, {1, 2}}},  // rows of three products, columns of more than a block
-      {16, 40, 8, {{0, 1}, {1, 2}}},    // a warp whose last columns aren't there
-      {1, 8, 16, {{0, 1}}},             // up has none
-      {5, 64, 8, {{1, 2}}},             // gate has none
-      {19, 72, 16, {{0, 2}}},           // one module holds both
-      {19, 72, 16, {}},                 // the gradient's alone
-      {19, 72, 8, {{0, 1}, {1, 2}}, false},
+      {37, 264, {{0, 1}, {1, 2}}, {16, 16, 16}},  // rows of three products, columns of more than a block
+      {16, 40, {{0, 1}, {1, 2}}, {8, 8, 8}},      // a warp whose last columns aren't there
+      {23, 32, {{0, 1}, {1, 2}}, {8, 16, 8}},     // a rank of each its own
+      {1, 8, {{0, 1}}, {16, 16}},                 // up has none
+      {5, 64, {{1, 2}}, {8, 16}},                 // gate has none
+      {19, 72, {{0, 2}}, {16, 8}},                // one module holds both
+      {19, 72, {}, {16}},                         // dy's alone
+      {19, 72, {{0, 1}, {1, 2}}, {8, 8}},         // dy has none
+      {32784, 8, {{0, 1}, {1, 2}}, {16, 16, 16}}  // more rows than a launch has blocks for
   };
   for (const Form& form : forms) {
+    // What is computed is rounded once; see kTolerances.
     for (const auto& [dtype, tolerance] : {std::pair{at::kBFloat16, 4e-3}, std::pair{at::kHalf, 6e-4}}) {
       for (const auto kind : {Activation::kSilu, Activation::kGelu}) {
-        CAPTURE(form.tokens, form.width, form.rank, form.columns.size(), c10::toString(dtype));
+        CAPTURE(form.tokens, form.width, form.ranks, form.columns.size(), c10::toString(dtype));
         const Setup s(form, dtype);
         const auto [value, gradient] = expected_of(s, kind);
         card::reset_report();
@@ -91,8 +91,8 @@ TEST_CASE("low-rank terms that a gated activation was left are added on the way 
         CHECK(relative_distance(y.cpu(), value) < tolerance);
         CHECK(at::equal(again.cpu(), y.cpu()));
         CHECK(relative_distance(gate_up.cpu(), gradient) < tolerance);
-        // The terms are most of what there is.
         CHECK(relative_distance(y.cpu(), value.roll(1, 1)) > 0.5);
+        // The terms are most of what there is.
         const at::Tensor bare = s.gate_up.to(at::kDouble);
         if (!s.terms.empty()) CHECK(relative_distance(reference::gated_activation(bare, kind), value) > 0.5);
       }
@@ -101,7 +101,7 @@ TEST_CASE("low-rank terms that a gated activation was left are added on the way 
 }
 
 TEST_CASE("a gated activation's gradient with its terms doesn't need the product") {
-  const Setup s({9, 24, 16, {{0, 1}, {1, 2}}}, at::kBFloat16);
+  const Setup s({9, 24, {{0, 1}, {1, 2}}, {16, 16, 16}}, at::kBFloat16);
   at::Tensor with = s.gate_up.to(kCard), without = with.clone(), again;
   gated_activation_backward_(s.dy.to(kCard), with, Activation::kSilu, &again, s.terms, s.dy_terms);
   gated_activation_backward_(s.dy.to(kCard), without, Activation::kSilu, nullptr, s.terms, s.dy_terms);
@@ -109,7 +109,8 @@ TEST_CASE("a gated activation's gradient with its terms doesn't need the product
 }
 
 TEST_CASE("low-rank terms that the gated activation's kernels don't take are not left to it") {
-  const Form usual{4, 32, 16, {{0, 1}, {1, 2}}};
+  const std::vector<std::pair<int, int>> both{{0, 1}, {1, 2}};
+  const Form usual{4, 32, both, {16, 16, 16}};
   const auto adds = [](const Setup& s, const at::Tensor& gate_up) {
     return gated_activation_adds(gate_up, s.terms);
   };
@@ -120,9 +121,13 @@ TEST_CASE("low-rank terms that the gated activation's kernels don't take are not
   };
   CHECK(takes(Setup(usual, at::kBFloat16)));
   CHECK_FALSE(takes(Setup(usual, at::kFloat)));
-  CHECK_FALSE(takes(Setup({4, 32, 4, {{0, 1}, {1, 2}}}, at::kBFloat16)));
-  CHECK_FALSE(takes(Setup({4, 32, 32, {{0, 1}, {1, 2}}}, at::kBFloat16)));
-  CHECK_FALSE(takes(Setup({4, 36, 16, {{0, 1}, {1, 2}}}, at::kBFloat16)));
+  CHECK_FALSE(takes(Setup({4, 32, both, {4, 4, 4}}, at::kBFloat16)));
+  CHECK_FALSE(takes(Setup({4, 32, both, {32, 32, 32}}, at::kBFloat16)));
+  CHECK_FALSE(takes(Setup({4, 36, both, {16, 16, 16}}, at::kBFloat16)));
+  {
+    const ReferenceOps references;
+    CHECK_FALSE(takes(Setup(usual, at::kBFloat16)));
+  }
 
   Setup s(usual, at::kBFloat16);
   const at::Tensor gate_up = s.gate_up.to(kCard);
@@ -133,10 +138,28 @@ TEST_CASE("low-rank terms that the gated activation's kernels don't take are not
   Setup moved = s;
   moved.terms[1].begin = 16;
   CHECK_FALSE(adds(moved, gate_up));
-  Setup unaligned = s;
-  unaligned.terms[0].left =
-      at::empty({4 * 18}, gate_up.options()).as_strided({4, 16}, {18, 1}, /*storage_offset=*/2);
-  CHECK_FALSE(adds(unaligned, gate_up));
+  const auto elsewhere = [&](at::IntArrayRef sizes, at::IntArrayRef strides, std::int64_t offset) {
+    return at::zeros({4096}, gate_up.options()).as_strided(sizes, strides, offset);
+  };
+  const auto with_left = [&](const at::Tensor& left) {
+    Setup other = s;
+    other.terms[0].left = left;
+    return adds(other, gate_up);
+  };
+  const auto with_right = [&](const at::Tensor& right) {
+    Setup other = s;
+    other.terms[0].right = right;
+    return adds(other, gate_up);
+  };
+  CHECK(with_left(elsewhere({4, 16}, {20, 1}, 4)));
+  CHECK_FALSE(with_left(elsewhere({4, 16}, {20, 1}, 2)));
+  CHECK_FALSE(with_left(elsewhere({4, 16}, {18, 1}, 4)));
+  CHECK_FALSE(with_left(elsewhere({4, 16}, {32, 2}, 0)));
+  CHECK(with_right(elsewhere({32, 16}, {16, 1}, 8)));
+  CHECK_FALSE(with_right(elsewhere({32, 16}, {16, 1}, 4)));
+  CHECK_FALSE(with_right(elsewhere({32, 16}, {24, 1}, 0)));
+  CHECK_FALSE(adds(s, elsewhere({4, 64}, {64, 1}, 4)));
+  CHECK_FALSE(adds(s, elsewhere({4, 64}, {72, 1}, 0)));
 
   CHECK_THAT(error_text([&] { gated_activation(gate_up, Activation::kSilu, moved.terms); }),
              Contains("expected low-rank terms that its kernels add"));
@@ -144,6 +167,10 @@ TEST_CASE("low-rank terms that the gated activation's kernels don't take are not
   CHECK_THROWS_AS(gated_activation_backward_(s.dy.to(kCard), over, Activation::kSilu, nullptr, moved.terms),
                   Error);
   CHECK_THROWS_AS(gated_activation(s.gate_up, Activation::kSilu, s.terms), Error);
+  // dy's term alone says nothing of what the gradient is written to.
+  for (at::Tensor other : {elsewhere({4, 64}, {64, 1}, 4), elsewhere({4, 64}, {72, 1}, 0)})
+    CHECK_THROWS_AS(
+        gated_activation_backward_(s.dy.to(kCard), other, Activation::kSilu, nullptr, {}, s.dy_terms), Error);
 }
 
 TEST_CASE("a plan for a card without tensor cores leaves no low-rank terms to the gated activation") {
@@ -152,7 +179,7 @@ TEST_CASE("a plan for a card without tensor cores leaves no low-rank terms to th
     const at::TensorOptions options = at::TensorOptions(at::kMeta).dtype(at::kBFloat16);
     const at::Tensor gate_up = at::empty({4, 64}, options);
     const std::vector<LowRankTerm> terms{
-        {at::empty({4, 16}, options), at::empty({64, 16}, options), 0, kScale}};
+        {at::empty({4, 16}, options), at::empty({64, 16}, options), 0, /*scale=*/2}};
     CHECK(gated_activation_adds(gate_up, terms) == taken);
     if (taken) CHECK(gated_activation(gate_up, Activation::kSilu, terms).sizes() == at::IntArrayRef({4, 32}));
   }

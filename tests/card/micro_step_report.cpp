@@ -6,8 +6,6 @@
 
 #include "base/json.h"
 #include "models/registry.h"
-#include "nn/batch.h"
-#include "peft/lora.h"
 #include "support/catch.h"
 #include "train/micro_step.h"
 
@@ -28,6 +26,21 @@ std::string config_of(const MicroStepOf& what) {
          "hidden_act": "silu", "tie_word_embeddings": false})";
 }
 
+nn::CausalLMSpec spec_of(const MicroStepOf& what) {
+  const Json json = Json::parse(config_of(what), "config.json");
+  return models::model_spec(JsonView(json, "config.json"));
+}
+
+}  // namespace
+
+CardModel::CardModel(const MicroStepOf& what, const peft::LoraConfig& lora)
+    : adapters(lora, precision::Policy(), /*seed=*/1),
+      factory(precision::Policy(), adapters),
+      model(spec_of(what), factory) {
+  model.store().allocate(kCard);
+  adapters.store().allocate(kCard);
+}
+
 nn::Batch batch_on_card(int tokens) {
   std::vector<std::vector<std::int32_t>> sequences(2);
   for (std::int32_t i = 0; i < tokens; ++i) sequences[i % 3 == 0 ? 0 : 1].push_back(i % 64);
@@ -39,16 +52,10 @@ nn::Batch batch_on_card(int tokens) {
   return batch;
 }
 
-}  // namespace
-
 Report micro_step_report(const MicroStepOf& what) {
-  const precision::Policy policy;
-  peft::LoraAdapters adapters({.rank = 8, .alpha = 24}, policy, /*seed=*/1);
-  peft::LoraFactory factory(policy, adapters);
-  const Json json = Json::parse(config_of(what), "config.json");
-  nn::CausalLM model(models::model_spec(JsonView(json, "config.json")), factory);
-  model.store().allocate(kCard);
-  adapters.store().allocate(kCard);
+  CardModel on_card(what);
+  nn::CausalLM& model = on_card.model;
+  peft::LoraAdapters& adapters = on_card.adapters;
   for (const auto& unit : model.store().units()) {
     for (std::size_t i = 0; i < unit->segments().size(); ++i) unit->tensor(i).fill_(0.01);
   }

@@ -36,11 +36,14 @@ LAYERS = 4  # of the example's model
 
 
 class Training(CardPrograms):
-    def assert_our_kernels_ran(self, report):
-        """Norms, activations and rotary by kernels of ours, of which every layer has two, one and one, forward and back."""
+    def assert_our_kernels_ran(self, report, in_16_bits):
+        """Norms, activations and rotary by kernels of ours, of which every layer has two, one and one, forward and back.
+
+        In 16 bits activations add low-rank terms on the way."""
         passes = report["operators"].get("aten::_flash_attention_forward",
                                          report["operators"].get("aten::_efficient_attention_forward"))
-        for file, least in (("norm_cuda.cu", 4), ("activation_cuda.cu", 2), ("rotary_cuda.cu", 2)):
+        activations = "gated_terms_cuda.cu" if in_16_bits else "activation_cuda.cu"
+        for file, least in (("norm_cuda.cu", 4), (activations, 2), ("rotary_cuda.cu", 2)):
             self.assertGreaterEqual(report["kernels"][file], least * passes, file)
         for operator in ("aten::silu", "aten::silu_backward", "aten::rsqrt"):
             self.assertNotIn(operator, report["operators"])
@@ -50,14 +53,14 @@ class Training(CardPrograms):
         self.assert_losses_near("fp32", SECOND, FP32_RELATIVE)
         self.assertNotIn("aten::_flash_attention_forward", report["operators"])
         self.assertGreater(report["operators"]["aten::_efficient_attention_backward"], 0)
-        self.assert_our_kernels_ran(report)
+        self.assert_our_kernels_ran(report, in_16_bits=False)
 
     def test_bf16_with_flash_attention_on_either_card(self):
         reports = self.train_beside("bf16", (CPU, FIRST, SECOND), STEPS)[1:]
         for device, report in zip((FIRST, SECOND), reports):
             self.assert_losses_near("bf16", device, BF16_RELATIVE)
             self.assertGreater(report["operators"]["aten::_flash_attention_backward"], 0)
-            self.assert_our_kernels_ran(report)
+            self.assert_our_kernels_ran(report, in_16_bits=True)
         self.assertEqual(self.losses("bf16-cuda0"), self.losses("bf16-cuda1"))
 
     def test_dropout_checkpointing_and_several_micro_batches_of_single_rows(self):
@@ -122,7 +125,7 @@ class Training(CardPrograms):
         process = self.start_training(self.folder_of("references", SECOND), SECOND, *overrides, references=True)
         before, after = self.finish(kernels)[2], self.finish(process)[2]
         self.assertEqual(sorted(before["kernels"]),
-                         ["activation_cuda.cu", "adamw_cuda.cu", "dequantize_cuda.cu", "dropout_mask.cu", "norm_cuda.cu",
+                         ["adamw_cuda.cu", "dequantize_cuda.cu", "dropout_mask.cu", "gated_terms_cuda.cu", "norm_cuda.cu",
                           "rotary_cuda.cu", "softmax_cuda.cu"])
         self.assertEqual(after["kernels"], {})
         for name in ("aten::_flash_attention_forward", "aten::_flash_attention_backward"):

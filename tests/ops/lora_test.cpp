@@ -216,7 +216,7 @@ TEST_CASE("backward wants the input only where an A learns, and says which it re
   const auto gradients = backward(s.projections);
   REQUIRE(gradients.want_input());
   CHECK_FALSE(reached[0]);  // not yet all of it
-  add_a_gradients(gradients, s.x, s.projections, std::nullopt);
+  add_a_gradients(gradients, s.x, std::nullopt);
   CHECK(reached[0]);
   CHECK(reached[1]);
   for (std::size_t i = 0; i < 2; ++i) {

@@ -145,6 +145,7 @@ class BadInput(unittest.TestCase):
         output = self.work / "run"
         result = self.programs.train(output, "training.max_steps=4", "data.validation.fraction=0.05")
         self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stderr, r"validation: [1-9]\d* of these examples are held out, [1-9]\d+ are trained on")
         before = harness.tree(output)
         self.assertIn("best/adapter_model.safetensors", before)
         self.assert_error(self.programs.train(output, "lora.rank=4"), "other settings", "lora.rank: 16 there, 4 now")

@@ -52,6 +52,13 @@ class Verbs(unittest.TestCase):
         self.ok("cp", "qwen3/8B_lora", target)
         self.assertEqual(target.read_text(), (harness.ROOT / "recipes/configs/qwen3/8B_lora.yaml").read_text())
         self.assertEqual(self.programs.verb("cp", "qwen3/8B_lora", target).returncode, 2)  # never overwrites
+        folder = self.programs.work / "configs"
+        folder.mkdir()
+        self.assertEqual(self.ok("cp", "qwen3/8B_lora", folder), f"{folder / '8B_lora.yaml'}\n")
+        self.assertEqual((folder / "8B_lora.yaml").read_text(), target.read_text())
+        absent = self.programs.verb("cp", "qwen3/8B_lora", folder / "absent" / "copy.yaml")
+        self.assertEqual(absent.returncode, 2, absent.stderr)
+        self.assertIn(f"'{folder / 'absent'}' is no folder; make it first", absent.stderr)
 
     def test_the_config_reference_in_the_docs_is_the_schemas(self):
         self.assertEqual(self.ok("config", "--markdown"), (harness.ROOT / "docs" / "config.md").read_text())

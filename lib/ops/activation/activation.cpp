@@ -86,6 +86,9 @@ void gated_activation_backward_(const at::Tensor& dy, at::Tensor& gate_up, Activ
   check_gradient("gated_activation", dy, gate_up, 2);
   const auto added = taken(gated_terms, gate_up, terms);
   const auto dy_added = taken(gradient_term, dy, dy_terms);
+  const bool with_terms = added || dy_added;
+  check(!with_terms || takes_terms(gate_up, dy.size(1)), "gated_activation",
+        "a gate_up whose gradient the kernels with low-rank terms write", [&] { return describe(gate_up); });
   const bool on_cpu = vector::is_fast(gate_up), on_cuda = is_fast_on_cuda(gate_up);
   if (again != nullptr && (on_cpu || on_cuda)) *again = at::empty(dy.sizes(), dy.options());
   if (on_cpu) {
@@ -96,7 +99,7 @@ void gated_activation_backward_(const at::Tensor& dy, at::Tensor& gate_up, Activ
       const CudaElement element = cuda_element(gate_up);
       const void* const in = dense.const_data_ptr();
       void* const to = gate_up.mutable_data_ptr();
-      if (added || dy_added) {
+      if (with_terms) {
         launch_gated_backward(element, activation, in, dy_added.value_or(LowRankOnDevice{}),
                               added.value_or(GatedTerms{}), dense.size(0), dense.size(1), to,
                               again_pointer(again), stream);

@@ -12,12 +12,6 @@ namespace {
 // Of a matrix of 16-bit numbers and a term's operands.
 constexpr std::int64_t kElementBytes = 2;
 
-bool has_kernel(const at::Tensor& product, std::int64_t width) {
-  return has_cuda_elements(product) && at::isReducedFloatingType(product.scalar_type()) &&
-         product.is_contiguous() && is_aligned(product) && width % 8 == 0 &&
-         has_gated_terms(capability_of(product));
-}
-
 const void* pointer(const at::Tensor& tensor) { return tensor.is_meta() ? nullptr : tensor.const_data_ptr(); }
 
 // `right`: the term's, or a part of it.
@@ -40,9 +34,15 @@ std::optional<LowRankOnDevice> on_device(const at::Tensor& product, const LowRan
 
 }  // namespace
 
+bool takes_terms(const at::Tensor& product, std::int64_t width) {
+  return has_cuda_elements(product) && at::isReducedFloatingType(product.scalar_type()) &&
+         product.is_contiguous() && is_aligned(product) && width % 8 == 0 &&
+         has_gated_terms(capability_of(product));
+}
+
 std::optional<GatedTerms> gated_terms(const at::Tensor& gate_up, const std::vector<LowRankTerm>& terms) {
   const std::int64_t width = gate_up.size(1) / 2;
-  if (terms.empty() || !has_kernel(gate_up, width)) return std::nullopt;
+  if (terms.empty() || !takes_terms(gate_up, width)) return std::nullopt;
   GatedTerms found;
   bool has_gate = false, has_up = false;
   for (const LowRankTerm& term : terms) {
@@ -66,7 +66,7 @@ std::optional<GatedTerms> gated_terms(const at::Tensor& gate_up, const std::vect
 }
 
 std::optional<LowRankOnDevice> gradient_term(const at::Tensor& dy, const std::vector<LowRankTerm>& terms) {
-  if (terms.size() != 1 || !has_kernel(dy, dy.size(1))) return std::nullopt;
+  if (terms.size() != 1 || !takes_terms(dy, dy.size(1))) return std::nullopt;
   return on_device(dy, terms.front(), terms.front().right);
 }
 

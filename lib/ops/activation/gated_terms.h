@@ -10,6 +10,9 @@
 // run, their pointers are null.
 namespace lorikeet::ops {
 
+/// Whether they take a product's rows of `width` numbers, gate, up or dy, with terms.
+bool takes_terms(const at::Tensor& product, std::int64_t width);
+
 /// Those of gate_up [T, 2I]; nothing where the kernels don't take them.
 std::optional<GatedTerms> gated_terms(const at::Tensor& gate_up, const std::vector<LowRankTerm>& terms);
 

@@ -1,6 +1,10 @@
-// A warp takes 16 rows and 32 columns at a time, as four products [16, 8] of each term. Which ranks a lane
-// holds is free where both operands agree: a quarter of them that are neighbours, one access a row. And so is
-// which columns are of which product: a lane's two of each are neighbours, 16 bytes a row.
+// A warp takes 16 rows and 32 columns at a time, as four products [16, 8] of each term. With q = lane % 4 the
+// places 2q, 2q + 1, 2q + 8 and 2q + 9 of a product's inner dimension are ranks 4q to 4q + 3 of both operands
+// (of 8 ranks: 2q, 2q + 1 and two zeros), so that a lane reads its ranks of a row at once. Column n of
+// product j is the warp's column 8 (n / 2) + 2j + n % 2, so that a lane's sums of a row are 8 neighbours, 16
+// bytes.
+//
+// Pointers are arguments of their own: the fake card translates these, and not those in structs.
 #include "ops/activation/gated_terms_cuda.h"
 
 #include <type_traits>
@@ -24,8 +28,9 @@ constexpr int kRows = 16, kHalf = kRows / 2;  // a lane has one row of each half
 constexpr int kEach = 8;                      // columns of a lane: 16 bytes
 constexpr int kColumns = kLanesOfRow * kEach, kProducts = kColumns / 8;
 constexpr int kBlockColumns = kThreads / kWarp * kColumns;
-// Enough to fill a card several times; more rows are further turns of the same blocks.
-constexpr std::int64_t kBlocks = 4096;
+// Enough to fill a card several times, and few, since each reads its right operands before its first rows: a
+// block takes every gridDim.y-th 16 rows.
+constexpr std::int64_t kBlocks = 2048;
 
 struct TermShape {
   std::int64_t left_row;

@@ -221,8 +221,7 @@ std::vector<LowRankTerm> low_rank_terms(const at::Tensor& low_rank,
 }
 
 LoraLinearGradients lora_linear_backward(const at::Tensor& dy, const at::Tensor& low_rank,
-                                         const FrozenMatrix& weight,
-                                         const std::vector<LoraProjection>& projections,
+                                         const FrozenMatrix& weight, std::vector<LoraProjection> projections,
                                          const std::optional<LoraDropout>& dropout, bool input_gradient,
                                          LeftTerms* left) {
   LoraLinearGradients out;
@@ -238,6 +237,7 @@ LoraLinearGradients lora_linear_backward(const at::Tensor& dy, const at::Tensor&
     input_gradient_out(out.dx, operand, gradient, scale, weight, projections, dropout, left);
   if (std::any_of(projections.begin(), projections.end(), [](const auto& p) { return p.grad_a.defined(); })) {
     out.low_rank = std::move(gradient);
+    out.projections = std::move(projections);
   } else {
     mark_reached(projections);
   }
@@ -245,8 +245,8 @@ LoraLinearGradients lora_linear_backward(const at::Tensor& dy, const at::Tensor&
 }
 
 void add_a_gradients(const LoraLinearGradients& gradients, const at::Tensor& x,
-                     const std::vector<LoraProjection>& projections,
                      const std::optional<LoraDropout>& dropout) {
+  const std::vector<LoraProjection>& projections = gradients.projections;
   const double scale = common_scale(projections);
   const at::Tensor input = dropout.has_value() ? apply_dropout(x, *dropout) : x;
   auto in_place = rows_in_place(each(projections, &LoraProjection::grad_a));
@@ -266,8 +266,8 @@ void add_a_gradients(const LoraLinearGradients& gradients, const at::Tensor& x,
 at::Tensor lora_linear_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& low_rank,
                                 const FrozenMatrix& weight, const std::vector<LoraProjection>& projections,
                                 const std::optional<LoraDropout>& dropout, bool input_gradient) {
-  auto gradients = lora_linear_backward(dy, low_rank, weight, projections, dropout, input_gradient);
-  if (gradients.want_input()) add_a_gradients(gradients, x, projections, dropout);
+  const auto gradients = lora_linear_backward(dy, low_rank, weight, projections, dropout, input_gradient);
+  if (gradients.want_input()) add_a_gradients(gradients, x, dropout);
   return gradients.dx;
 }
 

@@ -29,9 +29,12 @@ struct LoraProjection {
 /// Leaves low-rank terms to whoever reads a product next and adds them on the way: they are not written, and
 /// not read again by the large product.
 struct LeftTerms {
-  /// Whether the reader adds `terms` to `product`, whose elements may not be there yet.
-  bool (*takes)(const at::Tensor& product, const std::vector<LowRankTerm>& terms);
-  std::vector<LowRankTerm> terms;  ///< those that it was left; empty: the product is complete
+  /// Whether the reader adds `terms` to `product`, whose elements aren't computed yet.
+  using Takes = bool (*)(const at::Tensor& product, const std::vector<LowRankTerm>& terms);
+  explicit LeftTerms(Takes reader_takes) : takes(reader_takes) {}
+
+  Takes takes;
+  std::vector<LowRankTerm> terms = {};  ///< those that it was left; empty: the product is complete
 };
 
 /// x w^T + bias with a frozen weight, plus the low-rank updates of projections that share the input; each on
@@ -45,15 +48,17 @@ at::Tensor lora_linear(const at::Tensor& x, const FrozenMatrix& weight, const at
                        const std::optional<LoraDropout>& dropout, at::Tensor* low_rank = nullptr,
                        LeftTerms* left = nullptr);
 
-/// The terms that lora_linear adds to the frozen product, or leaves, out of its `low_rank`.
+/// The terms of lora_linear's product, whether it added them or left them. low_rank: what it gave.
 std::vector<LowRankTerm> low_rank_terms(const at::Tensor& low_rank,
                                         const std::vector<LoraProjection>& projections);
 
 /// What lora_linear_backward gives.
 struct LoraLinearGradients {
   at::Tensor dx;  ///< [T, in], or undefined where it wasn't asked for
-  /// Of x a^T [T, sum of r], before the projections' common scale; undefined where nobody wants that of a.
+  /// The gradient of x a^T [T, sum of r], before the projections' common scale; undefined where nobody wants
+  /// that of a.
   at::Tensor low_rank;
+  std::vector<LoraProjection> projections = {};  ///< for add_a_gradients; empty where it has nothing to do
 
   /// Whether add_a_gradients has something to do.
   bool want_input() const { return low_rank.defined(); }
@@ -64,14 +69,12 @@ struct LoraLinearGradients {
 /// x, which may not have been kept: where `want_input` says so, add_a_gradients has to follow. `left`: as in
 /// forward, for the term of dx.
 LoraLinearGradients lora_linear_backward(const at::Tensor& dy, const at::Tensor& low_rank,
-                                         const FrozenMatrix& weight,
-                                         const std::vector<LoraProjection>& projections,
+                                         const FrozenMatrix& weight, std::vector<LoraProjection> projections,
                                          const std::optional<LoraDropout>& dropout, bool input_gradient,
                                          LeftTerms* left = nullptr);
 
-/// Adds the gradients of a, of the rest of a backward, with forward's x, to the projections' grad_a.
+/// The rest of a backward, with forward's x: adds the gradients of a to the projections' grad_a.
 void add_a_gradients(const LoraLinearGradients& gradients, const at::Tensor& x,
-                     const std::vector<LoraProjection>& projections,
                      const std::optional<LoraDropout>& dropout);
 
 /// Both at once, where forward's x is at hand. Returns its gradient, as asked for.

@@ -115,8 +115,7 @@ Results gated_block(const Place& place, std::int64_t tokens, std::int64_t width,
   const std::vector<ops::LoraProjection> of_up{projection(place, 0, width, kIn, rank, 20),
                                                projection(place, width, 2 * width, kIn, rank, 30)},
       of_down{projection(place, 0, kIn, width, rank, 40)};
-  ops::LeftTerms left{.takes = ops::gated_activation_adds, .terms = {}},
-      left_back{.takes = ops::gated_activation_backward_adds, .terms = {}};
+  ops::LeftTerms left(ops::gated_activation_adds), left_back(ops::gated_activation_backward_adds);
   at::Tensor low_rank, down_low_rank, product;
   at::Tensor gate_up = ops::lora_linear(x, up, /*bias=*/{}, of_up, std::nullopt, &low_rank, &left);
   const at::Tensor y = ops::lora_linear(ops::gated_activation(gate_up, kKind, left.terms), down, /*bias=*/{},
@@ -125,7 +124,7 @@ Results gated_block(const Place& place, std::int64_t tokens, std::int64_t width,
       ops::lora_linear_backward(place.normal({tokens, kIn}, 4), down_low_rank, down, of_down, std::nullopt,
                                 /*input_gradient=*/true, &left_back);
   ops::gated_activation_backward_(gradients.dx, gate_up, kKind, &product, left.terms, left_back.terms);
-  ops::add_a_gradients(gradients, product, of_down, std::nullopt);
+  ops::add_a_gradients(gradients, product, std::nullopt);
   const at::Tensor dx =
       ops::lora_linear_backward(gate_up, x, low_rank, up, of_up, std::nullopt, /*input_gradient=*/true);
   return {{"output", y},
@@ -207,6 +206,9 @@ std::vector<OperatorCase> product_cases() {
          "37 x 72 x 264 and back, ranks of " + std::to_string(rank) + " around a gated activation",
          [rank](const Place& at) { return gated_block(at, 37, 264, rank); }});
   }
+  // More rows than a launch has blocks for.
+  cases.push_back({"linear with LoRA", "40,000 x 72 x 8 and back, ranks of 16 around a gated activation",
+                   [](const Place& at) { return gated_block(at, 40000, 8, 16); }});
   cases.push_back({"DoRA's norms", "69 x 65", [](const Place& at) {
                      return Results{
                          {"norms", ops::dora_norms(dense(at, 69, 65), {projection(at, 0, 69, 65, 8, 20)})}};
