@@ -81,6 +81,15 @@ std::filesystem::path run_of_adapter(const std::filesystem::path& adapter) {
   return adapter;
 }
 
+std::optional<std::filesystem::path> tokenizer_of_adapter(const std::filesystem::path& adapter) {
+  const std::filesystem::path run = run_of_adapter(adapter);
+  std::error_code ignored;
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+    if (std::filesystem::exists(run / name, ignored)) return run;
+  }
+  return std::nullopt;
+}
+
 std::optional<config::Settings> run_settings(const std::filesystem::path& folder) {
   if (!is_run(folder)) return std::nullopt;
   try {

@@ -20,6 +20,9 @@ struct AdapterTemplate {
 /// The folder of the run that wrote the adapter: its own, or that above best/ and checkpoints/step_N/.
 std::filesystem::path run_of_adapter(const std::filesystem::path& adapter);
 
+/// That folder, where the files of a tokenizer lie in it.
+std::optional<std::filesystem::path> tokenizer_of_adapter(const std::filesystem::path& adapter);
+
 /// The settings of a run in `folder`; nothing, with a warning, where they can't be read, and nothing where
 /// the folder is no run's.
 std::optional<config::Settings> run_settings(const std::filesystem::path& folder);

@@ -12,13 +12,10 @@ namespace lorikeet::recipes {
 namespace {
 
 std::shared_ptr<const text::Tokenizer> kept_tokenizer(const std::filesystem::path& adapter) {
-  const std::filesystem::path run = run_of_adapter(adapter);
-  std::error_code ignored;
-  if (!std::filesystem::exists(run / "tokenizer.json", ignored) &&
-      !std::filesystem::exists(run / "tokenizer.model", ignored))
-    return nullptr;
+  const auto folder = tokenizer_of_adapter(adapter);
+  if (!folder) return nullptr;
   try {
-    return text::load_tokenizer(run);
+    return text::load_tokenizer(*folder);
   } catch (const Error&) {
     return nullptr;
   }

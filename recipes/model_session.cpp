@@ -74,17 +74,6 @@ Json unquantized(const Json& config) {
   return result;
 }
 
-// Where the tokenizer of an adapter with tables of its own lies, if it was kept: it may have more tokens than
-// the base's.
-std::optional<std::filesystem::path> tokenizer_folder(const ModelSession& session,
-                                                      const std::filesystem::path& adapter) {
-  if (session.adapters->tables().empty()) return std::nullopt;
-  const std::filesystem::path run = run_of_adapter(adapter);
-  const bool there =
-      std::filesystem::exists(run / "tokenizer.json") || std::filesystem::exists(run / "tokenizer.model");
-  return there ? std::optional(run) : std::nullopt;
-}
-
 // A and B of such modules hold more than their whole matrix.
 void warn_of_rank(const peft::LoraAdapters& adapters) {
   const std::vector<std::string> narrow = adapters.narrower_than_rank();
@@ -223,7 +212,9 @@ ModelSession load_model_with_adapter(const std::filesystem::path& path, const st
   ModelSession session = open_model(path, policy, device, peft::load_adapter_config(adapter), 0);
   if (!warn_if_merged(path, adapter)) warn_if_other_base(path, adapter, session);
   peft::require_adapter_fits(adapter, *session.adapters);
-  if (const auto folder = tokenizer_folder(session, adapter)) {
+  // An adapter with tables of its own may have more tokens than the base.
+  const auto folder = session.adapters->tables().empty() ? std::nullopt : tokenizer_of_adapter(adapter);
+  if (folder) {
     session.tokenizer = text::load_tokenizer(*folder);
     require_tokenizer_fits(*session.tokenizer, session.embedding_rows(), folder->string());
     log_info("tokenizer: the adapter's own (" + folder->string() + ")");

@@ -68,7 +68,7 @@ class LinearGroup {
   /// left low-rank terms (ops::LeftTerms).
   virtual at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                              LinearKept* kept, ops::LeftTerms* left = nullptr) const = 0;
-  /// The terms that forward left, out of what it kept: made again, since what is kept may move meanwhile.
+  /// The terms that forward left, out of what it kept: made again, since what is kept may have moved.
   virtual std::vector<ops::LowRankTerm> left_terms(const LinearKept& kept) const = 0;
   /// x's gradient, where `input_gradient` asks for it; adds the gradients of what is trainable in the group
   /// but for those that need x: where the result says so, add_a_gradients has to follow. `left` as in

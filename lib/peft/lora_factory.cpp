@@ -28,17 +28,13 @@ class LoraGroup : public nn::LinearGroup {
 
   at::Tensor forward(const at::Tensor& x, const nn::UnitLoan& weights, const nn::ForwardContext& context,
                      nn::LinearKept* kept, ops::LeftTerms* left) const override {
-    at::Tensor* const low_rank = kept != nullptr ? &kept->low_rank : nullptr;
-    const auto dropout = adapters_.dropout(context, group_);
-    if (!adapters_.config().use_dora) {
-      at::Tensor y = ops::lora_linear(x, weights_.weight.of(weights), weights_.bias(), projections(), dropout,
-                                      low_rank, left);
-      if (kept != nullptr) kept->terms_left = left != nullptr && !left->terms.empty();
-      return y;
-    }
-    // DoRA scales the complete product.
-    at::Tensor product =
-        ops::lora_linear(x, weights_.weight.of(weights), {}, projections(), dropout, low_rank);
+    const bool dora = adapters_.config().use_dora;
+    if (dora) left = nullptr;  // it scales the complete product
+    at::Tensor product = ops::lora_linear(
+        x, weights_.weight.of(weights), dora ? at::Tensor() : weights_.bias(), projections(),
+        adapters_.dropout(context, group_), kept != nullptr ? &kept->low_rank : nullptr, left);
+    if (kept != nullptr) kept->terms_left = left != nullptr && !left->terms.empty();
+    if (!dora) return product;
     at::Tensor y = ops::scale_columns(product, factors(weights), weights_.bias());
     if (kept != nullptr) kept->product = std::move(product);
     return y;

@@ -1,6 +1,7 @@
-// Linked instead of activation_cuda.cu where CUDA is absent.
+// Linked instead of activation_cuda.cu and gated_terms_cuda.cu where CUDA is absent.
 #include "base/error.h"
 #include "ops/activation/activation_cuda.h"
+#include "ops/activation/gated_terms_cuda.h"
 
 namespace lorikeet::ops {
 namespace {
@@ -23,6 +24,21 @@ void launch_gated_backward(CudaElement, Activation, const void*, std::int64_t, s
 }
 void launch_activation_forward(CudaElement, Activation, const void*, std::int64_t, void*, void*) { refuse(); }
 void launch_activation_backward(CudaElement, Activation, const void*, std::int64_t, void*, void*, void*) {
+  refuse();
+}
+
+// A plan for a GPU asks, which is for a build that has them.
+bool has_gated_terms(int capability) {
+  constexpr int kAmpere = 80;
+  return capability >= kAmpere;
+}
+
+void launch_gated_forward(CudaElement, Activation, const void*, const GatedTerms&, std::int64_t, std::int64_t,
+                          void*, void*) {
+  refuse();
+}
+void launch_gated_backward(CudaElement, Activation, const void*, const LowRankOnDevice&, const GatedTerms&,
+                           std::int64_t, std::int64_t, void*, void*, void*) {
   refuse();
 }
 

@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <utility>
+
 #include "ops/capability.h"
 #include "ops/cuda_launch.h"
 #include "ops/part.h"
@@ -44,23 +46,19 @@ std::optional<GatedTerms> gated_terms(const at::Tensor& gate_up, const std::vect
   const std::int64_t width = gate_up.size(1) / 2;
   if (terms.empty() || !takes_terms(gate_up, width)) return std::nullopt;
   GatedTerms found;
-  bool has_gate = false, has_up = false;
   for (const LowRankTerm& term : terms) {
-    const std::int64_t end = term.begin + term.right.size(0);
-    const bool of_gate = term.begin == 0, of_up = end == 2 * width;
-    if ((!of_gate && term.begin != width) || (!of_up && end != width) || (of_gate && has_gate) ||
-        (of_up && has_up))
-      return std::nullopt;
-    has_gate = has_gate || of_gate;
-    has_up = has_up || of_up;
+    const std::int64_t columns = term.right.size(0);
+    std::int64_t covered = 0;
     // A module that holds both has one term for both.
-    const auto add = [&](bool is_there, LowRankOnDevice& to, std::int64_t begin) {
-      if (!is_there) return true;
-      const auto one = on_device(gate_up, term, part(term.right, 0, begin, begin + width));
-      if (one) to = *one;
-      return one.has_value();
-    };
-    if (!add(of_gate, found.gate, 0) || !add(of_up, found.up, width - term.begin)) return std::nullopt;
+    for (const auto& [begin, to] : {std::pair(std::int64_t{0}, &found.gate), std::pair(width, &found.up)}) {
+      const std::int64_t first = begin - term.begin;
+      if (first < 0 || first + width > columns) continue;
+      const auto one = on_device(gate_up, term, part(term.right, 0, first, first + width));
+      if (!one || to->rank != 0) return std::nullopt;
+      *to = *one;
+      covered += width;
+    }
+    if (covered != columns) return std::nullopt;
   }
   return found;
 }
