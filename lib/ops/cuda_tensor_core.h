@@ -8,6 +8,8 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include "ops/cuda_element.h"
+
 namespace lorikeet::ops::device {
 
 // What a lane holds. With group = lane / 4 and pair = 2 * (lane % 4), two 16-bit elements a register:
@@ -38,6 +40,16 @@ inline bool has_tensor_core_code(int capability) {
 #else
   return capability >= kAmpere;
 #endif
+}
+
+/// Calls f with a null pointer of the element type, of 16 bits.
+template <typename F>
+void dispatch_16_bits(CudaElement element, const F& f) {
+  if (element == CudaElement::kBF16) {
+    f(static_cast<__nv_bfloat16*>(nullptr));
+  } else {
+    f(static_cast<__half*>(nullptr));
+  }
 }
 
 #ifdef __CUDACC__

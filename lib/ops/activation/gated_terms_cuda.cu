@@ -264,16 +264,6 @@ dim3 grid_of(std::int64_t rows, std::int64_t width) {
   return {x, device::blocks_of(rows, kRows, (kBlocks + x - 1) / x)};
 }
 
-// Calls f with a null pointer of the element type.
-template <typename F>
-void dispatch(CudaElement element, const F& f) {
-  if (element == CudaElement::kBF16) {
-    f(static_cast<__nv_bfloat16*>(nullptr));
-  } else {
-    f(static_cast<__half*>(nullptr));
-  }
-}
-
 template <typename T>
 const T* typed(const void* pointer) {
   return static_cast<const T*>(pointer);
@@ -288,7 +278,7 @@ void launch_gated_forward(CudaElement element, Activation activation, const void
                           const GatedTerms& terms, std::int64_t rows, std::int64_t width, void* out,
                           void* stream) {
   if (rows == 0 || width == 0) return;
-  dispatch(element, [&](auto* null) {
+  device::dispatch_16_bits(element, [&](auto* null) {
     using T = std::remove_pointer_t<decltype(null)>;
     forward_kernel<T><<<grid_of(rows, width), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
         activation, typed<T>(gate_up), typed<T>(terms.gate.left), typed<T>(terms.gate.right),
@@ -302,7 +292,7 @@ void launch_gated_backward(CudaElement element, Activation activation, const voi
                            const LowRankOnDevice& dy_term, const GatedTerms& terms, std::int64_t rows,
                            std::int64_t width, void* gate_up, void* again, void* stream) {
   if (rows == 0 || width == 0) return;
-  dispatch(element, [&](auto* null) {
+  device::dispatch_16_bits(element, [&](auto* null) {
     using T = std::remove_pointer_t<decltype(null)>;
     backward_kernel<T><<<grid_of(rows, width), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
         activation, typed<T>(dy), typed<T>(dy_term.left), typed<T>(dy_term.right), shape_of(dy_term),

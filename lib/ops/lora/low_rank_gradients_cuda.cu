@@ -4,6 +4,8 @@
 // second kernel.
 #include "ops/lora/low_rank_gradients_cuda.h"
 
+#include <type_traits>
+
 #include "ops/cuda_tensor_core.h"
 #include "ops/cuda_vector.h"
 #include "ops/lora/low_rank_split.h"
@@ -273,11 +275,9 @@ bool has_low_rank_gradients(int capability) { return device::has_tensor_core_cod
 void launch_low_rank_gradients(CudaElement element, const LowRankGradients& in, float* scratch,
                                void* stream) {
   if (in.tokens == 0) return;
-  if (element == CudaElement::kBF16) {
-    launch<__nv_bfloat16>(in, scratch, static_cast<cudaStream_t>(stream));
-  } else {
-    launch<__half>(in, scratch, static_cast<cudaStream_t>(stream));
-  }
+  device::dispatch_16_bits(element, [&](auto* null) {
+    launch<std::remove_pointer_t<decltype(null)>>(in, scratch, static_cast<cudaStream_t>(stream));
+  });
 }
 
 }  // namespace lorikeet::ops
