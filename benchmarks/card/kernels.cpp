@@ -11,8 +11,10 @@
 #include "ops/lora/dropout_mask.h"
 #include "ops/lora/low_rank_split.h"
 #include "ops/norm/norm_cuda.h"
+#include "ops/norm/norm_terms_cuda.h"
 #include "ops/qk_norm/qk_norm_cuda.h"
 #include "ops/rotary/rotary_cuda.h"
+#include "ops/rotary/rotary_terms_cuda.h"
 
 namespace lorikeet::bench {
 namespace {
@@ -31,35 +33,67 @@ std::string heads(std::int64_t rows, const HeadLayout& layout) {
          std::to_string(layout.kv_heads);
 }
 
-void add_norm_forward(std::vector<Case>& to, std::int64_t tokens, std::int64_t width, bool with_delta) {
+ops::NormForwardOnDevice norm_on_device(DeviceMemory& memory, std::int64_t tokens, std::int64_t width,
+                                        bool with_delta) {
   const std::int64_t count = tokens * width;
+  return {.x = memory.bf16(count),
+          .x_stride = width,
+          .delta = with_delta ? memory.bf16(count) : nullptr,
+          .sum = with_delta ? memory.bf16(count) : nullptr,
+          .scale = {.weight = memory.bf16(width, kNearOne), .bias = nullptr, .is_fp32 = false, .offset = 0},
+          .eps = kEps,
+          .y = memory.bf16(count),
+          .y_stride = width,
+          .mean = nullptr,
+          .rstd = memory.fp32(tokens)};
+}
+
+void add_norm_forward(std::vector<Case>& to, std::int64_t tokens, std::int64_t width, bool with_delta) {
   to.push_back({.kernel = with_delta ? "add_norm forward" : "norm forward",
                 .shape = matrix(tokens, width),
-                .bytes = (with_delta ? 4 : 2) * count * kBF16 + width * kBF16 + tokens * kFP32,
+                .bytes = (with_delta ? 4 : 2) * tokens * width * kBF16 + width * kBF16 + tokens * kFP32,
                 .make = [=](DeviceMemory& memory) -> Launch {
                   const ops::NormRows rows{.tokens = tokens, .heads = 1, .width = width};
-                  const ops::NormForwardOnDevice in{.x = memory.bf16(count),
-                                                    .x_stride = width,
-                                                    .delta = with_delta ? memory.bf16(count) : nullptr,
-                                                    .sum = with_delta ? memory.bf16(count) : nullptr,
-                                                    .scale = {.weight = memory.bf16(width, kNearOne),
-                                                              .bias = nullptr,
-                                                              .is_fp32 = false,
-                                                              .offset = 0},
-                                                    .eps = kEps,
-                                                    .y = memory.bf16(count),
-                                                    .y_stride = width,
-                                                    .mean = nullptr,
-                                                    .rstd = memory.fp32(tokens)};
+                  const auto in = norm_on_device(memory, tokens, width, with_delta);
                   return [=](cudaStream_t stream) { ops::launch_norm_forward(kElement, rows, in, stream); };
                 }});
 }
 
-void add_norm_backward(std::vector<Case>& to, std::int64_t tokens, std::int64_t width, bool with_extra) {
-  const std::int64_t count = tokens * width;
-  to.push_back({.kernel = with_extra ? "norm backward with extra" : "norm backward",
+// A low-rank term of [tokens, width] numbers, whose left operand has `rank` of `left_row` columns.
+ops::LowRankOnDevice term_on_device(DeviceMemory& memory, const void* left, std::int64_t left_row,
+                                    std::int64_t width, std::int64_t rank) {
+  return {.left = left,
+          .left_row = left_row,
+          .right = memory.bf16(width * rank),
+          .rank = static_cast<int>(rank),
+          .scale = 2};
+}
+
+// The norm of a residual with a low-rank term of its delta.
+void add_norm_with_term(std::vector<Case>& to, std::int64_t tokens, std::int64_t width, std::int64_t rank) {
+  to.push_back({.kernel = "add_norm with term forward",
                 .shape = matrix(tokens, width),
-                .bytes = (with_extra ? 4 : 3) * count * kBF16 + width * kBF16 + tokens * kFP32,
+                .bytes = (4 * tokens * width + (tokens + width) * rank + width) * kBF16 + tokens * kFP32,
+                .make = [=](DeviceMemory& memory) -> Launch {
+                  const ops::NormRows rows{.tokens = tokens, .heads = 1, .width = width};
+                  const auto in = norm_on_device(memory, tokens, width, /*with_delta=*/true);
+                  const auto term = term_on_device(memory, memory.bf16(tokens * rank), rank, width, rank);
+                  return [=](cudaStream_t stream) {
+                    ops::launch_norm_forward(kElement, rows, in, term, stream);
+                  };
+                }});
+}
+
+// Of gradients in, the input and the gradient out; `matrices`: 3, with what comes past the norm 4, with its
+// result again 5.
+void add_norm_backward(std::vector<Case>& to, std::int64_t tokens, std::int64_t width, int matrices) {
+  const std::int64_t count = tokens * width;
+  const bool with_extra = matrices > 3, with_again = matrices > 4;
+  to.push_back({.kernel = with_again   ? "norm backward with extra and result"
+                          : with_extra ? "norm backward with extra"
+                                       : "norm backward",
+                .shape = matrix(tokens, width),
+                .bytes = matrices * count * kBF16 + width * kBF16 + tokens * kFP32,
                 .make = [=](DeviceMemory& memory) -> Launch {
                   const ops::NormRows rows{.tokens = tokens, .heads = 1, .width = width};
                   const ops::NormBackwardOnDevice in{.dy = memory.bf16(count),
@@ -75,7 +109,8 @@ void add_norm_backward(std::vector<Case>& to, std::int64_t tokens, std::int64_t 
                                                      .mean = nullptr,
                                                      .rstd = memory.fp32(tokens, kNearOne),
                                                      .dx = memory.bf16(count),
-                                                     .dx_stride = width};
+                                                     .dx_stride = width,
+                                                     .again = with_again ? memory.bf16(count) : nullptr};
                   return [=](cudaStream_t stream) { ops::launch_norm_backward(kElement, rows, in, stream); };
                 }});
 }
@@ -199,14 +234,27 @@ void add_gated_activation(std::vector<Case>& to, std::int64_t tokens, std::int64
   }
 }
 
-// A low-rank term of [tokens, width] numbers, whose left operand has `rank` of `left_row` columns.
-ops::LowRankOnDevice term_on_device(DeviceMemory& memory, const void* left, std::int64_t left_row,
-                                    std::int64_t width, std::int64_t rank) {
-  return {.left = left,
-          .left_row = left_row,
-          .right = memory.bf16(width * rank),
-          .rank = static_cast<int>(rank),
-          .scale = 2};
+// Rotary with low-rank terms of queries, keys and values.
+void add_rotary_with_terms(std::vector<Case>& to, std::int64_t tokens, const HeadLayout& layout,
+                           std::int64_t rank) {
+  const std::int64_t half = layout.head_dim / 2, kv = layout.kv_heads * layout.head_dim;
+  to.push_back({.kernel = "rotary with terms forward",
+                .shape = heads(tokens, layout),
+                .bytes = (2 * tokens * layout.width() + (3 * tokens + layout.width()) * rank) * kBF16 +
+                         2 * tokens * half * kFP32,
+                .make = [=](DeviceMemory& memory) -> Launch {
+                  void* const qkv = memory.bf16(tokens * layout.width());
+                  const float* const cos = memory.fp32(tokens * half, {0.7F, 0.01F});
+                  const float* const sin = memory.fp32(tokens * half, {0.7F, 0.01F});
+                  const auto* const left = static_cast<const std::uint16_t*>(memory.bf16(tokens * 3 * rank));
+                  const ops::HeadTerms terms{
+                      .q = term_on_device(memory, left, 3 * rank, layout.k_begin(), rank),
+                      .k = term_on_device(memory, left + rank, 3 * rank, kv, rank),
+                      .v = term_on_device(memory, left + 2 * rank, 3 * rank, kv, rank)};
+                  return [=](cudaStream_t stream) {
+                    ops::launch_rotary(kElement, qkv, cos, sin, tokens, layout, terms, stream);
+                  };
+                }});
 }
 
 // The gated activation with low-rank terms of gate and up, and of its gradient.
@@ -381,8 +429,8 @@ std::vector<Case> bf16_kernels(std::int64_t tokens) {
   const std::int64_t widths[] = {1024, 2048, 2560, 4096, 5120, 8192};
   for (const bool with_delta : {false, true})
     for (const std::int64_t width : widths) add_norm_forward(cases, tokens, width, with_delta);
-  for (const bool with_extra : {false, true})
-    for (const std::int64_t width : widths) add_norm_backward(cases, tokens, width, with_extra);
+  for (const int matrices : {3, 4, 5})
+    for (const std::int64_t width : widths) add_norm_backward(cases, tokens, width, matrices);
   constexpr HeadLayout kQwen3Small{16, 8, 128}, kQwen3Large{32, 8, 128}, kLlama{32, 8, 128};
   add_qk_norm(cases, tokens, kQwen3Small);
   add_qk_norm(cases, tokens, kQwen3Large);
@@ -393,10 +441,10 @@ std::vector<Case> bf16_kernels(std::int64_t tokens) {
   for (const std::int64_t parameters : {10'000'000, 42'000'000}) add_adamw(cases, parameters);
   add_dora(cases, tokens, 4096);
   add_dropout(cases, tokens, 4096);
-  if (ops::has_gated_terms(capability())) {
+  if (ops::has_tensor_core_kernels(capability())) {
+    add_rotary_with_terms(cases, tokens, kLlama, /*rank=*/16);
+    for (const std::int64_t width : widths) add_norm_with_term(cases, tokens, width, /*rank=*/16);
     for (const std::int64_t width : {3072, 9728, 14336}) add_gated_terms(cases, tokens, width, /*rank=*/16);
-  }
-  if (ops::has_low_rank_gradients(capability())) {
     for (const std::int64_t columns : {1024, 4096, 14336, 28672})
       add_low_rank_gradients(cases, tokens, columns, /*rank=*/16);
   }

@@ -69,12 +69,13 @@ ops::QkNorms Attention::norms() const {
 }
 
 // What attention reads, of what was projected: in place without norms, else beside it, since their backward
-// reads queries and keys as they were.
-at::Tensor Attention::prepare(at::Tensor qkv, const ForwardContext& context, AttentionKept* kept) const {
+// reads queries and keys as they were. `terms`: what rotary was left.
+at::Tensor Attention::prepare(at::Tensor qkv, const ForwardContext& context, AttentionKept* kept,
+                              const std::vector<ops::LowRankTerm>& terms) const {
   const ops::RotaryAngles angles = rotary(context);
   if (q_norm_)
     return ops::norm_and_rotate(qkv, norms(), angles, layout_, kept != nullptr ? &kept->qk_norm : nullptr);
-  if (angles.cos.defined()) ops::rotate(qkv, angles.cos, angles.sin, layout_);
+  if (angles.cos.defined()) ops::rotate(qkv, angles.cos, angles.sin, layout_, terms);
   return qkv;
 }
 
@@ -101,9 +102,14 @@ at::Tensor Attention::cached(const at::Tensor& qkv, const ForwardContext& contex
 }
 
 at::Tensor Attention::forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
-                              AttentionKept* kept) const {
-  at::Tensor projected = qkv_->forward(x, weights, context, kept != nullptr ? &kept->qkv_linear : nullptr);
-  const at::Tensor qkv = prepare(projected, context, kept);
+                              AttentionKept* kept, ops::LeftTerms* left) const {
+  const at::Tensor cos = rotary(context).cos;
+  ops::LeftTerms of_qkv([&](const at::Tensor& product, const std::vector<ops::LowRankTerm>& terms) {
+    return ops::rotate_adds(product, cos, layout_, terms);
+  });
+  at::Tensor projected = qkv_->forward(x, weights, context, kept != nullptr ? &kept->qkv_linear : nullptr,
+                                       cos.defined() && !q_norm_ ? &of_qkv : nullptr);
+  const at::Tensor qkv = prepare(projected, context, kept, of_qkv.terms);
   if (kept == nullptr) projected.reset();
   const at::Tensor out = context.cache != nullptr
                              ? cached(qkv, context)
@@ -114,7 +120,7 @@ at::Tensor Attention::forward(const at::Tensor& x, const UnitLoan& weights, cons
     kept->out = out;
   }
   return out_->forward(read_rows(out, context), weights, behind_attention(context),
-                       kept != nullptr ? &kept->out_linear : nullptr);
+                       kept != nullptr ? &kept->out_linear : nullptr, left);
 }
 
 ops::LoraLinearGradients Attention::backward(const at::Tensor& dy, const UnitLoan& weights,

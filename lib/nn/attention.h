@@ -58,9 +58,9 @@ class Attention {
             WeightUnit& unit);
 
   /// x [T, D] -> [T, D], or, where the context has output rows, [R, D]. `kept`, unless it is null, gets what
-  /// backward needs beside x.
+  /// backward needs beside x. `left`, unless it is null, may be left low-rank terms of the result.
   at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
-                     AttentionKept* kept) const;
+                     AttentionKept* kept, ops::LeftTerms* left = nullptr) const;
   /// As LinearGroup::backward, for the whole block; gives back what was kept on the way.
   ops::LoraLinearGradients backward(const at::Tensor& dy, const UnitLoan& weights,
                                     const ForwardContext& context, AttentionKept& kept,
@@ -76,7 +76,8 @@ class Attention {
   // The angles of this layer, undefined where it has no rotation.
   ops::RotaryAngles rotary(const ForwardContext& context) const;
   ops::QkNorms norms() const;
-  at::Tensor prepare(at::Tensor qkv, const ForwardContext& context, AttentionKept* kept) const;
+  at::Tensor prepare(at::Tensor qkv, const ForwardContext& context, AttentionKept* kept,
+                     const std::vector<ops::LowRankTerm>& terms = {}) const;
   // The packed gradient of what was projected.
   at::Tensor prepare_backward(ops::HeadGradients gradients, const ForwardContext& context,
                               const AttentionKept& kept) const;

@@ -39,10 +39,13 @@ at::Tensor pre_again(const std::optional<Norm>& norm, const NormKept& kept) {
   return norm ? norm->again(kept) : kept.input;
 }
 
-// `gradient` is that of the stream past the block, `dx` that of the block's input.
+// The gradient of the stream before a block: `gradient` is that of the stream past it, `dx` that of the
+// block's input; nothing without dx. `x`, unless it is null, gets the block's input once more.
 at::Tensor pre_backward(const std::optional<Norm>& norm, const at::Tensor& dx, const at::Tensor& gradient,
-                        const NormKept& kept) {
-  return norm ? norm->backward(dx, gradient, kept) : dx + gradient;
+                        const NormKept& kept, at::Tensor* x) {
+  if (norm && dx.defined()) return norm->backward(dx, gradient, kept, x);
+  if (x != nullptr) *x = pre_again(norm, kept);
+  return dx.defined() ? dx + gradient : at::Tensor();
 }
 
 // What a block adds to the stream: its output normed, where there is such a norm, times the multiplier.
@@ -111,19 +114,26 @@ DecoderLayer::DecoderLayer(const DecoderLayerSpec& spec, LinearFactory& factory,
 Hidden DecoderLayer::forward(Hidden hidden, const UnitLoan& weights, const ForwardContext& context,
                              LayerKept* kept) const {
   const double m = residual_multiplier_;
+  // What goes to the stream as it is may leave its low-rank terms to the next norm.
+  const bool as_it_is = !parallel_ && m == 1;
+  ops::LeftTerms of_attention(ops::add_norm_adds), of_mlp(ops::add_norm_adds);
   at::Tensor x = pre_forward(attention_norm_, hidden, part(kept, &LayerKept::attention_norm));
   if (kept != nullptr) kept->input = hidden.residual;
   at::Tensor beside;  // in parallel form what attention adds, until the MLP's is there
   at::Tensor& attended = parallel_ ? beside : hidden.delta;
-  attended = post_forward(post_attention_norm_,
-                          attention_.forward(x, weights, context, part(kept, &LayerKept::attention)), m,
-                          part(kept, &LayerKept::post_attention_norm));
+  attended = attention_.forward(x, weights, context, part(kept, &LayerKept::attention),
+                                as_it_is && !post_attention_norm_ && mlp_norm_ ? &of_attention : nullptr);
+  attended =
+      post_forward(post_attention_norm_, std::move(attended), m, part(kept, &LayerKept::post_attention_norm));
+  hidden.terms = std::move(of_attention.terms);
   hidden.residual = read_rows(hidden.residual, context);
   x = parallel_ && !mlp_norm_ ? read_rows(x, context)
                               : pre_forward(mlp_norm_, hidden, part(kept, &LayerKept::mlp_norm));
-  hidden.delta = post_forward(
-      post_mlp_norm_, mlp_.forward(x, weights, behind_attention(context), part(kept, &LayerKept::mlp)), m,
-      part(kept, &LayerKept::post_mlp_norm));
+  hidden.delta = mlp_.forward(x, weights, behind_attention(context), part(kept, &LayerKept::mlp),
+                              as_it_is && !post_mlp_norm_ && attention_norm_ ? &of_mlp : nullptr);
+  hidden.delta =
+      post_forward(post_mlp_norm_, std::move(hidden.delta), m, part(kept, &LayerKept::post_mlp_norm));
+  hidden.terms = std::move(of_mlp.terms);
   if (parallel_) hidden.delta.add_(beside);
   return hidden;
 }
@@ -135,32 +145,39 @@ at::Tensor DecoderLayer::backward(at::Tensor gradient, const UnitLoan& weights, 
   const bool through_mlp = input_gradient || (!parallel_ && attention_.learns());
   const ForwardContext behind = behind_attention(context);
   kept.input.reset();  // the norms have it
-  const auto mlp_input = [&] {
-    return one_norm ? read_rows(pre_again(attention_norm_, kept.attention_norm), context)
-                    : pre_again(mlp_norm_, kept.mlp_norm);
-  };
 
-  if (!kept.mlp.up.defined()) mlp_.up_again(mlp_input(), weights, behind, kept.mlp);
+  if (!kept.mlp.up.defined()) {
+    const at::Tensor x = one_norm ? read_rows(pre_again(attention_norm_, kept.attention_norm), context)
+                                  : pre_again(mlp_norm_, kept.mlp_norm);
+    mlp_.up_again(x, weights, behind, kept.mlp);
+  }
   ops::LoraLinearGradients mlp = mlp_.backward(post_backward(post_mlp_norm_, gradient, m, kept.post_mlp_norm),
                                                weights, behind, kept.mlp, through_mlp);
-  if (mlp.want_input()) mlp_.add_a_gradients(mlp, mlp_input(), behind);
-  at::Tensor mlp_dx = std::move(mlp.dx);
-  mlp = {};
+  at::Tensor x;
+  at::Tensor past = gradient;  // of the stream past attention, where it comes to attention's norm
+  if (!one_norm) {
+    past = pre_backward(mlp_norm_, std::exchange(mlp.dx, {}), gradient, std::exchange(kept.mlp_norm, {}),
+                        mlp.want_input() ? &x : nullptr);
+    if (mlp.want_input()) mlp_.add_a_gradients(mlp, std::exchange(x, {}), behind);
+    mlp = {};
+  }
   if (!parallel_) {
     if (!through_mlp) return {};
-    gradient = pre_backward(mlp_norm_, std::exchange(mlp_dx, {}), gradient, std::exchange(kept.mlp_norm, {}));
+    gradient = past;
   }
   ops::LoraLinearGradients attention =
       attention_.backward(post_backward(post_attention_norm_, gradient, m, kept.post_attention_norm), weights,
                           context, kept.attention, input_gradient);
-  if (attention.want_input())
-    attention_.add_a_gradients(attention, pre_again(attention_norm_, kept.attention_norm), context);
-  attention.low_rank.reset();
-  if (!input_gradient) return {};
-  if (one_norm) attention.dx.add_(read_rows_backward(mlp_dx, context));
-  if (parallel_ && mlp_norm_) gradient = pre_backward(mlp_norm_, mlp_dx, gradient, kept.mlp_norm);
-  return pre_backward(attention_norm_, attention.dx, read_rows_backward(gradient, context),
-                      kept.attention_norm);
+  gradient.reset();
+  if (input_gradient) {
+    past = read_rows_backward(past, context);
+    if (one_norm) attention.dx.add_(read_rows_backward(std::exchange(mlp.dx, {}), context));
+  }
+  past = pre_backward(attention_norm_, std::exchange(attention.dx, {}), past, kept.attention_norm,
+                      attention.want_input() || mlp.want_input() ? &x : nullptr);
+  if (attention.want_input()) attention_.add_a_gradients(attention, x, context);
+  if (mlp.want_input()) mlp_.add_a_gradients(mlp, read_rows(x, context), behind);
+  return past;
 }
 
 }  // namespace lorikeet::nn

@@ -23,16 +23,16 @@ at::Tensor Mlp::activated(const at::Tensor& up, const std::vector<ops::LowRankTe
 }
 
 at::Tensor Mlp::forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
-                        MlpKept* kept) const {
+                        MlpKept* kept, ops::LeftTerms* left) const {
   at::Tensor product;
   {
-    ops::LeftTerms left(ops::gated_activation_adds);
+    ops::LeftTerms of_up(ops::gated_activation_adds);
     const at::Tensor up = up_->forward(x, weights, context, kept != nullptr ? &kept->up_linear : nullptr,
-                                       gated_ ? &left : nullptr);
-    product = activated(up, left.terms);
+                                       gated_ ? &of_up : nullptr);
+    product = activated(up, of_up.terms);
     if (kept != nullptr) kept->up = up;
   }
-  return down_->forward(product, weights, context, kept != nullptr ? &kept->down_linear : nullptr);
+  return down_->forward(product, weights, context, kept != nullptr ? &kept->down_linear : nullptr, left);
 }
 
 void Mlp::up_again(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,

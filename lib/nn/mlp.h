@@ -41,9 +41,10 @@ class Mlp {
  public:
   Mlp(const MlpSpec& spec, LinearFactory& factory, WeightUnit& unit);
 
-  /// x [T, D] -> [T, D]. `kept`, unless it is null, gets what backward needs beside x.
+  /// x [T, D] -> [T, D]. `kept`, unless it is null, gets what backward needs beside x. `left`, unless it is
+  /// null, may be left low-rank terms of the result.
   at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
-                     MlpKept* kept) const;
+                     MlpKept* kept, ops::LeftTerms* left = nullptr) const;
   /// Computes `kept.up` again, where it was given up, from forward's x.
   void up_again(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                 MlpKept& kept) const;

@@ -4,7 +4,12 @@
 
 namespace lorikeet::nn {
 
-at::Tensor Hidden::value() const { return delta.defined() ? residual + delta : residual; }
+at::Tensor Hidden::value() const {
+  if (!delta.defined()) return residual;
+  at::Tensor sum = residual + delta;
+  if (!terms.empty()) ops::matmul_add_terms(sum, terms, {});
+  return sum;
+}
 
 Norm::Norm(const NormSpec& spec, WeightUnit& unit, DType storage)
     : options_{.kind = spec.kind, .eps = spec.eps, .unit_offset = spec.unit_offset},
@@ -27,7 +32,7 @@ at::Tensor Norm::forward(Hidden& hidden, NormKept* kept) const {
   if (!hidden.delta.defined()) return forward(hidden.residual, kept);
   at::Tensor sum;
   at::Tensor normed = ops::add_norm(hidden.residual, hidden.delta, parameters(), options_, sum,
-                                    kept != nullptr ? &kept->statistics : nullptr);
+                                    kept != nullptr ? &kept->statistics : nullptr, hidden.terms);
   hidden = {std::move(sum), {}};
   if (kept != nullptr) kept->input = hidden.residual;
   return normed;
@@ -35,8 +40,9 @@ at::Tensor Norm::forward(Hidden& hidden, NormKept* kept) const {
 
 at::Tensor Norm::again(const NormKept& kept) const { return ops::norm(kept.input, parameters(), options_); }
 
-at::Tensor Norm::backward(const at::Tensor& dy, const at::Tensor& extra, const NormKept& kept) const {
-  return ops::norm_backward(dy, extra, kept.input, parameters(), options_, kept.statistics);
+at::Tensor Norm::backward(const at::Tensor& dy, const at::Tensor& extra, const NormKept& kept,
+                          at::Tensor* again) const {
+  return ops::norm_backward(dy, extra, kept.input, parameters(), options_, kept.statistics, again);
 }
 
 }  // namespace lorikeet::nn

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "nn/weights.h"
 #include "ops/norm/norm.h"
@@ -16,6 +17,8 @@ namespace lorikeet::nn {
 struct Hidden {
   at::Tensor residual;  ///< [T, D]; after the last layer [R, D] of its output rows
   at::Tensor delta;     ///< as wide and long, or undefined for none
+  /// What delta was left, for the next norm to add on the way (ops::LeftTerms).
+  std::vector<ops::LowRankTerm> terms = {};
 
   at::Tensor value() const;
 };
@@ -46,8 +49,10 @@ class Norm {
   at::Tensor forward(const at::Tensor& x, NormKept* kept) const;
   /// Forward's result once more.
   at::Tensor again(const NormKept& kept) const;
-  /// The input's gradient plus `extra` (undefined for none).
-  at::Tensor backward(const at::Tensor& dy, const at::Tensor& extra, const NormKept& kept) const;
+  /// The input's gradient plus `extra` (undefined for none). `again`, unless it is null, gets forward's
+  /// result once more.
+  at::Tensor backward(const at::Tensor& dy, const at::Tensor& extra, const NormKept& kept,
+                      at::Tensor* again = nullptr) const;
 
   ops::NormParameters parameters() const;
   const ops::NormOptions& options() const { return options_; }

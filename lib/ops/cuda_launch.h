@@ -31,6 +31,11 @@ inline bool is_aligned(const at::Tensor& tensor) {
   return tensor.storage_offset() * static_cast<std::int64_t>(tensor.element_size()) % 16 == 0;
 }
 
+/// The same values at such a place; an undefined tensor stays one.
+inline at::Tensor aligned(const at::Tensor& tensor) {
+  return tensor.defined() && !is_aligned(tensor) ? tensor.clone() : tensor;
+}
+
 /// Calls launch(stream) with the current stream of the tensor's device, which is the current device
 /// meanwhile; nothing where the tensor has no data.
 template <typename Launch>

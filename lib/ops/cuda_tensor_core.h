@@ -116,6 +116,9 @@ __device__ __forceinline__ void wait_for_groups() {
   LORIKEET_TENSOR_CORE_ASM("cp.async.wait_group %0;" ::"n"(groups) : "memory");
 }
 
+/// Keeps the compiler from moving later loads above this place, where they would need more registers.
+__device__ __forceinline__ void end_of_loads() { asm volatile("" ::: "memory"); }
+
 #undef LORIKEET_TENSOR_CORE_ASM
 
 #else
@@ -126,6 +129,7 @@ template <typename T>
 void multiply_add(Sum& sum, const Left& left, const Right& right);
 void begin_copy(void* shared, const void* from, bool is_there);
 void end_group();
+inline void end_of_loads() {}
 template <int groups>
 void wait_for_groups() {}
 

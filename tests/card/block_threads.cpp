@@ -11,6 +11,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -271,6 +272,8 @@ const std::uint64_t* exchange_in_whole_warp(Fiber& fiber, unsigned lanes, std::u
 
 const std::uint64_t* exchange(unsigned mask, std::uint64_t bits, Place place) {
   Machine& m = machine();
+  if (m.running == nullptr)
+    throw std::logic_error("a warp operation of threads that run one by one: cuda_to_cpp.py has to find it");
   Fiber& fiber = *m.running;
   const unsigned first = fiber.number / kWarp * kWarp, lanes = std::min(kWarp, m.threads - first);
   if ((mask >> fiber.number % kWarp & 1U) == 0)

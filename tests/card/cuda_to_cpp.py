@@ -10,8 +10,11 @@ import sys
 LAUNCH = re.compile(r"([\w:]+(?:<[^<>;]*>)?)\s*<<<(.*?)>>>\s*\(", re.S)
 # A block's variable: one object, or an array of a size that the compiler knows.
 SHARED = re.compile(r"__shared__\s+([\w:]+(?:<[^;<>]*>)?)\s+(\w+)((?:\[[^\]]+\])*)\s*;")
-# Threads that share memory, wait for each other or multiply together can't run one after the other.
-COOPERATION = re.compile(r"__shared__|__syncthreads\b|__syncwarp\b|__shfl_(?:xor_|down_)?sync\b|\bmultiply_add\b")
+# Threads that share memory, wait for each other or, by functions of headers, multiply together can't run one after the
+# other.
+COOPERATION = re.compile(
+    r"__shared__|__syncthreads\b|__syncwarp\b|__shfl_(?:xor_|down_)?sync\b|cuda_(?:tensor_core|low_rank)"
+)
 # What tests/card/block_threads.h has no counterpart of.
 UNSUPPORTED = re.compile(
     r"extern\s+__shared__|__shared__|__sync(?!threads\b|warp\b)\w+|__shfl_(?!sync\b|xor_sync\b|down_sync\b)\w+"

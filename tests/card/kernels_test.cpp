@@ -98,7 +98,9 @@ TEST_CASE("add_norm on a card norms the rounded sum, and backward adds what come
         auto exact = (residual + delta).to(at::kDouble).requires_grad_(true);
         const auto expected = reference::norm(exact, moved(p, at::kDouble), options);
         CHECK(relative_distance(y.cpu(), expected) < tolerance.forward);
-        const auto dx = norm_backward(dy.to(kCard), past.to(kCard), sum, q, options, statistics);
+        at::Tensor again;
+        const auto dx = norm_backward(dy.to(kCard), past.to(kCard), sum, q, options, statistics, &again);
+        CHECK(at::equal(again.cpu(), y.cpu()));
         const auto expected_dx =
             torch::autograd::grad({expected}, {exact}, {dy.to(at::kDouble)})[0] + past.to(at::kDouble);
         CHECK(relative_distance(dx.cpu(), expected_dx) < tolerance.backward);

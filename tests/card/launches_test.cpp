@@ -13,7 +13,8 @@ namespace {
 
 // Of one micro-step.
 std::map<std::string, std::int64_t> launches(const std::string& family, int layers) {
-  const card::Report report = card::micro_step_report({.family = family, .layers = layers});
+  const card::Report report = card::micro_step_report(
+      {.family = family, .layers = layers, .heads = 1, .key_value_heads = 1, .head_dim = 64});
   std::map<std::string, std::int64_t> counts = report.kernels;
   for (const auto& [name, count] : report.operators) {
     if (card::launches_kernel(name)) counts[name] += count;
@@ -25,7 +26,7 @@ std::map<std::string, std::int64_t> launches(const std::string& family, int laye
 
 TEST_CASE("launches of a layer with adapters on all its projections, forward and backward") {
   // Qwen 3 norms queries and keys beside what was projected, and once more in backward.
-  const std::pair<std::string, std::int64_t> most[] = {{"llama", 44}, {"qwen3", 45}};
+  const std::pair<std::string, std::int64_t> most[] = {{"llama", 37}, {"qwen3", 41}};
   for (const auto& [family, bound] : most) {
     const auto two = launches(family, 2), five = launches(family, 5);
     std::int64_t total = 0;
@@ -39,6 +40,6 @@ TEST_CASE("launches of a layer with adapters on all its projections, forward and
     }
     INFO(family << ": " << total << " launches a layer" << list);
     CHECK(total <= bound);
-    CHECK(total > 40);  // there are as many products
+    CHECK(total > 35);  // there are as many products
   }
 }

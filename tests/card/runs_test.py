@@ -39,12 +39,15 @@ class Training(CardPrograms):
     def assert_our_kernels_ran(self, report, in_16_bits):
         """Norms, activations and rotary by kernels of ours, of which every layer has two, one and one, forward and back.
 
-        In 16 bits activations add low-rank terms on the way."""
+        In 16 bits activations and norms add low-rank terms on the way."""
         passes = report["operators"].get("aten::_flash_attention_forward",
                                          report["operators"].get("aten::_efficient_attention_forward"))
         activations = "gated_terms_cuda.cu" if in_16_bits else "activation_cuda.cu"
-        for file, least in (("norm_cuda.cu", 4), (activations, 2), ("rotary_cuda.cu", 2)):
-            self.assertGreaterEqual(report["kernels"][file], least * passes, file)
+        self.assertGreaterEqual(report["kernels"][activations], 2 * passes)
+        for operator, least in (("norm", 4), ("rotary", 2)):
+            with_terms = report["kernels"].get(f"{operator}_terms_cuda.cu", 0)
+            self.assertGreaterEqual(with_terms, passes if in_16_bits else 0, operator)
+            self.assertGreaterEqual(report["kernels"][f"{operator}_cuda.cu"] + with_terms, least * passes, operator)
         for operator in ("aten::silu", "aten::silu_backward", "aten::rsqrt"):
             self.assertNotIn(operator, report["operators"])
 
@@ -126,7 +129,7 @@ class Training(CardPrograms):
         before, after = self.finish(kernels)[2], self.finish(process)[2]
         self.assertEqual(sorted(before["kernels"]),
                          ["adamw_cuda.cu", "dequantize_cuda.cu", "dropout_mask.cu", "gated_terms_cuda.cu", "norm_cuda.cu",
-                          "rotary_cuda.cu", "softmax_cuda.cu"])
+                          "norm_terms_cuda.cu", "rotary_cuda.cu", "softmax_cuda.cu"])
         self.assertEqual(after["kernels"], {})
         for name in ("aten::_flash_attention_forward", "aten::_flash_attention_backward"):
             self.assertGreater(before["operators"][name], 0)

@@ -122,7 +122,10 @@ TEST_CASE("add_norm norms the rounded sum, and backward adds what comes past the
 
       const auto dy = leaf({21, 40}, 13).detach().to(tolerance.dtype);
       const auto past = leaf({21, 40}, 14).detach().to(tolerance.dtype);
-      const auto dx = norm_backward(dy, past, sum, p, options, statistics);
+      at::Tensor again;
+      const auto dx = norm_backward(dy, past, sum, p, options, statistics, &again);
+      CHECK(at::equal(again, normed));
+      CHECK(at::equal(dx, norm_backward(dy, past, sum, p, options, statistics)));
       const auto exact = sum.to(at::kDouble).requires_grad_(true);
       const auto expected = torch::autograd::grad({reference::norm(exact, in_fp64(p), options)}, {exact},
                                                   {dy.to(at::kDouble)})[0] +

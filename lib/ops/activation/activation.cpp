@@ -9,6 +9,7 @@
 #include "ops/activation/gated_terms.h"
 #include "ops/check.h"
 #include "ops/cuda_launch.h"
+#include "ops/low_rank_term.h"
 #include "ops/reference_backward.h"
 #include "ops/vector.h"
 

@@ -27,12 +27,6 @@ void launch_activation_backward(CudaElement, Activation, const void*, std::int64
   refuse();
 }
 
-// A plan for a GPU asks, which is for a build that has them.
-bool has_gated_terms(int capability) {
-  constexpr int kAmpere = 80;
-  return capability >= kAmpere;
-}
-
 void launch_gated_forward(CudaElement, Activation, const void*, const GatedTerms&, std::int64_t, std::int64_t,
                           void*, void*) {
   refuse();

@@ -9,6 +9,7 @@
 #include "ops/check.h"
 #include "ops/cuda_launch.h"
 #include "ops/lora/low_rank_split.h"
+#include "ops/low_rank_on_device.h"
 #include "ops/matmul/matmul.h"
 #include "ops/part.h"
 #include "ops/wide.h"
@@ -71,7 +72,7 @@ at::Tensor gradients_in_one_pass(const at::Tensor& dy, const at::Tensor& low_ran
   constexpr std::int64_t kLeastRows = 1024;
   if (dy.size(0) < kLeastRows || std::ssize(projections) > LowRankGradients::kMostProjections ||
       !has_cuda_elements(dy) || !at::isReducedFloatingType(dy.scalar_type()) ||
-      !has_low_rank_gradients(capability_of(dy)))
+      !has_tensor_core_kernels(capability_of(dy)))
     return {};
   LowRankGradients in{.projections = static_cast<int>(projections.size()),
                       .tokens = dy.size(0),

@@ -3,7 +3,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "ops/lora/dropout.h"
@@ -30,8 +32,8 @@ struct LoraProjection {
 /// not read again by the large product.
 struct LeftTerms {
   /// Whether the reader adds `terms` to `product`, whose elements aren't computed yet.
-  using Takes = bool (*)(const at::Tensor& product, const std::vector<LowRankTerm>& terms);
-  explicit LeftTerms(Takes reader_takes) : takes(reader_takes) {}
+  using Takes = std::function<bool(const at::Tensor& product, const std::vector<LowRankTerm>& terms)>;
+  explicit LeftTerms(Takes reader_takes) : takes(std::move(reader_takes)) {}
 
   Takes takes;
   std::vector<LowRankTerm> terms = {};  ///< those that it was left; empty: the product is complete

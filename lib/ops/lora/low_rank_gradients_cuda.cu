@@ -9,6 +9,7 @@
 #include "ops/cuda_tensor_core.h"
 #include "ops/cuda_vector.h"
 #include "ops/lora/low_rank_split.h"
+#include "ops/low_rank_on_device.h"
 
 namespace lorikeet::ops {
 namespace {
@@ -270,7 +271,7 @@ void launch(const LowRankGradients& in, float* scratch, cudaStream_t stream) {
 
 }  // namespace
 
-bool has_low_rank_gradients(int capability) { return device::has_tensor_core_code(capability); }
+bool has_tensor_core_kernels(int capability) { return device::has_tensor_core_code(capability); }
 
 void launch_low_rank_gradients(CudaElement element, const LowRankGradients& in, float* scratch,
                                void* stream) {

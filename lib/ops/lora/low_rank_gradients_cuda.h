@@ -31,9 +31,6 @@ struct LowRankGradients {
   }
 };
 
-/// Whether they were compiled for a GPU of this compute capability, 10 * major + minor: 8.0 at least.
-bool has_low_rank_gradients(int capability);
-
 /// One pass over dy for both products, by tensor cores (compute capability 8.0): sums are fp32, in an order
 /// that depends on the shapes alone. Two launches; nothing without tokens. `element`: of 16 bits. `scratch`
 /// is aligned to 16 bytes, `stream` a cudaStream_t. Throws Error when a launch fails, and always in a build

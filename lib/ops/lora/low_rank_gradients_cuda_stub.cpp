@@ -1,11 +1,12 @@
 // Linked instead of low_rank_gradients_cuda.cu where CUDA is absent.
 #include "base/error.h"
 #include "ops/lora/low_rank_gradients_cuda.h"
+#include "ops/low_rank_on_device.h"
 
 namespace lorikeet::ops {
 
 // A plan for a GPU asks, which is for a build that has them.
-bool has_low_rank_gradients(int capability) {
+bool has_tensor_core_kernels(int capability) {
   constexpr int kAmpere = 80;
   return capability >= kAmpere;
 }

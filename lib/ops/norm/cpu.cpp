@@ -44,8 +44,8 @@ struct Forward {
 template <typename T>
 struct Backward {
   const T *dy, *extra, *x;
-  const float *w, *mean, *rstd;
-  T* dx;
+  const float *w, *bias, *mean, *rstd;
+  T *dx, *again;
   std::int64_t rows, width;
 };
 
@@ -54,6 +54,20 @@ template <bool centred, typename T>
 LORIKEET_INLINE float centre(T x, float mean) {
   if constexpr (centred) return load(x) - mean;
   return load(x);
+}
+
+// y of a row whose statistics are known.
+template <bool centred, typename T>
+LORIKEET_INLINE void write_row(const T* x, float mean, float scale, const float* w, const float* bias,
+                               std::int64_t width, T* y) {
+  if (bias == nullptr) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < width; ++i) store(centre<centred>(x[i], mean) * scale * w[i], y[i]);
+  } else {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < width; ++i)
+      store(centre<centred>(x[i], mean) * scale * w[i] + bias[i], y[i]);
+  }
 }
 
 template <bool centred, typename T>
@@ -79,17 +93,7 @@ LORIKEET_INLINE void forward_row(const Forward<T>& a, std::int64_t row) {
       });
   const float scale = 1.0F / std::sqrt(squares / n + a.eps);
   a.rstd[row] = scale;
-  const float* w = a.w;
-  T* out = a.y + row * width;
-  if (a.bias == nullptr) {
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < width; ++i) store(centre<centred>(in[i], mean) * scale * w[i], out[i]);
-  } else {
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < width; ++i) {
-      store(centre<centred>(in[i], mean) * scale * w[i] + a.bias[i], out[i]);
-    }
-  }
+  write_row<centred>(in, mean, scale, a.w, a.bias, width, a.y + row * width);
 }
 
 // With g = w dy and c = x - mean:  dx = rstd (g - mean(g)) - c rstd^3 mean(g c), without mean(g) for RMS.
@@ -126,6 +130,7 @@ LORIKEET_INLINE void backward_row(const Backward<T>& a, std::int64_t row) {
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < width; ++i) store(gradient(i) + load(extra[i]), out[i]);
   }
+  if (a.again != nullptr) write_row<centred>(in, mean, scale, w, a.bias, width, a.again + row * width);
 }
 
 template <typename T>
@@ -195,17 +200,19 @@ void norm_forward(const at::Tensor& x, const at::Tensor& delta, const NormScale&
 }
 
 void norm_backward(const at::Tensor& dy, const at::Tensor& extra, const at::Tensor& x, const NormScale& scale,
-                   const NormStatistics& statistics, at::Tensor& dx) {
+                   const NormStatistics& statistics, at::Tensor& dx, const at::Tensor& again) {
   vector::dispatch(x, [&]<typename T>(T*) {
-    for_rows({&x, &dy, &extra, &dx}, [&](std::int64_t token, std::int64_t rows) {
+    for_rows({&x, &dy, &extra, &dx, &again}, [&](std::int64_t token, std::int64_t rows) {
       const auto first = token * heads_of(x);
       run(Backward<T>{.dy = rows_from<T>(dy, token),
                       .extra = rows_from<T>(extra, token),
                       .x = rows_from<T>(x, token),
                       .w = vector::data<float>(scale.weight),
+                      .bias = statistic(scale.bias, 0),
                       .mean = statistic(statistics.mean, first),
                       .rstd = statistic(statistics.rstd, first),
                       .dx = rows_from<T>(dx, token),
+                      .again = rows_from<T>(again, token),
                       .rows = rows,
                       .width = x.size(-1)});
     });

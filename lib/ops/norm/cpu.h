@@ -17,8 +17,8 @@ struct NormScale {
 void norm_forward(const at::Tensor& x, const at::Tensor& delta, const NormScale& scale, double eps,
                   at::Tensor& sum, at::Tensor& y, NormStatistics& statistics);
 
-/// As ops::norm_backward, with such strides too. dx may be dy.
+/// As ops::norm_backward, with such strides too. dx may be dy; `again` may be undefined.
 void norm_backward(const at::Tensor& dy, const at::Tensor& extra, const at::Tensor& x, const NormScale& scale,
-                   const NormStatistics& statistics, at::Tensor& dx);
+                   const NormStatistics& statistics, at::Tensor& dx, const at::Tensor& again);
 
 }  // namespace lorikeet::ops::cpu

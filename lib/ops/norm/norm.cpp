@@ -4,8 +4,10 @@
 
 #include "ops/check.h"
 #include "ops/cuda_launch.h"
+#include "ops/low_rank_term.h"
 #include "ops/norm/cpu.h"
 #include "ops/norm/norm_cuda.h"
+#include "ops/norm/norm_terms_cuda.h"
 #include "ops/reference_backward.h"
 #include "ops/vector.h"
 
@@ -78,12 +80,24 @@ float* statistic(const at::Tensor& values) {
   return values.defined() ? values.mutable_data_ptr<float>() : nullptr;
 }
 
+// The low-rank term of delta as the kernel takes it; nothing where it doesn't.
+std::optional<LowRankOnDevice> delta_term(const at::Tensor& delta, const std::vector<LowRankTerm>& terms) {
+  // Of fewer rows each is better off with a block of its own, behind a product that adds the term.
+  constexpr std::int64_t kLeastRows = 32;
+  if (terms.size() != 1 || delta.size(0) < kLeastRows || delta.size(1) > kMostWidthWithTerm ||
+      terms.front().right.size(0) != delta.size(1) || !takes_terms(delta, delta.size(1)))
+    return std::nullopt;
+  return term_on_device(delta, terms.front(), terms.front().right);
+}
+
 // sum is undefined without a delta.
 void forward(const at::Tensor& x, const at::Tensor& delta, const NormParameters& parameters,
-             const NormOptions& options, at::Tensor& sum, at::Tensor& y, NormStatistics* statistics) {
+             const NormOptions& options, at::Tensor& sum, at::Tensor& y, NormStatistics* statistics,
+             const std::optional<LowRankOnDevice>& term = std::nullopt) {
   NormStatistics own = empty_statistics(x, options.kind);
   if (has_cuda_elements(x)) {
-    const NormParameters scale = readable(parameters, x);
+    NormParameters scale = readable(parameters, x);
+    if (term) scale = {aligned(scale.weight), aligned(scale.bias)};
     launch_on_device_of(x, [&](void* stream) {
       const NormForwardOnDevice in{.x = x.const_data_ptr(),
                                    .x_stride = x.stride(0),
@@ -95,7 +109,11 @@ void forward(const at::Tensor& x, const at::Tensor& delta, const NormParameters&
                                    .y_stride = y.stride(0),
                                    .mean = statistic(own.mean),
                                    .rstd = statistic(own.rstd)};
-      launch_norm_forward(cuda_element(x), rows_of(x), in, stream);
+      if (term) {
+        launch_norm_forward(cuda_element(x), rows_of(x), in, *term, stream);
+      } else {
+        launch_norm_forward(cuda_element(x), rows_of(x), in, stream);
+      }
     });
   } else {
     cpu::norm_forward(x, delta, effective(parameters, options), options.eps, sum, y, own);
@@ -103,15 +121,15 @@ void forward(const at::Tensor& x, const at::Tensor& delta, const NormParameters&
   if (statistics != nullptr) *statistics = std::move(own);
 }
 
-// dx may be dy; extra may be undefined.
+// dx may be dy; extra may be undefined, and `again`, which else gets forward's result.
 void backward(const at::Tensor& dy, const at::Tensor& extra, const at::Tensor& x,
               const NormParameters& parameters, const NormOptions& options, const NormStatistics& statistics,
-              at::Tensor& dx) {
+              at::Tensor& dx, const at::Tensor& again) {
   if (!has_cuda_elements(x)) {
-    cpu::norm_backward(dy, extra, x, effective(parameters, options), statistics, dx);
+    cpu::norm_backward(dy, extra, x, effective(parameters, options), statistics, dx, again);
     return;
   }
-  const NormParameters scale = readable({parameters.weight, {}}, x);
+  const NormParameters scale = readable(parameters, x);
   launch_on_device_of(x, [&](void* stream) {
     const NormBackwardOnDevice in{.dy = dy.const_data_ptr(),
                                   .dy_stride = dy.stride(0),
@@ -123,7 +141,8 @@ void backward(const at::Tensor& dy, const at::Tensor& extra, const at::Tensor& x
                                   .mean = statistic(statistics.mean),
                                   .rstd = statistic(statistics.rstd),
                                   .dx = dx.mutable_data_ptr(),
-                                  .dx_stride = dx.stride(0)};
+                                  .dx_stride = dx.stride(0),
+                                  .again = output_pointer(again)};
     launch_norm_backward(cuda_element(x), rows_of(x), in, stream);
   });
 }
@@ -149,32 +168,46 @@ at::Tensor norm(const at::Tensor& x, const NormParameters& parameters, const Nor
 }
 
 at::Tensor add_norm(const at::Tensor& residual, const at::Tensor& delta, const NormParameters& parameters,
-                    const NormOptions& options, at::Tensor& sum, NormStatistics* statistics) {
+                    const NormOptions& options, at::Tensor& sum, NormStatistics* statistics,
+                    const std::vector<LowRankTerm>& terms) {
   check_input(residual, parameters);
   check(delta.defined() && delta.sizes() == residual.sizes() && delta.scalar_type() == residual.scalar_type(),
         "add_norm", "residual and delta of one shape and dtype",
         [&] { return describe(residual) + " and " + describe(delta); });
-  if (!has_kernel(residual) || !residual.is_contiguous() || !delta.is_contiguous()) {
+  const auto term = delta_term(delta, terms);
+  const bool is_dense = has_kernel(residual) && residual.is_contiguous() && delta.is_contiguous();
+  check(terms.empty() || (term && is_dense && is_aligned(residual)), "add_norm",
+        "low-rank terms that its kernel adds", [&] {
+          return std::to_string(terms.size()) + " others for " + describe(residual) + " and " +
+                 describe(delta);
+        });
+  if (!is_dense) {
     sum = residual + delta;
     return reference::norm(sum, parameters, options);
   }
   sum = at::empty_like(residual);
   auto y = at::empty_like(residual);
-  forward(residual, delta, parameters, options, sum, y, statistics);
+  forward(residual, delta, parameters, options, sum, y, statistics, term);
   return y;
+}
+
+bool add_norm_adds(const at::Tensor& delta, const std::vector<LowRankTerm>& terms) {
+  return delta_term(delta, terms).has_value();
 }
 
 at::Tensor norm_backward(const at::Tensor& dy, const at::Tensor& extra, const at::Tensor& x,
                          const NormParameters& parameters, const NormOptions& options,
-                         const NormStatistics& statistics) {
+                         const NormStatistics& statistics, at::Tensor* again) {
   check_input(x, parameters);
   if (!statistics.rstd.defined()) {
+    if (again != nullptr) *again = reference::norm(x, parameters, options);
     const auto dx = reference_backward(
         [&](const at::Tensor& input) { return reference::norm(input, parameters, options); }, x, dy);
     return extra.defined() ? dx + extra : dx;
   }
   auto dx = at::empty(x.sizes(), x.options());
-  backward(dy, extra, x, parameters, options, statistics, dx);
+  if (again != nullptr) *again = at::empty(x.sizes(), x.options());
+  backward(dy, extra, x, parameters, options, statistics, dx, again != nullptr ? *again : at::Tensor());
   return dx;
 }
 
@@ -182,7 +215,7 @@ void norm_backward_(at::Tensor& dy, const at::Tensor& x, const NormParameters& p
                     const NormOptions& options, const NormStatistics& statistics) {
   check_input(x, parameters);
   if (statistics.rstd.defined() && is_fast(dy)) {
-    backward(dy, {}, x, parameters, options, statistics, dy);
+    backward(dy, {}, x, parameters, options, statistics, dy, {});
   } else {
     dy.copy_(norm_backward(dy.contiguous(), {}, x, parameters, options, statistics));
   }

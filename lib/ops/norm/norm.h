@@ -2,6 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
+#include "ops/matmul/matmul.h"
+
 namespace lorikeet::ops {
 
 enum class NormKind {
@@ -41,15 +45,22 @@ void norm_out(at::Tensor& y, const at::Tensor& x, const NormParameters& paramete
               const NormOptions& options, NormStatistics* statistics);
 
 /// A residual stream's step: writes sum = residual + delta, rounded to their dtype, and returns norm(sum).
-/// residual and delta: [T, D], of one dtype.
+/// residual and delta: [T, D], of one dtype. `terms`, those that add_norm_adds takes, are added to delta as
+/// it is read, in fp32, before the sum is rounded.
 at::Tensor add_norm(const at::Tensor& residual, const at::Tensor& delta, const NormParameters& parameters,
-                    const NormOptions& options, at::Tensor& sum, NormStatistics* statistics = nullptr);
+                    const NormOptions& options, at::Tensor& sum, NormStatistics* statistics = nullptr,
+                    const std::vector<LowRankTerm>& terms = {});
+
+/// For LeftTerms::takes: whether low-rank terms of delta are added on the way: one that covers delta, of rank
+/// 8 or 16, in 16 bits on a GPU with tensor cores, of rows up to 8,192 wide that are enough to fill a GPU.
+bool add_norm_adds(const at::Tensor& delta, const std::vector<LowRankTerm>& terms);
 
 /// dx = (d norm(x) / dx)^T dy + extra for the x and statistics of forward. dy: x's shape; extra: the same, or
-/// undefined for none. Returns a dense tensor of x's shape.
+/// undefined for none. Returns a dense tensor of x's shape. `again`, unless it is null, gets forward's result
+/// once more, in the same pass over memory.
 at::Tensor norm_backward(const at::Tensor& dy, const at::Tensor& extra, const at::Tensor& x,
                          const NormParameters& parameters, const NormOptions& options,
-                         const NormStatistics& statistics);
+                         const NormStatistics& statistics, at::Tensor* again = nullptr);
 
 /// The same, without extra, into `dy`, which may have the strides that x may have.
 void norm_backward_(at::Tensor& dy, const at::Tensor& x, const NormParameters& parameters,

@@ -12,6 +12,7 @@ namespace {
 using device::load_pack;
 using device::load_parameters;
 using device::Pack;
+using device::scaled;
 using device::store_pack;
 using device::unpack;
 
@@ -127,13 +128,8 @@ __global__ void __launch_bounds__(kMostThreads, 1)
       unpack<T, n>(pack, values);
       load_parameters<T, n>(weight, is_fp32, i, offset, w);
 #pragma unroll
-      for (int j = 0; j < n; ++j) values[j] = (values[j] - mean) * rstd * w[j];
-      if (bias != nullptr) {
-        load_parameters<T, n>(bias, is_fp32, i, 0.0F, w);
-#pragma unroll
-        for (int j = 0; j < n; ++j) values[j] += w[j];
-      }
-      store_pack<n>(device::pack<T, n>(values), out + i);
+      for (int j = 0; j < n; ++j) values[j] -= mean;
+      store_pack<n>(scaled<T>(values, w, rstd, bias, is_fp32, i), out + i);
     };
     part.visit([&](std::int64_t i, int k) { write(i, kept[k]); },
                [&](std::int64_t i) { write(i, load_pack<n>(again + i)); });
@@ -141,13 +137,14 @@ __global__ void __launch_bounds__(kMostThreads, 1)
 }
 
 // With g = w dy and c = x - mean:  dx = rstd (g - mean(g)) - c rstd^3 mean(g c) + extra, without mean(g) for
-// RMS. dx may be dy: a thread writes what it alone reads, after it has read it.
+// RMS. dx may be dy: a thread writes what it alone reads, after it has read it. `again` gets forward's y.
 template <typename T, int n, int parts>
 __global__ void __launch_bounds__(kMostThreads, 1)
     norm_backward_kernel(std::int64_t rows, std::int64_t heads, std::int64_t width, const T* dy,
                          std::int64_t dy_stride, const T* extra, std::int64_t extra_stride, const T* x,
-                         std::int64_t x_stride, const void* weight, bool is_fp32, float offset,
-                         const float* means, const float* rstds, T* dx, std::int64_t dx_stride) {
+                         std::int64_t x_stride, const void* weight, const void* bias, bool is_fp32,
+                         float offset, const float* means, const float* rstds, T* dx, std::int64_t dx_stride,
+                         T* again) {
   const RowPart<n, parts> part(width);
   const auto count = static_cast<float>(width);
   const std::int64_t rows_at_once = static_cast<std::int64_t>(gridDim.x) * blockDim.y;
@@ -157,6 +154,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
     const T* in = x + row_offset(row, heads, width, x_stride);
     const T* past = extra == nullptr ? nullptr : extra + row_offset(row, heads, width, extra_stride);
     T* out = dx + row_offset(row, heads, width, dx_stride);
+    T* normed = again == nullptr ? nullptr : again + row * width;
     const float rstd = rstds[row], mean = means == nullptr ? 0.0F : means[row];
     Pack<T, n> kept_dy[parts], kept_x[parts], kept_past[parts];
     float g[n], c[n], w[n];
@@ -196,6 +194,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
       unpack_both(i, dy_pack, x_pack);
 #pragma unroll
       for (int j = 0; j < n; ++j) g[j] = rstd * (g[j] - mean_g) - along * c[j];
+      if (normed != nullptr) store_pack<n>(scaled<T>(c, w, rstd, bias, is_fp32, i), normed + i);
       if (past != nullptr) {
         unpack<T, n>(past_pack(), c);
 #pragma unroll
@@ -284,18 +283,19 @@ void launch_norm_backward(CudaElement element, const NormRows& rows, const NormB
   if (count == 0 || rows.width == 0) return;
   device::dispatch(element, [&](auto* typed) {
     using T = std::remove_pointer_t<decltype(typed)>;
-    const bool aligned = is_aligned_row<T>(in.dy, in.dy_stride) && is_aligned_row<T>(in.x, in.x_stride) &&
-                         is_aligned_row<T>(in.dx, in.dx_stride) &&
-                         is_aligned_row<T>(in.extra, in.extra_stride) &&
-                         rows.width % device::kElements<T, true> == 0 && device::is_aligned(in.scale.weight);
+    const bool aligned =
+        is_aligned_row<T>(in.dy, in.dy_stride) && is_aligned_row<T>(in.x, in.x_stride) &&
+        is_aligned_row<T>(in.dx, in.dx_stride) && is_aligned_row<T>(in.extra, in.extra_stride) &&
+        rows.width % device::kElements<T, true> == 0 && device::is_aligned(in.scale.weight) &&
+        device::is_aligned(in.scale.bias) && device::is_aligned(in.again);
     with_reach<T, kBackwardTwo, kBackwardFour>(aligned, rows.width, [&](auto of_access, auto kept) {
       constexpr int n = of_access, parts = kept;
       const Shape shape = shape_of(count, (rows.width + n - 1) / n, parts);
       norm_backward_kernel<T, n, parts><<<shape.grid, shape.block, 0, static_cast<cudaStream_t>(stream)>>>(
           count, rows.heads, rows.width, static_cast<const T*>(in.dy), in.dy_stride,
           static_cast<const T*>(in.extra), in.extra_stride, static_cast<const T*>(in.x), in.x_stride,
-          in.scale.weight, in.scale.is_fp32, in.scale.offset, in.mean, in.rstd, static_cast<T*>(in.dx),
-          in.dx_stride);
+          in.scale.weight, in.scale.bias, in.scale.is_fp32, in.scale.offset, in.mean, in.rstd,
+          static_cast<T*>(in.dx), in.dx_stride, static_cast<T*>(in.again));
     });
   });
   device::check_launch("norm", cudaGetLastError());

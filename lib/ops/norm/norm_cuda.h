@@ -43,11 +43,12 @@ struct NormBackwardOnDevice {
   std::int64_t extra_stride;
   const void* x;
   std::int64_t x_stride;
-  NormScaleOnDevice scale;  ///< its bias isn't read
+  NormScaleOnDevice scale;  ///< its bias is read for `again` alone
   const float* mean;        ///< nullptr for RMS norm
   const float* rstd;
   void* dx;  ///< may be dy, with its stride
   std::int64_t dx_stride;
+  void* again;  ///< forward's result, dense, or nullptr
 };
 
 /// One launch each; nothing where there are no elements. `stream` is a cudaStream_t. They throw Error when

@@ -1,6 +1,7 @@
-// Linked instead of norm_cuda.cu where CUDA is absent.
+// Linked instead of norm_cuda.cu and norm_terms_cuda.cu where CUDA is absent.
 #include "base/error.h"
 #include "ops/norm/norm_cuda.h"
+#include "ops/norm/norm_terms_cuda.h"
 
 namespace lorikeet::ops {
 namespace {
@@ -15,6 +16,10 @@ namespace {
 }  // namespace
 
 void launch_norm_forward(CudaElement, const NormRows&, const NormForwardOnDevice&, void*) { refuse(); }
+void launch_norm_forward(CudaElement, const NormRows&, const NormForwardOnDevice&, const LowRankOnDevice&,
+                         void*) {
+  refuse();
+}
 void launch_norm_backward(CudaElement, const NormRows&, const NormBackwardOnDevice&, void*) { refuse(); }
 
 }  // namespace lorikeet::ops

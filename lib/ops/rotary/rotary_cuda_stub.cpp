@@ -1,6 +1,7 @@
-// Linked instead of rotary_cuda.cu where CUDA is absent.
+// Linked instead of rotary_cuda.cu and rotary_terms_cuda.cu where CUDA is absent.
 #include "base/error.h"
 #include "ops/rotary/rotary_cuda.h"
+#include "ops/rotary/rotary_terms_cuda.h"
 
 namespace lorikeet::ops {
 
@@ -17,6 +18,10 @@ namespace {
 
 void launch_rotary(CudaElement, void*, const float*, const float*, std::int64_t, const HeadLayout&,
                    std::int64_t, bool, void*) {
+  refuse();
+}
+void launch_rotary(CudaElement, void*, const float*, const float*, std::int64_t, const HeadLayout&,
+                   const HeadTerms&, void*) {
   refuse();
 }
 void launch_rotary_backward(CudaElement, const HeadsOnDevice&, const float*, const float*, std::int64_t,

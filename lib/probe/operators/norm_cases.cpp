@@ -38,9 +38,10 @@ Results with_residual(const Place& place, const Form& form, std::int64_t count, 
   at::Tensor sum;
   ops::NormStatistics statistics;
   const at::Tensor y = ops::add_norm(residual, delta, p, form.options, sum, &statistics);
+  at::Tensor again;
   const at::Tensor dx = ops::norm_backward(place.normal({count, width}, 3), place.normal({count, width}, 4),
-                                           sum, p, form.options, statistics);
-  return {{"sum", sum}, {"output", y}, {"gradient of the sum", dx}};
+                                           sum, p, form.options, statistics, &again);
+  return {{"sum", sum}, {"output", y}, {"gradient of the sum", dx}, {"output, again", again}};
 }
 
 // Heads that lie in wider rows, as query and key heads do.

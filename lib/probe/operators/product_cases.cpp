@@ -1,13 +1,16 @@
 #include <ATen/ATen.h>
 
 #include <optional>
+#include <utility>
 
 #include "ops/activation/activation.h"
 #include "ops/lora/dora.h"
 #include "ops/lora/lora_linear.h"
 #include "ops/matmul/matmul.h"
+#include "ops/norm/norm.h"
 #include "ops/quantized/float8_product.h"
 #include "ops/quantized/quantized_format.h"
+#include "ops/rotary/rotary.h"
 #include "probe/operators/cases.h"
 
 namespace lorikeet::probe {
@@ -134,6 +137,45 @@ Results gated_block(const Place& place, std::int64_t tokens, std::int64_t width,
           {"gradient of down's B", of_down[0].grad_b}};
 }
 
+// A projection that on a GPU with tensor cores leaves its low-rank term to the norm behind it, for some
+// ranks.
+Results residual_block(const Place& place, std::int64_t tokens, std::int64_t width, std::int64_t rank) {
+  constexpr std::int64_t kIn = 72;
+  const ops::FrozenMatrix weight = ops::frozen_matrix(weight_of(place, width, kIn, 2));
+  ops::LeftTerms left(ops::add_norm_adds);
+  const at::Tensor delta = ops::lora_linear(place.normal({tokens, kIn}, 1), weight, /*bias=*/{},
+                                            {projection(place, 0, width, kIn, rank, 20)}, std::nullopt,
+                                            /*low_rank=*/nullptr, &left);
+  at::Tensor sum;
+  const at::Tensor y = ops::add_norm(place.normal({tokens, width}, 3), delta, {place.normal({width}, 4), {}},
+                                     {}, sum, nullptr, left.terms);
+  return {{"sum", sum}, {"output", y}};
+}
+
+// Projections to queries, keys and values that on a GPU with tensor cores leave their low-rank terms to
+// rotary, for some ranks.
+Results rotated_block(const Place& place, std::int64_t tokens, std::int64_t rank) {
+  constexpr std::int64_t kIn = 72, kHalf = 64;
+  const ops::HeadLayout layout{2, 1, 2 * kHalf};
+  const at::Tensor angles = place.wide_normal({tokens, kHalf}, 1).cpu();
+  // Rounded to fp32 in every dtype, as a run's table is.
+  const auto table = [&](const at::Tensor& values) {
+    return values.to(at::kFloat).to(place.wide()).to(place.device);
+  };
+  const at::Tensor cos = table(angles.cos()), sin = table(angles.sin());
+  ops::LeftTerms left([&](const at::Tensor& product, const std::vector<ops::LowRankTerm>& terms) {
+    return ops::rotate_adds(product, cos, layout, terms);
+  });
+  at::Tensor qkv = ops::lora_linear(place.normal({tokens, kIn}, 2),
+                                    ops::frozen_matrix(weight_of(place, layout.width(), kIn, 3)), /*bias=*/{},
+                                    {projection(place, 0, layout.k_begin(), kIn, rank, 20),
+                                     projection(place, layout.k_begin(), layout.v_begin(), kIn, rank, 30),
+                                     projection(place, layout.v_begin(), layout.width(), kIn, rank, 40)},
+                                    std::nullopt, /*low_rank=*/nullptr, &left);
+  ops::rotate(qkv, cos, sin, layout, left.terms);
+  return {{"queries, keys and values", qkv}};
+}
+
 ops::FrozenMatrix dense(const Place& place, std::int64_t out, std::int64_t in) {
   return ops::frozen_matrix(weight_of(place, out, in, 10));
 }
@@ -209,6 +251,15 @@ std::vector<OperatorCase> product_cases() {
   // More rows than a launch has blocks for.
   cases.push_back({"linear with LoRA", "40,000 x 72 x 8 and back, ranks of 16 around a gated activation",
                    [](const Place& at) { return gated_block(at, 40000, 8, 16); }});
+  for (const std::int64_t rank : {8, 16}) {
+    cases.push_back({"linear with LoRA", "37 x 72 and rotary, ranks of " + std::to_string(rank),
+                     [rank](const Place& at) { return rotated_block(at, 37, rank); }});
+  }
+  for (const auto& [width, rank] : {std::pair{72, 8}, std::pair{2568, 16}, std::pair{8192, 16}}) {
+    cases.push_back({"linear with LoRA",
+                     "37 x 72 x " + std::to_string(width) + " and a norm, rank of " + std::to_string(rank),
+                     [=](const Place& at) { return residual_block(at, 37, width, rank); }});
+  }
   cases.push_back({"DoRA's norms", "69 x 65", [](const Place& at) {
                      return Results{
                          {"norms", ops::dora_norms(dense(at, 69, 65), {projection(at, 0, 69, 65, 8, 20)})}};

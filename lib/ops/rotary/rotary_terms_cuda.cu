@@ -1,0 +1,124 @@
+// A warp has 32 columns of the lower half of a head and the 32 that rotary pairs with them, for all the rows
+// that its block takes, so that it reads the terms' right operands once.
+#include "ops/rotary/rotary_terms_cuda.h"
+
+#include <type_traits>
+
+#include "ops/cuda_low_rank_tile.h"
+
+namespace lorikeet::ops {
+namespace {
+
+using device::kTileColumns;
+using device::kTileHalf;
+using device::kTileProducts;
+using device::kTileRows;
+using device::Ranks;
+using device::shape_of;
+using device::Term;
+using device::TermShape;
+using device::TileLane;
+using device::TileNumbers;
+
+constexpr int kThreads = 256, kWarp = 32, kWarps = kThreads / kWarp;
+// Enough to fill a card several times, and few, since each reads its right operands before its first rows: a
+// block takes every gridDim.y-th 16 rows.
+constexpr std::int64_t kBlocks = 2048;
+
+struct Heads {
+  std::int64_t q, kv, head_dim;
+};
+
+// A lane writes over what it alone has read.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    rotary_kernel(T* qkv, const float* cos, const float* sin, std::int64_t rows, Heads heads, const T* q_left,
+                  const T* q_right, TermShape q_shape, const T* k_left, const T* k_right, TermShape k_shape,
+                  const T* v_left, const T* v_right, TermShape v_shape) {
+  const std::int64_t half = heads.head_dim / 2, of_head = half / kTileColumns;
+  const std::int64_t at = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp, head = at / of_head;
+  if (head >= heads.q + 2 * heads.kv) return;
+  const bool is_value = head >= heads.q + heads.kv, is_query = head < heads.q;
+  const Term<T> term = is_value   ? Term<T>{v_left, v_right, v_shape}
+                       : is_query ? Term<T>{q_left, q_right, q_shape}
+                                  : Term<T>{k_left, k_right, k_shape};
+  if (is_value && term.left == nullptr) return;  // values stay as they are
+  const std::int64_t head0 = is_value ? heads.q + heads.kv : is_query ? 0 : heads.q;
+  const std::int64_t first = (head - head0) * heads.head_dim + (at - head * of_head) * kTileColumns;
+  // Columns of the term, and of a row of qkv.
+  const TileLane low(first), high(first + half);
+  const std::int64_t term_width = (is_query ? heads.q : heads.kv) * heads.head_dim;
+  const std::int64_t width = (heads.q + 2 * heads.kv) * heads.head_dim;
+  const std::int64_t column = head0 * heads.head_dim + low.column;
+  const std::int64_t angle = low.column % heads.head_dim;
+  Ranks low_columns[kTileProducts], high_columns[kTileProducts];
+  device::load_right<false>(term, low, term_width, low_columns);
+  device::load_right<false>(term, high, term_width, high_columns);
+  for (std::int64_t row0 = std::int64_t{blockIdx.y} * kTileRows; row0 < rows;
+       row0 += std::int64_t{gridDim.y} * kTileRows) {
+    const std::int64_t row = row0 + low.row;
+    TileNumbers<T> lows, highs;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const T* const from = qkv + (row + i * kTileHalf) * width + column;
+      lows.load(i, from, row + i * kTileHalf < rows);
+      highs.load(i, from + half, row + i * kTileHalf < rows);
+    }
+    Ranks left[2];
+    load_left(term, row, rows, low.quarter, left);
+#pragma unroll
+    for (int j = 0; j < kTileProducts; ++j) {
+      float x[2][2], y[2][2];
+      lows.get(j, x);
+      highs.get(j, y);
+      add_product(term, left, low_columns[j], x);
+      add_product(term, left, high_columns[j], y);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if (is_value || row + i * kTileHalf >= rows) continue;
+        const std::int64_t from = (row + i * kTileHalf) * half + angle + 2 * j;
+        const float2 c = *reinterpret_cast<const float2*>(cos + from);
+        const float2 s = *reinterpret_cast<const float2*>(sin + from);
+        const float x0 = x[i][0], x1 = x[i][1];
+        x[i][0] = x0 * c.x - y[i][0] * s.x;
+        x[i][1] = x1 * c.y - y[i][1] * s.y;
+        y[i][0] = y[i][0] * c.x + x0 * s.x;
+        y[i][1] = y[i][1] * c.y + x1 * s.y;
+      }
+      lows.set(j, x);
+      highs.set(j, y);
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      if (row + i * kTileHalf >= rows) continue;
+      T* const to = qkv + (row + i * kTileHalf) * width + column;
+      device::store_pack<device::kLaneColumns>(lows.rows[i], to);
+      device::store_pack<device::kLaneColumns>(highs.rows[i], to + half);
+    }
+  }
+}
+
+template <typename T>
+const T* typed(const void* pointer) {
+  return static_cast<const T*>(pointer);
+}
+
+}  // namespace
+
+void launch_rotary(CudaElement element, void* qkv, const float* cos, const float* sin, std::int64_t rows,
+                   const HeadLayout& layout, const HeadTerms& terms, void* stream) {
+  if (rows == 0) return;
+  const unsigned x = device::blocks_of(layout.width() / 2 / kTileColumns, kWarps);
+  const dim3 grid(x, device::blocks_of(rows, kTileRows, (kBlocks + x - 1) / x));
+  device::dispatch_16_bits(element, [&](auto* null) {
+    using T = std::remove_pointer_t<decltype(null)>;
+    rotary_kernel<T><<<grid, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+        static_cast<T*>(qkv), cos, sin, rows, Heads{layout.heads, layout.kv_heads, layout.head_dim},
+        typed<T>(terms.q.left), typed<T>(terms.q.right), shape_of(terms.q), typed<T>(terms.k.left),
+        typed<T>(terms.k.right), shape_of(terms.k), typed<T>(terms.v.left), typed<T>(terms.v.right),
+        shape_of(terms.v));
+  });
+  device::check_launch("rotate", cudaGetLastError());
+}
+
+}  // namespace lorikeet::ops
