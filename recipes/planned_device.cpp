@@ -1,7 +1,9 @@
 #include "recipes/planned_device.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
+#include <utility>
 
 #include "base/error.h"
 #include "base/strings.h"
@@ -122,7 +124,22 @@ PlannedDevice named_card(const DeviceRequest& request, const config::Settings& s
   return out;
 }
 
-PlannedDevice told_by_figures(const config::Settings& settings) {
+// Two of the three figures that describe a GPU would be taken for those of a CPU that nobody asked about.
+void require_all_figures(const DeviceRequest& request) {
+  const std::array<std::pair<const char*, bool>, 3> figures{
+      {{"--device-memory", request.memory_gib.has_value()},
+       {"--flops-per-second", request.flops_per_second.has_value()},
+       {"--bandwidth", request.bandwidth_gb.has_value()}}};
+  std::vector<std::string> given, missing;
+  for (const auto& [option, is_given] : figures) (is_given ? given : missing).emplace_back(option);
+  if (missing.size() != 1) return;
+  throw Error("[plan] expected " + missing[0] + " beside " + join(given, " and ") +
+              ": the three together describe a GPU, and here is none whose other figures could be taken; "
+              "give it, or name a card with --gpu, or give one of them alone to plan for this CPU");
+}
+
+PlannedDevice told_by_figures(const DeviceRequest& request, const config::Settings& settings) {
+  require_all_figures(request);
   PlannedDevice out{.policy = precision::resolve(settings.precision)};
   out.target = step_target(out.policy, at::kCUDA);
   out.machine.device = "a GPU as told";
@@ -157,6 +174,7 @@ void take_links_here(PlannedDevice& out, const device::DataSheet* sheet) {
 
 PlannedDevice of_this_machine(const DeviceRequest& request, const config::Settings& settings) {
   const device::Device device = choose_device(settings.device);
+  if (!device.is_cuda()) require_all_figures(request);
   const auto& found = device::cuda_devices();
   PlannedDevice out{.policy = choose_policy(settings.precision, device)};
   out.target = step_target(out.policy, device);
@@ -241,7 +259,7 @@ void measure_rate(PlannedDevice& device, const nn::ModelShape& shape) {
 
 PlannedDevice planned_device(const DeviceRequest& request, const config::Settings& settings) {
   PlannedDevice out = request.gpu            ? named_card(request, settings)
-                      : request.by_figures() ? told_by_figures(settings)
+                      : request.by_figures() ? told_by_figures(request, settings)
                                              : of_this_machine(request, settings);
   const std::string told = "as told";
   if (request.memory_gib) take_memory(out, static_cast<std::int64_t>(*request.memory_gib * kGiB), told);
@@ -258,8 +276,6 @@ PlannedDevice planned_device(const DeviceRequest& request, const config::Setting
     out.machine.least_seconds_per_layer = plan::kHostSecondsPerLayer;
     take_host_rate(out, request.gpu ? *request.gpu : out.machine.device);
   }
-  if (!out.machine.link)
-    throw Error("[plan] expected --bandwidth beside --device-memory and --flops-per-second");
   if (out.machine.memory_bytes == 0)
     throw Error("[plan] this machine doesn't tell its free memory; give --device-memory",
                 ErrorKind::kEnvironment);

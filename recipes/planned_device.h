@@ -37,7 +37,8 @@ struct PlannedDevice {
   std::vector<std::string> sources;  ///< a sentence a figure: measured, from a data sheet, assumed
 };
 
-/// Throws Error for a card without a data sheet, and for arithmetic that it lacks or whose rate isn't known.
+/// Throws Error for a card without a data sheet, for arithmetic that it lacks or whose rate isn't known, and
+/// for two of memory, rate and bandwidth that neither a card nor a GPU of this machine has the third of.
 /// A rate that `request` doesn't give stays open, see settle_rate.
 PlannedDevice planned_device(const DeviceRequest& request, const config::Settings& settings);
 

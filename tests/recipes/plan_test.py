@@ -99,6 +99,16 @@ class Plan(unittest.TestCase):
         for source in plan["device"]["sources"]:
             self.assertIn("assumed" if source.startswith("host ") else "as told", source)
 
+    def test_two_of_the_three_figures_are_no_plan_for_this_cpu_and_the_third_is_named(self):
+        figures = {"--device-memory": "8", "--flops-per-second": "1e13", "--bandwidth": "4"}
+        for missing in figures:
+            given = [word for option, value in figures.items() if option != missing for word in (option, value)]
+            others = " and ".join(given[::2])
+            self.assertIn(f"[plan] expected {missing} beside {others}:", self.refused(2, *given))
+            self.assertEqual(self.planned(self.config, *given, "--gpu", "L4", "--devices", "1")["device"]["name"], "L4")
+            alone = self.planned(self.config, missing, figures[missing], "--devices", "1")
+            self.assertNotIn("a GPU", alone["device"]["name"])
+
     def test_a_rate_that_is_told_takes_the_place_of_one_that_isnt_known(self):
         told = ["--flops-per-second", "1e13", "--devices", "1"]
         plan = self.planned(self.config, "precision.preset=fp32", "--gpu", "L4", *told)
@@ -109,7 +119,6 @@ class Plan(unittest.TestCase):
         self.assertIn("bf16", self.refused(2, "--gpu", "T4"))
         self.assertIn("no rate is known", self.refused(2, "--gpu", "L4", "precision.preset=fp32"))
         self.assertIn("got both", self.refused(2, "--devices", "2", "--max-devices", "2"))
-        self.assertIn("--bandwidth", self.refused(2, "--device-memory", "8", "--flops-per-second", "1e13"))
         self.assertIn("from 1 to 64", self.refused(2, "--devices", "0"))
         self.assertIn("--device-memory", self.refused(2, "--gpu", "L4", "--device-memory", "25769803776"))
         for card in ("RTX A4000", "A100 MIG 1g.10gb", "V100"):
