@@ -97,7 +97,8 @@ void end(int number, std::string_view message) {
 
 void end_before_loop(int number) {
   if (g_knows_folder && holds_run())
-    return end(number, "error: interrupted before the first step; the same command goes on with the run\n");
+    return end(number,
+               "error: interrupted before the first step; the run in the output folder stays as it was\n");
   if (g_knows_folder) remove_folder();
   end(number, "error: interrupted before the first step; nothing was written to the output folder\n");
 }
@@ -120,8 +121,7 @@ void on_signal(int number) {
       return end(number,
                  "error: interrupted again, and ended without saving; checkpoints that were saved stay\n");
     case State::kEnding:
-      return end(number,
-                 "error: interrupted while the run was ending; the same command goes on from there\n");
+      return end(number, "error: interrupted while the run was ending; what was saved stays\n");
     case State::kStopped: return end(number, "");
     case State::kDefault: std::signal(number, SIG_DFL); std::raise(number);
   }
@@ -195,15 +195,10 @@ InterruptGuard::~InterruptGuard() {
 
 bool InterruptGuard::requested() { return g_state == State::kStopping; }
 
-void fail_interrupted(std::int64_t steps) {
+void fail_interrupted(const std::string& when) {
   if (g_state != State::kStopping) begin_stopping();
   g_ends_interrupted = true;
-  if (steps > 0)
-    throw Error("interrupted after step " + std::to_string(steps) +
-                    "; a checkpoint was saved, the same command goes on from it",
-                ErrorKind::kInterrupted);
-  throw Error("interrupted before the first step was done: nothing of the run was kept",
-              ErrorKind::kInterrupted);
+  throw Error("interrupted " + when, ErrorKind::kInterrupted);
 }
 
 }  // namespace lorikeet::recipes

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
+#include <string>
 
 namespace lorikeet::recipes {
 
@@ -43,8 +43,8 @@ class InterruptGuard {
   static bool requested();
 };
 
-/// Ends a run that was asked to end and has saved what was done behind `steps`, by an Error (kInterrupted).
-/// From now on the process counts as asked, also where another one was.
-[[noreturn]] void fail_interrupted(std::int64_t steps);
+/// Ends a run that was asked to end and has saved what was done, by the Error (kInterrupted) "interrupted
+/// <when>". From now on the process counts as asked, also where another one was.
+[[noreturn]] void fail_interrupted(const std::string& when);
 
 }  // namespace lorikeet::recipes

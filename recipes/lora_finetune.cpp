@@ -41,6 +41,7 @@
 #include "recipes/step_traces.h"
 #include "recipes/tokenizer_files.h"
 #include "recipes/trial_step.h"
+#include "recipes/what_stays.h"
 #include "train/loop.h"
 #include "train/memory.h"
 
@@ -104,21 +105,12 @@ class Finetune {
       prefetcher_ = std::make_unique<parallel::HostWeights>(session_.torch_device(), *session_.model);
     }
     prepare(resume);
-    if (folder_ != nullptr) {
-      if (begin == RunFolder::Begin::kReplace) folder_->give_up_run();
-      folder_->write(identity, false, facts());
-      write_file_atomic(output_dir() / "config.yaml", config::to_yaml(settings_));
-      // At once: checkpoints are adapters too, and are asked in the words of the same template.
-      copy_tokenizer_files(base(), output_dir());
-      add_tokens(output_dir(), session_.added_tokens);
-      if (inputs_.chat_template) set_chat_template(output_dir(), *inputs_.chat_template);
-    }
-    end_ = loop();
+    end_ = loop(identity, begin == RunFolder::Begin::kReplace);
     ops::release_free_blocks();  // a finished run's peak is that of its steps
     if (prefetcher_) prefetcher_->drain();
     if (end_ == train::LoopEnd::kInterrupted) {
-      if (folder_ != nullptr && state_.step == 0) folder_->forget_run();
-      fail_interrupted(state_.step);
+      if (folder_ != nullptr && state_.step == 0 && !replaces_) folder_->forget_run();
+      fail_interrupted(what_stays().after_interrupt());
     }
     if (folder_ == nullptr) return;
     group_.phase("finish");
@@ -251,9 +243,11 @@ class Finetune {
     const std::int64_t got = device.is_cuda() ? peak : peak - static_cast<std::int64_t>(process_bytes_);
     throw Error(
         step_plan_.out_of_memory(got, step_.micro_tokens, strategy_.degree, group_.placement().world_size) +
-            "\ncheckpoints that were saved stay, and the same command goes on from them",
+            "\n" + what_stays().after_failure(),
         ErrorKind::kRunFailed);
   }
+
+  WhatStays what_stays() const { return {settings_.checkpoint, state_.step, replaces_}; }
 
   // Goes on from the latest checkpoint, which the first rank reads; false when there is none.
   bool restore() {
@@ -275,14 +269,35 @@ class Finetune {
     return true;
   }
 
-  train::LoopEnd loop() {
+  // With the first step done: a run that can't do it leaves the one that is there. No rank writes before the
+  // files of that one are gone.
+  void replace(const RunFolder::Identity& identity) {
+    if (folder_ != nullptr) begin_writing(identity);
+    group_.share("replaced", "");
+    replaces_ = false;
+  }
+
+  // Writes what the folder holds of a run from its beginning on.
+  void begin_writing(const RunFolder::Identity& identity) {
+    if (replaces_) folder_->give_up_run();
+    folder_->write(identity, false, facts());
+    write_file_atomic(output_dir() / "config.yaml", config::to_yaml(settings_));
+    // At once: checkpoints are adapters too, and are asked in the words of the same template.
+    copy_tokenizer_files(base(), output_dir());
+    add_tokens(output_dir(), session_.added_tokens);
+    if (inputs_.chat_template) set_chat_template(output_dir(), *inputs_.chat_template);
+    metrics_.emplace(output_dir() / "metrics.jsonl", replaces_ ? 0 : state_.step);
+  }
+
+  train::LoopEnd loop(const RunFolder::Identity& identity, bool replaces) {
     const std::int64_t total = sampler_.total_steps();
-    std::optional<train::MetricsWriter> metrics;
     std::optional<train::Progress> progress;
-    if (folder_ != nullptr) {
-      metrics.emplace(output_dir() / "metrics.jsonl", state_.step);
-      progress.emplace(total, settings_.metrics.log_every_steps);
-    }
+    if (folder_ != nullptr) progress.emplace(total, settings_.metrics.log_every_steps);
+    const InterruptGuard guard;
+    group_.phase("training");
+    phases_.finish("prepare");
+    replaces_ = replaces;
+    if (folder_ != nullptr && !replaces_) begin_writing(identity);
     const train::LoopOptions options{
         .schedule = train::make_schedule(settings_.lr_scheduler, settings_.optimizer.lr, total),
         .micro = micro_options(settings_, step_.micro_tokens),
@@ -298,6 +313,7 @@ class Finetune {
                                  .first_step =
                                      [&] {
                                        phases_.finish("first step");
+                                       if (replaces_) replace(identity);
                                        if (progress) progress->message(phases_.line());
                                      },
                                  .trace_file = [&](std::int64_t step) { return traces_->file(step); },
@@ -315,11 +331,8 @@ class Finetune {
                                  .device = session_.torch_device(),
                                  .group = group_.communicator(),
                                  .checkpoints = folder_ != nullptr ? &checkpoints_ : nullptr,
-                                 .metrics = metrics ? &*metrics : nullptr,
+                                 .metrics = &metrics_,
                                  .progress = progress ? &*progress : nullptr};
-    const InterruptGuard guard;
-    group_.phase("training");
-    phases_.finish("prepare");
     return train::run_loop(parts, options, hooks, state_);
   }
 
@@ -396,6 +409,8 @@ class Finetune {
   std::unique_ptr<parallel::UnitPrefetcher> prefetcher_;  // where weights are split, or on the host
   std::optional<train::AdamW> optimizer_;
   train::RunState state_;
+  bool replaces_ = false;                        // another run, whose files are still there
+  std::optional<train::MetricsWriter> metrics_;  // once this run's files are there, on the first rank
   train::LoopEnd end_ = train::LoopEnd::kFinished;
 };
 

@@ -71,8 +71,8 @@ class RunFolder {
   void require_intact(const std::vector<std::string>& files) const;
 
   /// Removes what the run that is there wrote, and nothing else. Its run.json stays, as that of a given-up
-  /// run, until `write` replaces it: killed in between, the folder is still known as ours. To be called when
-  /// nothing can refuse the new run any more.
+  /// run, until `write` replaces it: killed in between, the folder is still known as ours. To be called
+  /// once the new run has done its first step: until then nothing of it is worth the loss.
   void give_up_run() const;
 
   /// Removes the merged checkpoint of an adapter that was the result before.

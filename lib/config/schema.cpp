@@ -340,7 +340,8 @@ void declare_output(Schema& schema) {
       .field("resume", &CheckpointSettings::resume,
              ChoiceRule<Resume>{{{"auto", Resume::kAuto}, {"never", Resume::kNever}}},
              "auto goes on with the same run in output_dir; never takes it for an error.")
-      .field("overwrite", &CheckpointSettings::overwrite, flag(), "Replace another run in output_dir.")
+      .field("overwrite", &CheckpointSettings::overwrite, flag(),
+             "Replace another run in output_dir, once the first step of this one is done.")
       .field("save_merged", &CheckpointSettings::save_merged, flag(),
              "Write the base with the adapter merged into it at the end, too.");
 

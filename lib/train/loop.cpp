@@ -50,13 +50,9 @@ class Loop {
       if (!ahead_ && interrupted()) return interrupt();
       const data::Step step = ahead_ ? ahead_->step : p_.sampler.step(state_.step);
       const StepMetrics metrics = train_and_trace(step);
-      if (!p_.device.is_cuda()) release_free_heap();
-      require_finite(metrics, step);
       if (!std::isfinite(metrics.grad_norm)) report_skipped();
-      if (p_.metrics != nullptr) p_.metrics->write(metrics.json());
+      write_line(metrics.json());
       if (p_.progress != nullptr) p_.progress->step(metrics);
-      if (!first_step_done_ && hooks_.first_step) hooks_.first_step();
-      first_step_done_ = true;
 
       const bool last = state_.step == total;
       if (validation_due(step, last)) validate();
@@ -80,11 +76,15 @@ class Loop {
 
   StepMetrics train_and_trace(const data::Step& step) {
     const auto file = trace_file(step.index + 1);
-    if (!file) return train(step);
-    trace::StepTrace trace(p_.device.is_cuda());
+    std::optional<trace::StepTrace> trace;
+    if (file) trace.emplace(p_.device.is_cuda());
     const StepMetrics metrics = train(step);
+    if (!p_.device.is_cuda()) release_free_heap();
+    require_finite(metrics, step);
+    if (!first_step_done_ && hooks_.first_step) hooks_.first_step();
+    first_step_done_ = true;
     try {
-      trace.save(*file);
+      if (trace) trace->save(*file);
     } catch (const Error& error) {  // no reason to end a run
       log_warning(error.what());
     }
@@ -147,6 +147,10 @@ class Loop {
         ErrorKind::kRunFailed);
   }
 
+  void write_line(const Json& line) const {
+    if (p_.metrics != nullptr && *p_.metrics) (*p_.metrics)->write(line);
+  }
+
   // On the rank that shows progress.
   void say(const std::string& text) const {
     if (p_.progress != nullptr) p_.progress->message("step " + std::to_string(state_.step) + ": " + text);
@@ -165,7 +169,7 @@ class Loop {
 
   void validate() {
     const double loss = evaluate(p_.model, *p_.validation, options_.micro, p_.device, p_.group).loss();
-    if (p_.metrics != nullptr) p_.metrics->write(Json().set("step", state_.step).set("val_loss", loss));
+    write_line(Json().set("step", state_.step).set("val_loss", loss));
     const bool better = std::isfinite(loss) && (!state_.best || loss < state_.best->val_loss);
     say("validation loss " + format_loss(loss) + (better ? ", the lowest so far" : ""));
     if (better) {
@@ -199,7 +203,7 @@ class Loop {
   }
 
   void save() {
-    if (p_.metrics != nullptr) p_.metrics->sync();
+    if (p_.metrics != nullptr && *p_.metrics) (*p_.metrics)->sync();
     if (p_.checkpoints != nullptr) p_.checkpoints->save(state_, p_.adapters, p_.optimizer);
     saved_step_ = state_.step;
   }

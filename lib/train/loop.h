@@ -46,7 +46,7 @@ struct LoopParts {
   at::Device device;
   comm::Communicator* group = nullptr;  ///< nullptr: one device
   const CheckpointStore* checkpoints = nullptr;
-  MetricsWriter* metrics = nullptr;
+  std::optional<MetricsWriter>* metrics = nullptr;  ///< empty ones may be filled by LoopHooks::first_step
   Progress* progress = nullptr;
 };
 
@@ -54,7 +54,8 @@ struct LoopHooks {
   /// Asked between steps: true saves a checkpoint and ends the run as interrupted; with a group on all ranks
   /// after the step in which one said so.
   std::function<bool()> interrupted;
-  /// After the first step of this process.
+  /// After the first step of this process, once its numbers were found finite and before anything of it is
+  /// written.
   std::function<void()> first_step;
   /// Where to write a trace of a step (from 1); nothing: it isn't traced. On a rank of several, its own.
   std::function<std::optional<std::filesystem::path>(std::int64_t step)> trace_file;

@@ -5,10 +5,12 @@ import json
 import os
 import shutil
 import signal
+import struct
 import sys
 import unittest
 
 import harness
+from limits_test import patch_tensor
 
 CONSTANT = ["lr_scheduler.name=constant"]
 
@@ -106,6 +108,30 @@ class RunFolder(unittest.TestCase):
             self.assertNotIn("resuming", result.stderr)
             self.assertNotIn("finished already", result.stderr)
             self.assertEqual(len(harness.metrics(output)), 3)
+
+    def test_a_run_that_fails_in_its_first_step_leaves_the_one_that_it_was_to_replace(self):
+        base = self.programs.work / "damaged-base"
+        shutil.copytree(harness.EXAMPLE / "base", base)
+        patch_tensor(base / "model.safetensors", "model.norm.weight", struct.pack("<H", 0x7FC0))  # NaN in bf16
+        output = self.copy_of(self.cosine, "to-replace")
+        for resume in ("auto", "never"):
+            self.require_refused(output, "[train] step 1: the loss is not finite", code=1,
+                                 overrides=[f"model.path={base}", "lora.rank=3", "checkpoint.overwrite=true",
+                                            f"checkpoint.resume={resume}"])
+
+    def test_what_replaces_a_run_has_nothing_of_it(self):
+        old = self.trained("old-traced", "metrics.profile_steps=[1, 2]", "data.validation.fraction=0.1", *CONSTANT)
+        self.assertTrue((old / "best").is_dir() and (old / "trace_step_2.json").exists())
+        more = ["metrics.profile_steps=[1]", "training.max_steps=3", "checkpoint.overwrite=true"]
+        result = self.programs.train(old, *more)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        new = self.trained("new-traced", *more)
+        names = set(harness.tree(new))
+        self.assertIn("trace_step_1.json", names)
+        self.assertEqual(set(harness.tree(old)), names)
+        for name in ("adapter_model.safetensors", "checkpoints/step_3/adapter_model.safetensors"):
+            self.assertEqual((old / name).read_bytes(), (new / name).read_bytes())
+        self.assertEqual(harness.metrics(old), harness.metrics(new))
 
     def test_a_merge_that_fails_leaves_a_finished_run_and_is_tried_again(self):
         output, merge = self.programs.work / "merging", ["checkpoint.save_merged=true", "training.max_steps=3", *CONSTANT]

@@ -65,7 +65,7 @@ class Signals(unittest.TestCase):
         before = harness.tree(output)
         code, said = self.end(self.started(output, "training.max_steps=3"), signal.SIGINT)
         self.assertEqual(code, 130)
-        self.assertIn("before the first step; the same command goes on", said)
+        self.assertIn("before the first step; the run in the output folder stays as it was", said)
         self.assertEqual(harness.tree(output), before)
 
     def test_several_processes_end_together_before_the_first_step(self):
@@ -99,6 +99,45 @@ class Signals(unittest.TestCase):
         code, said = self.end(process, signal.SIGCONT)
         self.assertEqual(code, 130)
         self.assertIn("interrupted again, and ended without saving", said)
+
+    def test_a_run_that_overwrites_leaves_the_one_that_is_there_until_its_first_step_is_done(self):
+        output = self.work / "old"
+        result = self.programs.train(output, "training.max_steps=3")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        before = harness.tree(output)
+        # Steps of all the rows, so that the signal comes before the first one is done.
+        command = self.programs.command(output, "batch.global=1080", "training.max_steps=2", "~lr_scheduler",
+                                        "checkpoint.overwrite=true")
+        for resume in ("auto", "never"):
+            process = subprocess.Popen([*command, f"checkpoint.resume={resume}"], env=harness.ENVIRONMENT,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            self.assertTrue(any(line.startswith("adapter: ") for line in process.stderr))
+            begin = cpu_seconds(process)
+            self.assertTrue(harness.wait_for(lambda: cpu_seconds(process) > begin + 1.5))
+            harness.stop(process)
+            process.stderr.close()
+            self.assertEqual(harness.tree(output), before)
+        process = subprocess.Popen(command, env=harness.ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.assertTrue(any(line.startswith("adapter: ") for line in process.stderr))
+        begin = cpu_seconds(process)
+        self.assertTrue(harness.wait_for(lambda: cpu_seconds(process) > begin + 1.5))
+        code, said = self.end(process, signal.SIGTERM)  # saved behind the first step
+        self.assertEqual(code, 130, said)
+        self.assertIn("interrupted after step 1; a checkpoint was saved, the same command goes on from it", said)
+        self.assertFalse((output / "adapter_model.safetensors").exists())
+        self.assertEqual(os.listdir(output / "checkpoints"), ["step_1"])
+        self.assertEqual([line["step"] for line in harness.metrics(output)], [1])
+
+    def test_a_run_that_never_resumes_says_which_command_goes_on(self):
+        output = self.work / "never"
+        process = subprocess.Popen(self.programs.command(output, "training.max_steps=100000", "~lr_scheduler",
+                                                         "checkpoint.resume=never"),
+                                   env=harness.ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        metrics = output / "metrics.jsonl"
+        self.assertTrue(harness.wait_for(lambda: metrics.exists() and metrics.stat().st_size > 0))
+        code, said = self.end(process, signal.SIGTERM)
+        self.assertEqual(code, 130, said)
+        self.assertIn("a checkpoint was saved, the same command with checkpoint.resume=auto goes on from it", said)
 
     def test_a_signal_while_a_stopped_run_is_ending_exits_130(self):
         output = self.work / "ending"

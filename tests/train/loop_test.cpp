@@ -52,7 +52,8 @@ struct Rig {
   RunState state;
 
   LoopEnd run() {
-    MetricsWriter metrics(folder / "metrics.jsonl", state.step);
+    std::optional<MetricsWriter> metrics;
+    metrics.emplace(folder / "metrics.jsonl", state.step);
     const LoopParts parts{.model = toy.model,
                           .adapters = toy.adapters,
                           .optimizer = optimizer,

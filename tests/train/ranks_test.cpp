@@ -81,7 +81,7 @@ Outcome run_rank(const Case& c, comm::Communicator* group, comm::Communicator* s
                         .validation = &validation,
                         .device = at::kCPU,
                         .group = group,
-                        .metrics = metrics ? &*metrics : nullptr};
+                        .metrics = &metrics};
   const LoopOptions options{
       .schedule = {.kind = config::SchedulerName::kConstant, .lr = 0.01, .total_steps = 20},
       .micro = {.micro_tokens = 16, .packing = c.packing},
