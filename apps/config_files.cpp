@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -12,6 +13,29 @@
 #include "base/strings.h"
 
 namespace lorikeet::apps {
+namespace {
+
+// Where the ready-made configs may be, the first choice first.
+// Installed: <prefix>/libexec/lorikeet/<program> and <prefix>/share/lorikeet/recipes/configs.
+// Built: <source>/build/<preset>/apps/<program> and <source>/recipes/configs.
+std::array<std::filesystem::path, 2> configs_folders() {
+  const std::filesystem::path here = executable_folder();
+  return {(here / "../../share/lorikeet/recipes/configs").lexically_normal(),
+          (here / "../../../recipes/configs").lexically_normal()};
+}
+
+// `beside`: what else wasn't found, with a comma behind it.
+[[noreturn]] void fail_without_configs(const std::string& beside) {
+  const auto [installed, built] = configs_folders();
+  throw Error(
+      "[configs] found " + beside + "no ready-made configs, neither in '" + installed.string() +
+          "' nor in '" + built.string() + "': '" + executable_folder().string() +
+          "' is neither part of an installation nor of a build folder; start the program where it was "
+          "built, move an installation (cmake --install) as a whole, or give the path of a config file",
+      ErrorKind::kEnvironment);
+}
+
+}  // namespace
 
 std::filesystem::path executable_folder() {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path();
@@ -31,16 +55,17 @@ std::filesystem::path recipe_program(const std::string& recipe) {
               ErrorKind::kEnvironment);
 }
 
-std::filesystem::path configs_folder() {
-  const std::filesystem::path here = executable_folder();
-  // Installed: <prefix>/libexec/lorikeet/<program> and <prefix>/share/lorikeet/recipes/configs.
-  // Built: <source>/build/<preset>/apps/<program> and <source>/recipes/configs.
-  const std::filesystem::path candidates[] = {here / "../../share/lorikeet/recipes/configs",
-                                              here / "../../../recipes/configs"};
-  for (const std::filesystem::path& candidate : candidates) {
-    if (std::filesystem::is_directory(candidate)) return std::filesystem::canonical(candidate);
+std::optional<std::filesystem::path> find_configs_folder() {
+  std::error_code ignored;
+  for (const std::filesystem::path& candidate : configs_folders()) {
+    if (std::filesystem::is_directory(candidate, ignored)) return std::filesystem::canonical(candidate);
   }
-  throw Error("[configs] no folder of ready-made configs beside '" + here.string() + "'");
+  return std::nullopt;
+}
+
+std::filesystem::path configs_folder() {
+  if (const auto folder = find_configs_folder()) return *folder;
+  fail_without_configs("");
 }
 
 std::vector<std::string> config_names() {
@@ -59,6 +84,7 @@ std::filesystem::path find_config(const std::string& text) {
   std::error_code ignored;
   // A pipe of the shell's, <(...), is a file too.
   if (std::filesystem::exists(name, ignored) && !std::filesystem::is_directory(name, ignored)) return name;
+  if (!find_configs_folder()) fail_without_configs("no file '" + escape_control(name) + "' and ");
   const std::vector<std::string> names = config_names();
   if (std::find(names.begin(), names.end(), name) != names.end()) return configs_folder() / (name + ".yaml");
   throw Error("[config] no file and no ready-made config '" + escape_control(name) + "'" +

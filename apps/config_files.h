@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,14 +15,17 @@ std::filesystem::path executable_folder();
 std::filesystem::path recipe_program(const std::string& recipe);
 
 /// The folder of ready-made configs: beside the executable's installation, or in the source tree it was built
-/// in. Throws Error when there is none.
+/// in; nothing for a program that was copied alone.
+std::optional<std::filesystem::path> find_configs_folder();
+
+/// The same. Throws Error (kEnvironment) that says where it was looked for and what to do when there is none.
 std::filesystem::path configs_folder();
 
 /// Names of all ready-made configs ("llama3_1/8B_lora"), sorted.
 std::vector<std::string> config_names();
 
 /// The file of a config that is named by its path, in which a leading ~ is the home folder, or as
-/// config_names does; throws Error with a suggestion.
+/// config_names does; throws Error with a suggestion, or as configs_folder does where there is neither.
 std::filesystem::path find_config(const std::string& text);
 
 }  // namespace lorikeet::apps

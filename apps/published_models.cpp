@@ -50,13 +50,18 @@ std::optional<std::filesystem::path> published_config(const std::string& model_p
   if (std::filesystem::exists(model_path, ignored)) return std::nullopt;
   const std::string wanted = last_part(model_path);
   std::vector<std::string> names;
-  for (const PublishedModel& model : published_models()) {
+  const bool known = find_configs_folder().has_value();
+  for (const PublishedModel& model : known ? published_models() : std::vector<PublishedModel>()) {
     if (model.folder() == wanted) return model.config;
     names.push_back(model.folder());
   }
   try {
     io::require_model_folder(model_path);
   } catch (const Error& error) {
+    if (!known)
+      throw Error(std::string(error.what()) +
+                  "; of published models nothing is known here: this program was copied without the "
+                  "ready-made configs");
     throw Error(error.what() + ("; no published model of that name is known" + did_you_mean(wanted, names)) +
                 ", `lorikeet ls` lists those that can be planned without their folder");
   }

@@ -17,6 +17,7 @@ namespace {
 // What ready-made configs name in the place of a user's own files.
 std::set<std::string> placeholders() {
   std::set<std::string> paths;
+  if (!find_configs_folder()) return paths;
   for (const std::string& name : config_names()) {
     const config::Settings settings = config::load_settings(find_config(name));
     paths.insert({settings.model.path, settings.data.train.path});

@@ -212,6 +212,29 @@ class CommandLine(unittest.TestCase):
         (self.work / "build" / "CMakeCache.txt").unlink()
         self.assert_refused(start(command), "it belongs beside `lorikeet`", code=3)
 
+    def test_a_program_that_was_copied_alone_says_where_it_looked_for_configs_and_runs_ones_own(self):
+        alone = self.work / "alone" / "bin"
+        alone.mkdir(parents=True)
+        for name in ("lorikeet", "lora_finetune_single_device"):
+            shutil.copy(self.programs.folder / name, alone)
+
+        def start(*words):
+            return subprocess.run([str(alone / words[0]), *map(str, words[1:])], env=harness.ENVIRONMENT, capture_output=True,
+                                  text=True, timeout=60, check=False)
+
+        looked = (f"neither in '{self.work}/share/lorikeet/recipes/configs' nor in '{self.work.parent}/recipes/configs'",
+                  "give the path of a config file")
+        named = "quickstart/tiny_lora"
+        for words in (["lorikeet", "validate", named], ["lorikeet", "plan", named], ["lorikeet", "cp", named, self.work / "c.yaml"],
+                      ["lora_finetune_single_device", "--config", named]):
+            self.assert_refused(start(*words), f"found no file '{named}' and no ready-made configs", *looked, code=3)
+        self.assert_refused(start("lorikeet", "ls"), "found no ready-made configs", *looked, code=3)
+        own = self.work / "config.yaml"
+        self.assertEqual(self.assert_ok(start("lorikeet", "validate", own)), "valid\n")
+        self.assert_ok(start("lorikeet", "plan", own))
+        self.assert_refused(start("lorikeet", "plan", own, "model.path=no/Qwen3-8B"), "no/Qwen3-8B",
+                            "copied without the ready-made configs")
+
     def test_quickstart_builds_every_program_that_the_readme_uses(self):
         readme = (harness.ROOT / "README.md").read_text()
         built = re.search(r"^build release (.+)$", (harness.ROOT / "scripts" / "quickstart").read_text(), re.M).group(1).split()
