@@ -113,7 +113,9 @@ class Validator {
     }
     if (options.validation_path) {
       attempt([&] {
-        check_rows(*options.validation_path, data::validation_rows(options), "data.validation.path");
+        data::read_validation(options, [&] {
+          check_rows(*options.validation_path, data::validation_rows(options), "data.validation.path");
+        });
       });
     }
     // Without a model or rows a template that was named can be looked for all the same.

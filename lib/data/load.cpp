@@ -301,6 +301,21 @@ DataOptions validation_rows(const DataOptions& options) {
   return held_out;
 }
 
+void read_validation(const DataOptions& options, const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    if (options.sources.empty() || text.find("data.train.") == std::string::npos) throw;
+    throw Error(
+        "[data.validation.path] " + text +
+            "; but with several sources no such setting holds for the validation rows, which are read "
+            "by what their keys show: give their keys the names of a format, or leave the path out "
+            "and hold rows of the sources out by data.validation.fraction",
+        error.kind());
+  }
+}
+
 LoadedData load_data(const DataOptions& options, const text::Tokenizer& tokenizer) {
   check(options);
   if (options.sources.empty()) require_source_there(options.train_path, "data.train.path");
@@ -312,7 +327,10 @@ LoadedData load_data(const DataOptions& options, const text::Tokenizer& tokenize
   data.train = train.dataset;
   data.train_report = train.report;
   if (options.validation_path) {
-    LoadedFile validation = load_file(*options.validation_path, validation_rows(options), tokenizer);
+    LoadedFile validation;
+    read_validation(options, [&] {
+      validation = load_file(*options.validation_path, validation_rows(options), tokenizer);
+    });
     data.validation = std::move(validation.dataset);
     data.validation_report = std::move(validation.report);
     if (data.validation->fingerprint() == data.train.fingerprint())

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,11 @@ namespace lorikeet::data {
 /// How the rows of `options.validation_path` are read: all of them, however many of the training rows are
 /// taken.
 DataOptions validation_rows(const DataOptions& options);
+
+/// Runs `read`, which reads the rows of `options.validation_path`. Of several sources each has settings of
+/// its own, and none of them holds for these rows: an Error of `read` that advises such a setting says so
+/// then, and what to do instead.
+void read_validation(const DataOptions& options, const std::function<void()>& read);
 
 /// How a file became a data set: for the run's log and run.json.
 struct FileReport {

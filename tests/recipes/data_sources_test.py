@@ -61,6 +61,23 @@ class DataSources(unittest.TestCase):
         _, said = self.train("mixture")
         self.assertIn("together 36 examples", said)  # 18 of each: no row of the smaller source repeats
 
+    def test_validation_rows_beside_several_sources_need_a_formats_own_keys(self):
+        asked = [{"question": row["instruction"], "answer": row["output"]} for row in ROWS]
+        one = write_lines(self.work / "asked.jsonl", asked)
+        other = write_lines(self.work / "rows.jsonl", ROWS)
+        self.set_train(f"[{{ path: {one}, columns: {{ prompt: question, completion: answer }} }}, {{ path: {other} }}]")
+        validated = f"data.validation.path={one}"
+        for result in (self.programs.train(self.work / "refused", validated),
+                       self.programs.verb("validate", self.work / "config.yaml", validated)):
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn("error: [data.validation.path] [data] line 1 of asked.jsonl: found 'question', 'answer'", result.stderr)
+            self.assertIn("with several sources no such setting holds for the validation rows", result.stderr)
+            self.assertIn("data.validation.fraction", result.stderr)
+        absent = self.programs.verb("validate", self.work / "config.yaml", "data.validation.path=no.jsonl")
+        self.assertNotIn("with several sources", absent.stderr)
+        self.train("held-out", "data.validation.fraction=0.25")
+        self.train("other", f"data.validation.path={other}")
+
     def test_a_mixture_with_an_absent_source_is_refused_before_the_model_is_opened(self):
         self.set_train("[{ path: nowhere.csv }]")
         refused = self.programs.train(self.work / "absent")
