@@ -83,7 +83,8 @@ std::filesystem::path find_config(const std::string& text) {
   const std::string name = expand_home(text);
   std::error_code ignored;
   // A pipe of the shell's, <(...), is a file too.
-  if (std::filesystem::exists(name, ignored) && !std::filesystem::is_directory(name, ignored)) return name;
+  if (std::filesystem::exists(name, ignored) && !std::filesystem::is_directory(name, ignored))
+    return std::filesystem::path(name);
   if (!find_configs_folder()) fail_without_configs("no file '" + escape_control(name) + "' and ");
   const std::vector<std::string> names = config_names();
   if (std::find(names.begin(), names.end(), name) != names.end()) return configs_folder() / (name + ".yaml");

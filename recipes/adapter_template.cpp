@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/strings.h"
 #include "config/config.h"
 #include "recipes/best_adapter.h"
 #include "text/folder_config.h"
@@ -71,6 +72,14 @@ bool is_same(const text::ChosenTemplate& a, const text::ChosenTemplate& b) {
   return a.chat_template == b.chat_template && (a.chat_template != nullptr || a.source == b.source);
 }
 
+// Whether a built-in writes the same as a source in Jinja.
+bool writes_as(const text::ChosenTemplate& builtin, const text::ChosenTemplate& source,
+               const text::Tokenizer& tokenizer, const std::string& date) {
+  if (builtin.chat_template == nullptr || !source.source) return false;
+  return text::renders_like(*builtin.chat_template,
+                            {.main = source.source, .tokens = tokenizer.templates().tokens}, date);
+}
+
 }  // namespace
 
 std::filesystem::path run_of_adapter(const std::filesystem::path& adapter) {
@@ -82,7 +91,7 @@ std::filesystem::path run_of_adapter(const std::filesystem::path& adapter) {
 }
 
 std::optional<std::filesystem::path> tokenizer_of_adapter(const std::filesystem::path& adapter) {
-  const std::filesystem::path run = run_of_adapter(adapter);
+  std::filesystem::path run = run_of_adapter(adapter);
   std::error_code ignored;
   for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
     if (std::filesystem::exists(run / name, ignored)) return run;
@@ -122,6 +131,27 @@ std::optional<AdapterTemplate> adapter_template(const std::filesystem::path& fol
   if (!found) return std::nullopt;
   result.chosen = *found;
   return result;
+}
+
+std::optional<std::string> other_start_template(const config::Settings& settings, data::Format rows,
+                                                const text::Tokenizer& tokenizer) {
+  if (!settings.lora.starts_from_folder() || !data::needs_template(rows)) return std::nullopt;
+  const auto trained = adapter_template(settings.lora.init);
+  if (!trained) return std::nullopt;
+  const config::DataSettings& data = settings.data;
+  const text::ChosenTemplate& old = trained->chosen;
+  const text::ChosenTemplate now = text::choose_chat_template(
+      data.chat_template, tokenizer.templates(), data::has_instructions(rows), data.template_date);
+  if (is_same(old, now) || writes_as(old, now, tokenizer, data.template_date) ||
+      writes_as(now, old, tokenizer, data.template_date))
+    return std::nullopt;
+  const bool has_name = old.chat_template != nullptr;
+  return "[lora.init] '" + escape_control(settings.lora.init) + "' was trained with the chat template " +
+         (has_name ? old.name : "of '" + escape_control(trained->folder.string()) + "'") +
+         ", and this run trains with " + now.name +
+         ": the adapter has learnt another form of the questions; " +
+         "data.chat_template=" + (has_name ? old.name : escape_control(trained->folder.string())) +
+         " goes on with its own";
 }
 
 InferenceTemplate settle_chat_template(const config::DataSettings& data,

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "config/settings.h"
+#include "data/format.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -32,6 +33,12 @@ std::optional<config::Settings> run_settings(const std::filesystem::path& folder
 /// tokenizer's files of any other adapter. Throws nothing for files that can't be read: they say nothing
 /// then.
 std::optional<AdapterTemplate> adapter_template(const std::filesystem::path& folder);
+
+/// A warning that names both, where rows of format `rows` are written by another template in a run of
+/// `settings` than the adapter that it starts from (lora.init) was trained with, as far as that is known.
+/// Throws Error for a data.chat_template that there isn't.
+std::optional<std::string> other_start_template(const config::Settings& settings, data::Format rows,
+                                                const text::Tokenizer& tokenizer);
 
 /// How questions are written to a model with or without an adapter.
 struct InferenceTemplate {

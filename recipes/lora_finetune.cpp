@@ -212,7 +212,7 @@ class Finetune {
     group_.phase("prepare");
     if (!resume || !restore()) {
       if (resume) log_info("no checkpoint of the run is there: it begins at its first step");
-      initialize_adapters(settings_, session_, group_);
+      initialize_adapters(settings_, session_, data_.train_report, group_);
     }
     confirm_micro_tokens();
     if (folder_ != nullptr)

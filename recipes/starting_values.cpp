@@ -8,6 +8,7 @@
 #include "io/folders.h"
 #include "peft/adapter_file.h"
 #include "recipes/adapter_base.h"
+#include "recipes/adapter_template.h"
 #include "recipes/adapter_tokens.h"
 #include "recipes/best_adapter.h"
 
@@ -53,7 +54,8 @@ std::optional<train::RunState> load_latest_checkpoint(const train::CheckpointSto
   return state;
 }
 
-void initialize_adapters(const config::Settings& settings, const ModelSession& session, RankGroup& group) {
+void initialize_adapters(const config::Settings& settings, const ModelSession& session,
+                         const data::FileReport& rows, RankGroup& group) {
   peft::LoraAdapters& adapters = *session.adapters;
   const nn::WeightStore& base = session.model->store();
   if (!settings.lora.starts_from_folder()) {
@@ -70,7 +72,11 @@ void initialize_adapters(const config::Settings& settings, const ModelSession& s
   peft::require_same_settings(adapters.config(), found, from.string());
   peft::require_same_scales(adapters, found, from.string());
   require_same_tokens(from, session);
-  if (group.first()) warn_if_other_base(settings.model.path, from, session);
+  if (group.first()) {
+    warn_if_other_base(settings.model.path, from, session);
+    if (const auto warning = other_start_template(settings, rows.rows, *session.tokenizer))
+      log_warning(*warning);
+  }
   peft::require_same_base(from, adapters, base);
   peft::load_adapter(from, adapters);
   log_info("adapter values from " + from.string());

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "config/settings.h"
+#include "data/load.h"
 #include "peft/lora.h"
 #include "recipes/model_session.h"
 #include "recipes/rank_group.h"
@@ -24,7 +25,9 @@ std::optional<train::RunState> load_latest_checkpoint(const train::CheckpointSto
 /// The values that a new run begins with: drawn, or those of the adapter folder that `settings.init` names.
 /// The session has its weights. What is computed from them, each rank gets from the first: roundings differ
 /// between machines. Throws Error when the folder's adapter is of another shape or rule, or has rows for
-/// other tokens; warns where it was trained on another base.
-void initialize_adapters(const config::Settings& settings, const ModelSession& session, RankGroup& group);
+/// other tokens; warns where it was trained on another base, or with another chat template than the training
+/// rows (`rows`) are written by.
+void initialize_adapters(const config::Settings& settings, const ModelSession& session,
+                         const data::FileReport& rows, RankGroup& group);
 
 }  // namespace lorikeet::recipes

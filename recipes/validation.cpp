@@ -12,6 +12,7 @@
 #include "data/source_files.h"
 #include "peft/adapter_config.h"
 #include "peft/adapter_file.h"
+#include "recipes/adapter_template.h"
 #include "recipes/adapter_tokens.h"
 #include "recipes/devices.h"
 #include "recipes/model_session.h"
@@ -82,6 +83,13 @@ class Validator {
     require_same_tokens(folder, *session_);
   }
 
+  // Once, by the first rows that a template writes.
+  void check_start_template(data::Format rows) {
+    if (!session_ || knows_start_template_ || !data::needs_template(rows)) return;
+    knows_start_template_ = true;
+    warn(other_start_template(settings_, rows, *session_->tokenizer));
+  }
+
   void check_data() {
     const std::string& train = settings_.data.train.path;
     bool knows_template = false;
@@ -93,6 +101,7 @@ class Validator {
       attempt([&] {
         const data::LoadedFile tried = check_rows(source.path, source.rows, "data.train.sources").file;
         if (tried.dataset.longest() > longest.longest()) longest = tried.dataset;
+        check_start_template(tried.report.rows);
       });
       knows_template = session_.has_value();
     }
@@ -108,6 +117,7 @@ class Validator {
                             data::Sampler(tried.dataset, sampler_options(settings_)).total_steps());
         warn(beyond_positions(settings_, *session_, tried.dataset));
         warn(unending_answers(settings_, *session_, tried.dataset, tried.report.rows, tried.report.file));
+        check_start_template(tried.report.rows);
       });
       knows_template = session_.has_value();
     }
@@ -155,6 +165,7 @@ class Validator {
   precision::Policy policy_;
   std::optional<ModelSession> session_;
   bool tried_rows_ = false;
+  bool knows_start_template_ = false;
   Validation out_;
 };
 

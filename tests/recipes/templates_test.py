@@ -55,6 +55,30 @@ class Templates(unittest.TestCase):
     def config(self, folder):
         return json.loads((folder / "tokenizer_config.json").read_text())
 
+    def test_a_run_from_an_adapter_of_another_template_is_warned_of_once_and_named(self):
+        published = published_llama2()
+        jinja = self.base("with-llama2", chat_template__jinja=published)
+        by_source = self.train("by-source", f"model.path={jinja}")
+        by_default = self.train("by-default")
+        for init, name, more in ((self.plain, "plain", ["data.chat_template=alpaca"]), (self.plain / "checkpoints" / "step_3", "plain", []),
+                                 (by_default, "alpaca", ["data.chat_template=plain"]), (by_source, "", [])):
+            start = [f"lora.init={init}", *more]
+            old = name or str(by_source)
+            for result in (self.programs.train(self.work / "warned", "training.max_steps=1", "lr_scheduler.warmup_steps=0",
+                                               "checkpoint.overwrite=true", "checkpoint.resume=never", *start),
+                           self.programs.verb("validate", self.work / "config.yaml", *start)):
+                self.assertEqual(result.returncode, 0, result.stderr)
+                said = re.findall(r"^warning: \[lora.init\] '(.*)' was trained with the chat template (?:of )?'?(.*?)'?, and this run "
+                                  r"trains with (.*?):.*data.chat_template=(\S+)", result.stderr, re.M)
+                now = more[0].split("=")[1] if more else "alpaca"
+                self.assertEqual(said, [(str(init), old, now, old)], result.stderr)
+        for init, more in ((self.plain, ["data.chat_template=plain"]), (by_default, []), (by_default, ["data.chat_template=alpaca"]),
+                           (by_source, [f"model.path={jinja}"]), (by_source, [f"data.chat_template={by_source}"]),
+                           (by_source, ["data.chat_template=llama2"])):
+            result = self.programs.verb("validate", self.work / "config.yaml", f"lora.init={init}", *more)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertNotIn("chat template", result.stderr)
+
     def test_eval_uses_the_adapters_template_and_says_so(self):
         own, log = self.eval(self.plain)
         self.assertIn(f"chat template: plain, which the adapter was trained with ({self.plain})", log)
