@@ -26,12 +26,13 @@ namespace lorikeet::recipes {
 namespace {
 
 enum class State {
-  kDefault,   // no handler of ours
-  kStarting,  // InterruptExit, before the loop
-  kLoop,      // InterruptGuard
-  kStopping,  // InterruptGuard, after the first signal
-  kEnding,    // InterruptExit, after the loop
-  kStopped,   // behind both, after a run that was asked to end: libraries take their time to unload
+  kDefault,    // no handler of ours
+  kStarting,   // InterruptExit, before the loop
+  kLoop,       // InterruptGuard
+  kFinishing,  // InterruptGuard, after the loop
+  kStopping,   // InterruptGuard, after the first signal
+  kEnding,     // InterruptExit, behind the guard
+  kStopped,    // behind both, after a run that was asked to end: libraries take their time to unload
 };
 
 std::atomic<State> g_state{State::kDefault};
@@ -115,6 +116,10 @@ void on_signal(int number) {
       begin_stopping();
       return say(
           "interrupted: the run saves behind this step and ends; a second signal, later, ends it at once\n");
+    case State::kFinishing:
+      begin_stopping();
+      return say(
+          "interrupted: the run writes its result and ends; a second signal, later, ends it at once\n");
     case State::kStopping:
       if (!comm::asks_again(number, std::chrono::nanoseconds(monotonic_nanoseconds() - g_stopping_since)))
         return;
@@ -191,6 +196,15 @@ InterruptGuard::~InterruptGuard() {
     handle(SIG_DFL);
     g_state = State::kDefault;
   }
+}
+
+void InterruptGuard::finishing() {
+  State loop = State::kLoop;
+  g_state.compare_exchange_strong(loop, State::kFinishing);
+}
+
+void InterruptGuard::stop_if_requested() {
+  if (requested()) throw Error("interrupted", ErrorKind::kInterrupted);
 }
 
 bool InterruptGuard::requested() { return g_state == State::kStopping; }

@@ -29,9 +29,9 @@ class InterruptExit {
   static void end_by_signal();
 };
 
-/// While an object of this class lives, SIGINT, SIGTERM and SIGHUP only set a flag, so that a run can save
-/// and end cleanly; one that asks again (comm::asks_again) ends the process at once, as InterruptExit says.
-/// That stays so behind the guard of a run that was asked to end.
+/// While an object of this class lives, SIGINT, SIGTERM and SIGHUP only set a flag, so that a run can save,
+/// or write its result, and end cleanly; one that asks again (comm::asks_again) ends the process at once, as
+/// InterruptExit says. That stays so behind the guard of a run that was asked to end.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -39,8 +39,14 @@ class InterruptGuard {
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
+  /// From here on the run writes its result: what a signal makes it say on stderr.
+  static void finishing();
+
   /// True once a signal came.
   static bool requested();
+
+  /// Throws Error (kInterrupted) once a signal came: for long work that takes back what it began.
+  static void stop_if_requested();
 };
 
 /// Ends a run that was asked to end and has saved what was done, by the Error (kInterrupted) "interrupted

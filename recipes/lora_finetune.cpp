@@ -87,6 +87,8 @@ class Finetune {
       log_info(
           "finished already (anew: checkpoint.overwrite=true checkpoint.resume=never): the adapter lies in " +
           output_dir().string());
+      const InterruptGuard guard;
+      InterruptGuard::finishing();
       if (folder_ != nullptr) merge_if_wanted();
       return;
     }
@@ -105,6 +107,7 @@ class Finetune {
       prefetcher_ = std::make_unique<parallel::HostWeights>(session_.torch_device(), *session_.model);
     }
     prepare(resume);
+    const InterruptGuard guard;
     end_ = loop(identity, begin == RunFolder::Begin::kReplace);
     ops::release_free_blocks();  // a finished run's peak is that of its steps
     if (prefetcher_) prefetcher_->drain();
@@ -113,6 +116,7 @@ class Finetune {
       fail_interrupted(what_stays().after_interrupt());
     }
     if (folder_ == nullptr) return;
+    InterruptGuard::finishing();
     group_.phase("finish");
     finish();
     folder_->write(identity, true, facts());
@@ -293,7 +297,6 @@ class Finetune {
     const std::int64_t total = sampler_.total_steps();
     std::optional<train::Progress> progress;
     if (folder_ != nullptr) progress.emplace(total, settings_.metrics.log_every_steps);
-    const InterruptGuard guard;
     group_.phase("training");
     phases_.finish("prepare");
     replaces_ = replaces;

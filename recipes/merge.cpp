@@ -23,6 +23,7 @@
 #include "peft/adapter_file.h"
 #include "peft/weight_updates.h"
 #include "recipes/adapter_template.h"
+#include "recipes/interrupt.h"
 #include "recipes/merge_record.h"
 #include "recipes/merged_checkpoint.h"
 #include "recipes/model_session.h"
@@ -96,6 +97,7 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
     const MergedCheckpoint weights(checkpoint, session.model->spec(), std::move(changes), quantization);
     report.merged_tensors = weights.changed();
     io::require_free_space(output, weights.bytes());
+    InterruptGuard::stop_if_requested();
     folder.emplace(io::take_place_of_empty(output));
     copy_other_files(model, folder->path());
     if (!session.adapters->tables().empty()) copy_tokenizer_files(run_of_adapter(adapter), folder->path());
@@ -105,6 +107,7 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
     if (const auto trained = adapter_template(adapter))
       set_chat_template(folder->path(), text::jinja_of(trained->chosen, trained->chosen.rows));
   }
+  InterruptGuard::stop_if_requested();
   const ModelSession merged =
       load_model(folder->path(), merge_policy(io::Checkpoint::open(folder->path())), device, std::nullopt, 0);
   if (!at::isfinite(with_adapter).all().item<bool>())
@@ -115,6 +118,7 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
         ErrorKind::kRunFailed);
   report.largest_logit_change = largest_difference(with_adapter, probe(merged, vocabulary));
   report.largest_adapter_effect = largest_difference(with_adapter, base);
+  InterruptGuard::stop_if_requested();
   folder->commit();
   return report;
 }
@@ -134,14 +138,20 @@ void merge_finished_run(const std::filesystem::path& base, const std::filesystem
   ops::release_host_memory(trained_on);
   const std::filesystem::path merged = run / kMergedFolder;
   log_info("merge: the base with the adapter goes to " + merged.string());
+  const std::string again =
+      "; the same command (with checkpoint.resume=auto) tries it again, `lorikeet merge " + base.string() +
+      " " + run.string() + " FOLDER` does it elsewhere";
   try {
+    InterruptGuard::stop_if_requested();
     merge(base, run, merged, device::Device{});
   } catch (const std::exception& error) {
+    if (InterruptGuard::requested())
+      fail_interrupted("before the base was merged with the adapter in " + run.string() +
+                       ", which is complete" + again);
     throw Error(
         "[merge] the adapter in " + run.string() + " is complete, but merging it failed: " +
             (ops::is_out_of_memory(error) ? "main memory doesn't hold the base" : comm::reason(error)) +
-            "; the same command tries it again, `lorikeet merge " + base.string() + " " + run.string() +
-            " FOLDER` does it elsewhere",
+            again,
         ErrorKind::kRunFailed);
   }
 }

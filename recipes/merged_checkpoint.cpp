@@ -10,6 +10,7 @@
 #include "models/loading.h"
 #include "models/quantized_weights.h"
 #include "ops/dtype.h"
+#include "recipes/interrupt.h"
 
 namespace lorikeet::recipes {
 namespace {
@@ -123,6 +124,7 @@ void MergedCheckpoint::write_file(const io::SafetensorsFile& file,
                                   const std::filesystem::path& target) const {
   io::SafetensorsWriter writer(target, specs(file), file.metadata());
   for (const io::TensorSpec& spec : writer.order()) {
+    InterruptGuard::stop_if_requested();
     const io::TensorView& view = *source(file, spec.name);
     if (!updates_.contains(spec.name) && !models::is_quantized(base_, view)) {
       writer.write(view.bytes);

@@ -36,7 +36,8 @@ class MergedCheckpoint {
   std::uint64_t bytes() const;
 
   /// Writes the base's files, shard by shard, into an existing folder, and the index where it has one. Throws
-  /// Error for values that would be NaN or infinite in the base's dtype.
+  /// Error for values that would be NaN or infinite in the base's dtype, and (kInterrupted) once an
+  /// InterruptGuard was asked to end.
   void write_weights(const std::filesystem::path& folder) const;
 
   /// Makes the copy of the base's config.json in `folder` say what of it changed: rows of the tables, whether

@@ -11,6 +11,7 @@ import time
 import unittest
 
 import harness
+from plan_test import memory
 
 COPIES = 150  # of the example's rows: tokenising them takes long enough for a signal to come meanwhile
 
@@ -149,6 +150,35 @@ class Signals(unittest.TestCase):
         # The program's last line: what is left is that its libraries unload, which takes tens of milliseconds.
         self.assertTrue(any("a checkpoint was saved, the same command goes on" in line for line in process.stderr))
         self.assertEqual(self.end(process, signal.SIGTERM), (130, ""))
+
+    def test_a_signal_while_a_run_is_merged_ends_it_without_leftovers_and_the_same_command_merges(self):
+        # So large that merging takes long enough for a signal to come in between.
+        base, output = self.work / "large", self.work / "merging"
+        memory.make_model(base, dict(hidden_size=768, intermediate_size=3072, num_hidden_layers=6, num_attention_heads=12,
+                                     num_key_value_heads=12, vocab_size=1000))
+        rows = self.work / "ids.jsonl"
+        rows.write_text('{"input_ids": [1, 2, 3, 4]}\n' * 8)
+        command = self.programs.command(output, f"model.path={base}", f"data.train.path={rows}", "data.train.format=tokens",
+                                        "training.max_steps=1", "lr_scheduler.warmup_steps=0", "checkpoint.save_merged=true")
+
+        def leftovers():
+            return [path for path in output.rglob("*.tmp-*")] if output.exists() else []
+
+        for begun in (False, True):  # in the run itself, and in the same command for the finished one
+            process = subprocess.Popen(command, env=harness.ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            self.assertTrue(any(line.startswith("merge: ") for line in process.stderr))
+            self.assertTrue(harness.wait_for(lambda: any("merged.tmp-" in path.name for path in leftovers()), interval=0.001))
+            code, said = self.end(process, signal.SIGINT)
+            self.assertEqual(code, 130, said)
+            self.assertIn("interrupted: the run writes its result and ends;", said)
+            self.assertIn(f"before the base was merged with the adapter in {output}, which is complete; the same command", said)
+            self.assertEqual(leftovers(), [], begun)
+            self.assertFalse((output / "merged").exists())
+            self.assertTrue((output / "adapter_model.safetensors").exists())
+        result = harness.run(command, 120)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("finished already", result.stderr)
+        self.assertTrue((output / "merged" / "model.safetensors").exists())
 
     def test_a_request_that_comes_as_several_signals_saves(self):
         # A terminal that closes: the shell sends SIGHUP, and the kernel when the shell ends. A service manager: SIGTERM,
