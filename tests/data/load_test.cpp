@@ -44,6 +44,18 @@ TEST_CASE("a validation fraction takes whole rows off the training file, by seed
   CHECK(data::load_data(data.options, *tokenizer).train.fingerprint() != loaded.train.fingerprint());
 }
 
+TEST_CASE("a validation fraction near 1 leaves a row to train on, and a single row can't be split") {
+  test::DataFixture data;
+  data.write(text_rows(5, 3));
+  data.options.validation_fraction = 0.9999;
+  const data::LoadedData loaded = data::load_data(data.options, *test::fake_tokenizer());
+  CHECK(loaded.train.size() == 1);
+  CHECK(loaded.validation->size() == 4);
+  data.write(text_rows(1, 3));
+  CHECK_THROWS_WITH(data::load_data(data.options, *test::fake_tokenizer()),
+                    Catch::Contains("[data.validation.fraction] expected at least 2 rows"));
+}
+
 TEST_CASE("a validation file is read like the training file") {
   test::DataFixture data;
   const auto validation = data.write(text_rows(2, 5), "valid.jsonl");
