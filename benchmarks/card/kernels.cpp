@@ -4,17 +4,13 @@
 #include <string>
 
 #include "ops/activation/activation_cuda.h"
-#include "ops/activation/gated_terms_cuda.h"
 #include "ops/adamw/adamw_cuda.h"
 #include "ops/linear_cross_entropy/softmax_cuda.h"
 #include "ops/lora/dora_cuda.h"
 #include "ops/lora/dropout_mask.h"
-#include "ops/lora/low_rank_split.h"
 #include "ops/norm/norm_cuda.h"
-#include "ops/norm/norm_terms_cuda.h"
 #include "ops/qk_norm/qk_norm_cuda.h"
 #include "ops/rotary/rotary_cuda.h"
-#include "ops/rotary/rotary_terms_cuda.h"
 
 namespace lorikeet::bench {
 namespace {
@@ -33,54 +29,27 @@ std::string heads(std::int64_t rows, const HeadLayout& layout) {
          std::to_string(layout.kv_heads);
 }
 
-ops::NormForwardOnDevice norm_on_device(DeviceMemory& memory, std::int64_t tokens, std::int64_t width,
-                                        bool with_delta) {
-  const std::int64_t count = tokens * width;
-  return {.x = memory.bf16(count),
-          .x_stride = width,
-          .delta = with_delta ? memory.bf16(count) : nullptr,
-          .sum = with_delta ? memory.bf16(count) : nullptr,
-          .scale = {.weight = memory.bf16(width, kNearOne), .bias = nullptr, .is_fp32 = false, .offset = 0},
-          .eps = kEps,
-          .y = memory.bf16(count),
-          .y_stride = width,
-          .mean = nullptr,
-          .rstd = memory.fp32(tokens)};
-}
-
 void add_norm_forward(std::vector<Case>& to, std::int64_t tokens, std::int64_t width, bool with_delta) {
   to.push_back({.kernel = with_delta ? "add_norm forward" : "norm forward",
                 .shape = matrix(tokens, width),
                 .bytes = (with_delta ? 4 : 2) * tokens * width * kBF16 + width * kBF16 + tokens * kFP32,
                 .make = [=](DeviceMemory& memory) -> Launch {
                   const ops::NormRows rows{.tokens = tokens, .heads = 1, .width = width};
-                  const auto in = norm_on_device(memory, tokens, width, with_delta);
+                  const std::int64_t count = tokens * width;
+                  const ops::NormForwardOnDevice in{.x = memory.bf16(count),
+                                                    .x_stride = width,
+                                                    .delta = with_delta ? memory.bf16(count) : nullptr,
+                                                    .sum = with_delta ? memory.bf16(count) : nullptr,
+                                                    .scale = {.weight = memory.bf16(width, kNearOne),
+                                                              .bias = nullptr,
+                                                              .is_fp32 = false,
+                                                              .offset = 0},
+                                                    .eps = kEps,
+                                                    .y = memory.bf16(count),
+                                                    .y_stride = width,
+                                                    .mean = nullptr,
+                                                    .rstd = memory.fp32(tokens)};
                   return [=](cudaStream_t stream) { ops::launch_norm_forward(kElement, rows, in, stream); };
-                }});
-}
-
-// A low-rank term of [tokens, width] numbers, whose left operand has `rank` of `left_row` columns.
-ops::LowRankOnDevice term_on_device(DeviceMemory& memory, const void* left, std::int64_t left_row,
-                                    std::int64_t width, std::int64_t rank) {
-  return {.left = left,
-          .left_row = left_row,
-          .right = memory.bf16(width * rank),
-          .rank = static_cast<int>(rank),
-          .scale = 2};
-}
-
-// The norm of a residual with a low-rank term of its delta.
-void add_norm_with_term(std::vector<Case>& to, std::int64_t tokens, std::int64_t width, std::int64_t rank) {
-  to.push_back({.kernel = "add_norm with term forward",
-                .shape = matrix(tokens, width),
-                .bytes = (4 * tokens * width + (tokens + width) * rank + width) * kBF16 + tokens * kFP32,
-                .make = [=](DeviceMemory& memory) -> Launch {
-                  const ops::NormRows rows{.tokens = tokens, .heads = 1, .width = width};
-                  const auto in = norm_on_device(memory, tokens, width, /*with_delta=*/true);
-                  const auto term = term_on_device(memory, memory.bf16(tokens * rank), rank, width, rank);
-                  return [=](cudaStream_t stream) {
-                    ops::launch_norm_forward(kElement, rows, in, term, stream);
-                  };
                 }});
 }
 
@@ -234,68 +203,6 @@ void add_gated_activation(std::vector<Case>& to, std::int64_t tokens, std::int64
   }
 }
 
-// Rotary with low-rank terms of queries, keys and values.
-void add_rotary_with_terms(std::vector<Case>& to, std::int64_t tokens, const HeadLayout& layout,
-                           std::int64_t rank) {
-  const std::int64_t half = layout.head_dim / 2, kv = layout.kv_heads * layout.head_dim;
-  to.push_back({.kernel = "rotary with terms forward",
-                .shape = heads(tokens, layout),
-                .bytes = (2 * tokens * layout.width() + (3 * tokens + layout.width()) * rank) * kBF16 +
-                         2 * tokens * half * kFP32,
-                .make = [=](DeviceMemory& memory) -> Launch {
-                  void* const qkv = memory.bf16(tokens * layout.width());
-                  const float* const cos = memory.fp32(tokens * half, {0.7F, 0.01F});
-                  const float* const sin = memory.fp32(tokens * half, {0.7F, 0.01F});
-                  const auto* const left = static_cast<const std::uint16_t*>(memory.bf16(tokens * 3 * rank));
-                  const ops::HeadTerms terms{
-                      .q = term_on_device(memory, left, 3 * rank, layout.k_begin(), rank),
-                      .k = term_on_device(memory, left + rank, 3 * rank, kv, rank),
-                      .v = term_on_device(memory, left + 2 * rank, 3 * rank, kv, rank)};
-                  return [=](cudaStream_t stream) {
-                    ops::launch_rotary(kElement, qkv, cos, sin, tokens, layout, terms, stream);
-                  };
-                }});
-}
-
-// The gated activation with low-rank terms of gate and up, and of its gradient.
-void add_gated_terms(std::vector<Case>& to, std::int64_t tokens, std::int64_t width, std::int64_t rank) {
-  const std::int64_t count = tokens * width, of_up = 2 * (tokens + width) * rank,
-                     of_dy = (tokens + width) * rank;
-  const auto terms = [=](DeviceMemory& memory) {
-    const std::int64_t row = 2 * rank;
-    const auto* const left = static_cast<const std::uint16_t*>(memory.bf16(tokens * row));
-    return ops::GatedTerms{.gate = term_on_device(memory, left, row, width, rank),
-                           .up = term_on_device(memory, left + rank, row, width, rank)};
-  };
-  to.push_back({.kernel = "gated activation with terms forward",
-                .shape = matrix(tokens, width),
-                .bytes = (3 * count + of_up) * kBF16,
-                .make = [=](DeviceMemory& memory) -> Launch {
-                  const void* const gate_up = memory.bf16(2 * count);
-                  void* const out = memory.bf16(count);
-                  const ops::GatedTerms added = terms(memory);
-                  return [=](cudaStream_t stream) {
-                    ops::launch_gated_forward(kElement, ops::Activation::kSilu, gate_up, added, tokens, width,
-                                              out, stream);
-                  };
-                }});
-  to.push_back({.kernel = "gated activation with terms backward with product",
-                .shape = matrix(tokens, width),
-                .bytes = (6 * count + of_up + of_dy) * kBF16,
-                .make = [=](DeviceMemory& memory) -> Launch {
-                  const void* const dy = memory.bf16(count);
-                  void* const gate_up = memory.bf16(2 * count);
-                  void* const product = memory.bf16(count);
-                  const ops::GatedTerms added = terms(memory);
-                  const ops::LowRankOnDevice of_gradient =
-                      term_on_device(memory, memory.bf16(tokens * rank), rank, width, rank);
-                  return [=](cudaStream_t stream) {
-                    ops::launch_gated_backward(kElement, ops::Activation::kSilu, dy, of_gradient, added,
-                                               tokens, width, gate_up, product, stream);
-                  };
-                }});
-}
-
 void add_softmax(std::vector<Case>& to, std::int64_t rows, std::int64_t width, bool gradient) {
   to.push_back({.kernel = gradient ? "softmax with gradient" : "softmax",
                 .shape = matrix(rows, width),
@@ -388,40 +295,6 @@ void add_dropout(std::vector<Case>& to, std::int64_t rows, std::int64_t features
                 }});
 }
 
-// Of the first card, 10 * major + minor.
-int capability() {
-  int major = 0, minor = 0;
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), "cudaDeviceGetAttribute");
-  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0), "cudaDeviceGetAttribute");
-  return 10 * major + minor;
-}
-
-// Of one projection with `columns` columns.
-void add_low_rank_gradients(std::vector<Case>& to, std::int64_t tokens, std::int64_t columns,
-                            std::int64_t rank) {
-  to.push_back({.kernel = "low-rank gradients",
-                .shape = matrix(tokens, columns),
-                .bytes = tokens * (columns + 2 * rank) * kBF16 + columns * rank * (kBF16 + 2 * kFP32),
-                .make = [=](DeviceMemory& memory) -> Launch {
-                  ops::LowRankGradients in{.projections = 1,
-                                           .begin = {},
-                                           .width = {columns},
-                                           .tokens = tokens,
-                                           .rank = rank,
-                                           .dy = memory.bf16(tokens * columns),
-                                           .dy_row = columns,
-                                           .u = memory.bf16(tokens * rank),
-                                           .b = memory.bf16(columns * rank),
-                                           .du = memory.bf16(tokens * rank),
-                                           .grad_b = memory.fp32(columns * rank),
-                                           .scale = 1};
-                  float* const scratch = memory.fp32(ops::low_rank_gradients_scratch(in));
-                  return [=](cudaStream_t stream) {
-                    ops::launch_low_rank_gradients(kElement, in, scratch, stream);
-                  };
-                }});
-}
-
 }  // namespace
 
 std::vector<Case> bf16_kernels(std::int64_t tokens) {
@@ -441,13 +314,6 @@ std::vector<Case> bf16_kernels(std::int64_t tokens) {
   for (const std::int64_t parameters : {10'000'000, 42'000'000}) add_adamw(cases, parameters);
   add_dora(cases, tokens, 4096);
   add_dropout(cases, tokens, 4096);
-  if (ops::has_tensor_core_kernels(capability())) {
-    add_rotary_with_terms(cases, tokens, kLlama, /*rank=*/16);
-    for (const std::int64_t width : widths) add_norm_with_term(cases, tokens, width, /*rank=*/16);
-    for (const std::int64_t width : {3072, 9728, 14336}) add_gated_terms(cases, tokens, width, /*rank=*/16);
-    for (const std::int64_t columns : {1024, 4096, 14336, 28672})
-      add_low_rank_gradients(cases, tokens, columns, /*rank=*/16);
-  }
   return cases;
 }
 

@@ -15,6 +15,8 @@ inline std::string matrix(std::int64_t rows, std::int64_t cols) {
 
 /// Norms, rotary, activations, softmax, AdamW, DoRA's columns and dropout, in bf16 for `tokens` rows.
 std::vector<Case> bf16_kernels(std::int64_t tokens);
+/// Low-rank terms that these kernels add, and their gradients, alike; none on a GPU without tensor cores.
+std::vector<Case> low_rank_kernels(std::int64_t tokens);
 /// Decoding of 4-bit and fp8 matrices to bf16, and encoding of `tokens` rows of bf16 as fp8.
 std::vector<Case> quantized_kernels(std::int64_t tokens);
 /// A copy from device memory to device memory by the driver, of 1 GiB.

@@ -114,7 +114,8 @@ DecoderLayer::DecoderLayer(const DecoderLayerSpec& spec, LinearFactory& factory,
 Hidden DecoderLayer::forward(Hidden hidden, const UnitLoan& weights, const ForwardContext& context,
                              LayerKept* kept) const {
   const double m = residual_multiplier_;
-  // What goes to the stream as it is may leave its low-rank terms to the next norm.
+  // What goes to the stream as it is may leave its low-rank terms to the next norm: down's are left to that
+  // of the next layer, which has one where this one does, or to the final one. (Hidden::value adds them too.)
   const bool as_it_is = !parallel_ && m == 1;
   ops::LeftTerms of_attention(ops::add_norm_adds), of_mlp(ops::add_norm_adds);
   at::Tensor x = pre_forward(attention_norm_, hidden, part(kept, &LayerKept::attention_norm));
@@ -154,7 +155,7 @@ at::Tensor DecoderLayer::backward(at::Tensor gradient, const UnitLoan& weights, 
   ops::LoraLinearGradients mlp = mlp_.backward(post_backward(post_mlp_norm_, gradient, m, kept.post_mlp_norm),
                                                weights, behind, kept.mlp, through_mlp);
   at::Tensor x;
-  at::Tensor past = gradient;  // of the stream past attention, where it comes to attention's norm
+  at::Tensor past = gradient;  // of the stream, past attention: what its norm's backward adds
   if (!one_norm) {
     past = pre_backward(mlp_norm_, std::exchange(mlp.dx, {}), gradient, std::exchange(kept.mlp_norm, {}),
                         mlp.want_input() ? &x : nullptr);

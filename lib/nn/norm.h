@@ -13,11 +13,11 @@
 namespace lorikeet::nn {
 
 /// The residual stream between blocks: `residual` plus a `delta` that the next norm adds while it reads both
-/// (one pass over memory instead of two). The stream's value is residual + delta.
+/// (one pass over memory instead of two). The stream's value is residual + delta + terms.
 struct Hidden {
   at::Tensor residual;  ///< [T, D]; after the last layer [R, D] of its output rows
   at::Tensor delta;     ///< as wide and long, or undefined for none
-  /// What delta was left, for the next norm to add on the way (ops::LeftTerms).
+  /// Low-rank terms of delta that its projection left to the next norm (ops::LeftTerms).
   std::vector<ops::LowRankTerm> terms = {};
 
   at::Tensor value() const;

@@ -49,7 +49,7 @@ struct TileLane {
   }
 };
 
-/// The right operand's part of a lane, for all rows; zeros where there is no term and no column.
+/// The right operand's part of a lane, for all rows; zeros where there is no term or no column.
 template <bool of_columns, typename T>
 __device__ __forceinline__ void load_right(const Term<T>& term, const TileLane& lane, std::int64_t width,
                                            Ranks (&right)[kTileProducts]) {

@@ -5,6 +5,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -48,12 +49,26 @@ struct Bits<1> {
 template <typename T, int n>
 using Pack = Bits<n* static_cast<int>(sizeof(T))>;
 
+#ifdef __CUDACC__
+template <typename Access>
+__device__ __forceinline__ void check_access(const void* /*at*/) {}
+#else
+// A GPU ends a launch whose access isn't aligned to its size; a host would do it.
+void fail_access(const void* at, std::size_t bytes);
+template <typename Access>
+void check_access(const void* at) {
+  if (reinterpret_cast<std::uintptr_t>(at) % sizeof(Access) != 0) fail_access(at, sizeof(Access));
+}
+#endif
+
 template <int n, typename T>
 __device__ __forceinline__ Pack<T, n> load_pack(const T* from) {
+  check_access<Pack<T, n>>(from);
   return *reinterpret_cast<const Pack<T, n>*>(from);
 }
 template <int n, typename T>
 __device__ __forceinline__ void store_pack(const Pack<T, n>& pack, T* to) {
+  check_access<Pack<T, n>>(to);
   // An assignment of several words may be split into narrow stores.
   if constexpr (sizeof(pack) <= sizeof(unsigned)) {
     *reinterpret_cast<Pack<T, n>*>(to) = pack;
@@ -109,6 +124,7 @@ __device__ __forceinline__ void load_floats(const float* from, float (&out)[n]) 
   } else {
 #pragma unroll
     for (int i = 0; i < n; i += 4) {
+      check_access<float4>(from + i);
       const float4 four = *reinterpret_cast<const float4*>(from + i);
       out[i] = four.x, out[i + 1] = four.y, out[i + 2] = four.z, out[i + 3] = four.w;
     }

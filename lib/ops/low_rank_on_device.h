@@ -10,7 +10,7 @@ namespace lorikeet::ops {
 struct LowRankOnDevice {
   const void* left = nullptr;   ///< a row begins at a multiple of rank / 2 bytes; nullptr: no such term
   std::int64_t left_row = 0;    ///< elements from one row to the next
-  const void* right = nullptr;  ///< [width, rank], dense, aligned to 16 bytes, where nothing else is said
+  const void* right = nullptr;  ///< [width, rank], or as a kernel says; dense, aligned to 16 bytes
   int rank = 0;                 ///< 8 or 16
   float scale = 0;
 };

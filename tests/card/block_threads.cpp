@@ -321,3 +321,13 @@ void* shared_memory(const void* site, std::size_t bytes) {
 }
 
 }  // namespace lorikeet::card
+
+namespace lorikeet::ops::device {
+
+void fail_access(const void* at, std::size_t bytes);
+void fail_access(const void* /*at*/, std::size_t bytes) {
+  card::fail_thread(("an access begins between multiples of its " + std::to_string(bytes) + " bytes").c_str(),
+                    card::Place::here());
+}
+
+}  // namespace lorikeet::ops::device

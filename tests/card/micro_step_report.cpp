@@ -18,7 +18,7 @@ std::string config_of(const MicroStepOf& what) {
   const auto number = [](const char* key, std::int64_t value) {
     return "\"" + std::string(key) + "\": " + std::to_string(value) + ", ";
   };
-  return "{\"model_type\": \"" + what.family + "\", " + number("vocab_size", 64) +
+  return "{\"model_type\": \"" + what.family + "\", " + what.keys + number("vocab_size", 64) +
          number("hidden_size", what.hidden) + number("intermediate_size", what.intermediate) +
          number("num_attention_heads", what.heads) + number("num_key_value_heads", what.key_value_heads) +
          number("head_dim", what.head_dim) + number("num_hidden_layers", what.layers) +
@@ -41,14 +41,14 @@ CardModel::CardModel(const MicroStepOf& what, const peft::LoraConfig& lora)
   adapters.store().allocate(kCard);
 }
 
-nn::Batch batch_on_card(int tokens) {
+nn::Batch batch_on_card(int tokens, int labels) {
   std::vector<std::vector<std::int32_t>> sequences(2);
   for (std::int32_t i = 0; i < tokens; ++i) sequences[i % 3 == 0 ? 0 : 1].push_back(i % 64);
   nn::Batch batch = nn::pack_sequences(sequences, {}, kCard);
   const auto ids = at::TensorOptions(at::kLong);
-  batch.label_rows = at::arange(0, 5, ids).to(kCard);
-  batch.labels = at::arange(1, 6, ids).to(kCard);
-  batch.label_count = 5;
+  batch.label_rows = at::arange(0, labels, ids).to(kCard);
+  batch.labels = at::arange(1, labels + 1, ids).to(kCard);
+  batch.label_count = labels;
   return batch;
 }
 

@@ -52,7 +52,8 @@ at::Tensor add_norm(const at::Tensor& residual, const at::Tensor& delta, const N
                     const std::vector<LowRankTerm>& terms = {});
 
 /// For LeftTerms::takes: whether low-rank terms of delta are added on the way: one that covers delta, of rank
-/// 8 or 16, in 16 bits on a GPU with tensor cores, of rows up to 8,192 wide that are enough to fill a GPU.
+/// 8 or 16, in 16 bits on a GPU with tensor cores, where there are 32 rows or more, up to 8,192 wide. The
+/// residual has to be dense then, and to begin at a multiple of 16 bytes.
 bool add_norm_adds(const at::Tensor& delta, const std::vector<LowRankTerm>& terms);
 
 /// dx = (d norm(x) / dx)^T dy + extra for the x and statistics of forward. dy: x's shape; extra: the same, or

@@ -54,11 +54,12 @@ void rotate_in_place(at::Tensor& qkv, const at::Tensor& cos, const at::Tensor& s
     qkv.copy_(reference::rotary(qkv, cos, inverse ? -sin : sin, layout));
     return;
   }
-  const at::Tensor c = aligned(dense_floats(cos)), s = aligned(dense_floats(sin));
+  at::Tensor c = dense_floats(cos), s = dense_floats(sin);
   if (!on_cuda) {
     cpu::rotate(qkv, c, s, layout, inverse);
     return;
   }
+  if (added) c = aligned(c), s = aligned(s);
   launch_on_device_of(qkv, [&](void* stream) {
     const CudaElement element = cuda_element(qkv);
     void* const in = qkv.mutable_data_ptr();

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "ops/cuda_low_rank_tile.h"
+#include "ops/rotary/rotate_pairs.h"
 
 namespace lorikeet::ops {
 namespace {
@@ -20,6 +21,7 @@ using device::TermShape;
 using device::TileLane;
 using device::TileNumbers;
 
+static_assert(kTileColumns == kRotaryTermColumns);
 constexpr int kThreads = 256, kWarp = 32, kWarps = kThreads / kWarp;
 // Enough to fill a card several times, and few, since each reads its right operands before its first rows: a
 // block takes every gridDim.y-th 16 rows.
@@ -66,27 +68,41 @@ __global__ void __launch_bounds__(kThreads)
     }
     Ranks left[2];
     load_left(term, row, rows, low.quarter, left);
+    // Two products at a time, whose columns' angles are 16 bytes.
 #pragma unroll
-    for (int j = 0; j < kTileProducts; ++j) {
-      float x[2][2], y[2][2];
-      lows.get(j, x);
-      highs.get(j, y);
-      add_product(term, left, low_columns[j], x);
-      add_product(term, left, high_columns[j], y);
+    for (int j = 0; j < kTileProducts; j += 2) {
+      float low_pairs[2][2][2], high_pairs[2][2][2];  // of a product, a row
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        if (is_value || row + i * kTileHalf >= rows) continue;
-        const std::int64_t from = (row + i * kTileHalf) * half + angle + 2 * j;
-        const float2 c = *reinterpret_cast<const float2*>(cos + from);
-        const float2 s = *reinterpret_cast<const float2*>(sin + from);
-        const float x0 = x[i][0], x1 = x[i][1];
-        x[i][0] = x0 * c.x - y[i][0] * s.x;
-        x[i][1] = x1 * c.y - y[i][1] * s.y;
-        y[i][0] = y[i][0] * c.x + x0 * s.x;
-        y[i][1] = y[i][1] * c.y + x1 * s.y;
+      for (int p = 0; p < 2; ++p) {
+        lows.get(j + p, low_pairs[p]);
+        highs.get(j + p, high_pairs[p]);
+        add_product(term, left, low_columns[j + p], low_pairs[p]);
+        add_product(term, left, high_columns[j + p], high_pairs[p]);
       }
-      lows.set(j, x);
-      highs.set(j, y);
+      if (!is_value) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const std::int64_t from =
+              (row + i * kTileHalf < rows ? row + i * kTileHalf : rows - 1) * half + angle + 2 * j;
+          float a[4], b[4];
+#pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            a[c] = low_pairs[c / 2][i][c % 2];
+            b[c] = high_pairs[c / 2][i][c % 2];
+          }
+          device::rotate_pairs(a, b, cos + from, sin + from, 1.0F);
+#pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            low_pairs[c / 2][i][c % 2] = a[c];
+            high_pairs[c / 2][i][c % 2] = b[c];
+          }
+        }
+      }
+#pragma unroll
+      for (int p = 0; p < 2; ++p) {
+        lows.set(j + p, low_pairs[p]);
+        highs.set(j + p, high_pairs[p]);
+      }
     }
 #pragma unroll
     for (int i = 0; i < 2; ++i) {

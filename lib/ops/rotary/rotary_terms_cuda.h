@@ -14,9 +14,11 @@ struct HeadTerms {
   LowRankOnDevice q, k, v;
 };
 
+inline constexpr std::int64_t kRotaryTermColumns = 32;  ///< of a half of a head, that a warp takes
+
 /// Whether the kernel takes heads of this form: rotated as a whole, in halves of whole warps' columns.
 constexpr bool rotary_takes_terms(const HeadLayout& layout, std::int64_t half) {
-  return 2 * half == layout.head_dim && half % 32 == 0 && half > 0;
+  return 2 * half == layout.head_dim && half % kRotaryTermColumns == 0 && half > 0;
 }
 
 /// launch_rotary of qkv plus `terms`, which are added to value heads too, by tensor cores. `element`: of 16
