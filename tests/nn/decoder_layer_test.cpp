@@ -70,3 +70,13 @@ TEST_CASE("a layer declares its tensors as one unit, in the order of use, under 
                                           h + "ffn.w3.bias", h + "ffn.w2.weight", h + "ffn.w2.bias",
                                           h + "ln_4.weight"});
 }
+
+TEST_CASE("the stream's value is the residual, what was added last, and the terms that this was left") {
+  const at::Tensor residual = at::full({2, 3}, 1.0), delta = at::full({2, 3}, 10.0);
+  const at::Tensor left = at::tensor({1.0, 2.0, 3.0, 4.0}).view({2, 2});
+  const at::Tensor right = at::tensor({1.0, 0.0, 0.0, 1.0, 1.0, 1.0}).view({3, 2});
+  CHECK(at::equal(nn::Hidden{residual, {}}.value(), residual));
+  CHECK(at::equal(nn::Hidden{residual, delta}.value(), residual + delta));
+  const at::Tensor expected = at::tensor({13.0, 15.0, 17.0, 17.0, 19.0, 25.0}).view({2, 3});
+  CHECK(at::equal(nn::Hidden{residual, delta, {{left, right, 0, /*scale=*/2}}}.value(), expected));
+}
