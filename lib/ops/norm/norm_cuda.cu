@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
 // With g = w dy and c = x - mean:  dx = rstd (g - mean(g)) - c rstd^3 mean(g c) + extra, without mean(g) for
 // RMS. dx may be dy: a thread writes what it alone reads, after it has read it. `again` gets forward's y.
 template <typename T, int n, int parts>
-__global__ void __launch_bounds__(kMostThreads, 1)
+__global__ void __launch_bounds__(kMostThreads, parts == 1 ? 2 : 1)
     norm_backward_kernel(std::int64_t rows, std::int64_t heads, std::int64_t width, const T* dy,
                          std::int64_t dy_stride, const T* extra, std::int64_t extra_stride, const T* x,
                          std::int64_t x_stride, const void* weight, const void* bias, bool is_fp32,
@@ -186,6 +186,17 @@ __global__ void __launch_bounds__(kMostThreads, 1)
           add(i, kept_dy[k], kept_x[k]);
         },
         [&](std::int64_t i) { add(i, load_pack<n>(upstream + i), load_pack<n>(in + i)); });
+    if (normed != nullptr) {
+      const auto write_again = [&](std::int64_t i, const Pack<T, n>& x_pack) {
+        unpack<T, n>(x_pack, c);
+        load_parameters<T, n>(weight, is_fp32, i, offset, w);
+#pragma unroll
+        for (int j = 0; j < n; ++j) c[j] -= mean;
+        store_pack<n>(scaled<T>(c, w, rstd, bias, is_fp32, i), normed + i);
+      };
+      part.visit([&](std::int64_t i, int k) { write_again(i, kept_x[k]); },
+                 [&](std::int64_t i) { write_again(i, load_pack<n>(in + i)); });
+    }
     const float mean_g = means == nullptr ? 0.0F : row_sum(sum_g) / count;
     const float along = rstd * rstd * rstd * (row_sum(sum_gc) / count);
 
@@ -194,7 +205,6 @@ __global__ void __launch_bounds__(kMostThreads, 1)
       unpack_both(i, dy_pack, x_pack);
 #pragma unroll
       for (int j = 0; j < n; ++j) g[j] = rstd * (g[j] - mean_g) - along * c[j];
-      if (normed != nullptr) store_pack<n>(scaled<T>(c, w, rstd, bias, is_fp32, i), normed + i);
       if (past != nullptr) {
         unpack<T, n>(past_pack(), c);
 #pragma unroll
