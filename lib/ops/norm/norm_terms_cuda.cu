@@ -1,7 +1,13 @@
 // A block takes eight whole rows. A warp takes 64 columns of them at a time, as four products [16, 8] of
 // columns by rows: the term's right operand is a product's left one, so that eight rows are enough for one.
-// Row m of product j is the warp's column 8 (m % 8) + 2j + m / 8, so that a lane's sums of a row are 8
-// neighbours, 16 bytes. The rounded sums stay in registers until the rows' statistics are known.
+// Row m of product j is column 2j + m / 8 of the eight that the lanes of group m % 8 have, so that a lane's
+// sums of a row are 8 neighbours, 16 bytes. The rounded sums stay in registers until the rows' statistics are
+// known.
+//
+// A layer that is computed again norms the sum without a term (norm_cuda.cu), and has to get the same bits:
+// so statistics are summed in the order of that kernel. Its thread t has the packs t and t + threads of a
+// row. They are those of this kernel's warp t / 32, group t % 8 and turn t / 8 % 4; that kernel's shuffles
+// over 16 and 8 lanes are sums over turns here.
 #include "ops/norm/norm_terms_cuda.h"
 
 #include <type_traits>
@@ -22,152 +28,165 @@ using device::Sum;
 using device::unpack;
 
 constexpr int kWarp = 32, kRows = 8, kLaneRows = kRows / device::kQuarters;
-constexpr int kEach = 8;  // columns of a lane: 16 bytes
-constexpr int kColumns = kWarp / device::kQuarters * kEach;
-constexpr int kThreadsAtOnce = 512;  // of a multiprocessor: 128 registers each
+constexpr int kEach = 8;                             // columns of a pack: 16 bytes
+constexpr int kGroups = kWarp / device::kQuarters;   // lanes of a warp that share a row
+constexpr int kTurns = kWarp / kGroups, kParts = 2;  // packs of a lane: kParts in each turn
+constexpr int kMostWarps = 16;
+static_assert(kMostWidthWithTerm == kMostWarps * kWarp * kParts * kEach);
 
-// The sums of a lane's rows over all lanes that have numbers of these.
-template <int warps>
-__device__ __forceinline__ void sum_rows(float (&values)[kLaneRows], float (&partial)[warps][kRows], int lane,
-                                         int warp) {
+// A lane's packs of a row.
+template <typename T>
+using Packs = Pack<T, kEach>[kTurns][kParts][kLaneRows];
+
+// The sums of f(number) over each of a lane's rows, in all lanes that have numbers of these: `is_there(k)`
+// for the packs of part k that there are.
+template <typename T, typename F, typename IsThere>
+__device__ __forceinline__ void sum_rows(const Packs<T>& kept, const IsThere& is_there,
+                                         float (&partial)[kMostWarps][kRows], int lane, int warp, const F& f,
+                                         float (&sums)[kLaneRows]) {
   const int first = lane % device::kQuarters * kLaneRows;
 #pragma unroll
   for (int i = 0; i < kLaneRows; ++i) {
+    float of_turn[kTurns];
+#pragma unroll
+    for (int t = 0; t < kTurns; ++t) {
+      of_turn[t] = 0;
+#pragma unroll
+      for (int k = 0; k < kParts; ++k) {
+        if (!is_there(t, k)) continue;
+        float values[kEach];
+        unpack<T, kEach>(kept[t][k][i], values);
+#pragma unroll
+        for (int j = 0; j < kEach; ++j) f(i, values[j], of_turn[t]);
+      }
+    }
+    float sum = (of_turn[0] + of_turn[2]) + (of_turn[1] + of_turn[3]);
 #pragma unroll
     for (int lanes = kWarp / 2; lanes >= device::kQuarters; lanes /= 2)
-      values[i] += __shfl_xor_sync(0xFFFFFFFFU, values[i], lanes);
-    if (lane < device::kQuarters) partial[warp][first + i] = values[i];
+      sum += __shfl_xor_sync(0xFFFFFFFFU, sum, lanes);
+    if (lane < device::kQuarters) partial[warp][first + i] = sum;
   }
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < kLaneRows; ++i) {
-    values[i] = 0;
-    for (int w = 0; w < warps; ++w) values[i] += partial[w][first + i];
+    sums[i] = 0;
+    for (unsigned w = 0; w < blockDim.x / kWarp; ++w) sums[i] += partial[w][first + i];
   }
   __syncthreads();  // the next sums are written there
 }
 
-// `parts`: of 64 columns that a warp takes at most.
-template <typename T, int rank, int warps, int parts>
-__global__ void __launch_bounds__(warps* kWarp, kThreadsAtOnce / (warps * kWarp))
+template <typename T, int rank>
+__global__ void __launch_bounds__(kMostWarps* kWarp, 1)
     add_norm_kernel(std::int64_t rows, int width, const T* x, const T* delta, T* sum, const T* left,
                     std::int64_t left_row, const T* right, float scale, const void* weight, const void* bias,
                     bool is_fp32, float offset, float eps, T* y, float* means, float* rstds) {
-  constexpr int kStep = warps * kColumns;  // from one of a lane's parts to the next
-  __shared__ float partial[warps][kRows];
+  __shared__ float partial[kMostWarps][kRows];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   const int group = lane / device::kQuarters, quarter = lane % device::kQuarters;
-  const std::int64_t row0 = static_cast<std::int64_t>(blockIdx.x) * kRows, row = row0 + quarter * kLaneRows;
-  const int first = warp * kColumns, column = first + group * kEach;
-  const std::int64_t at = row * width + column;  // of a lane's first numbers
+  const int apart = static_cast<int>(blockDim.x) * kEach;  // of a lane's parts
+  const std::int64_t row0 = static_cast<std::int64_t>(blockIdx.x) * kRows;
+  const int rows_here = rows - row0 < kRows ? static_cast<int>(rows - row0) : kRows,
+            row = quarter * kLaneRows;
+  const int first = warp * kWarp * kEach, column = first + group * kEach;
+  const std::int64_t at = (row0 + row) * width + column;  // of a lane's first numbers
   const auto count = static_cast<float>(width);
-  const bool is_row[kLaneRows] = {row < rows, row + 1 < rows};
+  const auto offset_of = [&](int t, int k) { return t * kGroups * kEach + k * apart; };
+  const auto is_column = [&](int t, int k) { return column + offset_of(t, k) < width; };
+  const auto is_row = [&](int i) { return row + i < rows_here; };
 
   Ranks row_ranks = {};
-  if (row0 + group < rows) row_ranks = ranks_of_row(left + (row0 + group) * left_row, rank, quarter);
-  Pack<T, kEach> kept[parts][kLaneRows], deltas[2][kLaneRows];
-  const auto load = [&](int k) {
+  if (group < rows_here) row_ranks = ranks_of_row(left + (row0 + group) * left_row, rank, quarter);
+  Packs<T> kept;
+  Pack<T, kEach> deltas[2][kLaneRows];
+  const auto load = [&](int n) {
+    const int k = n / kTurns, t = n % kTurns;
 #pragma unroll
     for (int i = 0; i < kLaneRows; ++i) {
-      const std::int64_t from = at + i * static_cast<std::int64_t>(width) + k * kStep;
-      const bool is_there = is_row[i] && column + k * kStep < width;
-      kept[k][i] = is_there ? load_pack<kEach>(x + from) : Pack<T, kEach>{};
-      deltas[k % 2][i] = is_there ? load_pack<kEach>(delta + from) : Pack<T, kEach>{};
+      const std::int64_t from = at + i * static_cast<std::int64_t>(width) + offset_of(t, k);
+      const bool is_there = is_row(i) && is_column(t, k);
+      kept[t][k][i] = is_there ? load_pack<kEach>(x + from) : Pack<T, kEach>{};
+      deltas[n % 2][i] = is_there ? load_pack<kEach>(delta + from) : Pack<T, kEach>{};
     }
   };
   load(0);
 #pragma unroll
-  for (int k = 0; k < parts; ++k) {
-    if (first + k * kStep >= width) break;  // of the whole warp
-    if (k + 1 < parts) load(k + 1);
+  for (int n = 0; n < kTurns * kParts; ++n) {
+    const int k = n / kTurns, t = n % kTurns;
+    if (n + 1 < kTurns * kParts) load(n + 1);
     device::end_of_loads();
-    const bool is_column = column + k * kStep < width;
+    if (first + offset_of(t, k) >= width) continue;  // of the whole warp
+    const bool is_there = is_column(t, k);
 #pragma unroll
     for (int j = 0; j < kEach / 2; ++j) {
       Ranks columns[2] = {};
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
-        if (is_column)
-          columns[c] = ranks_of_row(right + column * rank + (k * kStep + 2 * j + c) * rank, rank, quarter);
+        if (is_there)
+          columns[c] =
+              ranks_of_row(right + (column + offset_of(t, k)) * rank + (2 * j + c) * rank, rank, quarter);
       }
       const Sum term = device::product_of_ranks<T>(columns[0], columns[1], row_ranks);
 #pragma unroll
       for (int i = 0; i < kLaneRows; ++i) {
         float values[2], more[2];
-        unpack<T, 2>(Pack<T, 2>{{kept[k][i].words[j]}}, values);
-        unpack<T, 2>(Pack<T, 2>{{deltas[k % 2][i].words[j]}}, more);
+        unpack<T, 2>(Pack<T, 2>{{kept[t][k][i].words[j]}}, values);
+        unpack<T, 2>(Pack<T, 2>{{deltas[n % 2][i].words[j]}}, more);
         // A sum's second half is of the second column.
 #pragma unroll
         for (int c = 0; c < 2; ++c) values[c] += more[c] + scale * term.values[2 * c + i];
-        kept[k][i].words[j] = device::pack<T, 2>(values).words[0];
+        kept[t][k][i].words[j] = device::pack<T, 2>(values).words[0];
       }
     }
   }
-  // Calls f(k, i, where the pack begins) for the packs that there are.
+  // Calls f(pack, i, offset, where the pack begins) for the packs that there are.
   const auto visit = [&](const auto& f) {
 #pragma unroll
-    for (int k = 0; k < parts; ++k) {
+    for (int n = 0; n < kTurns * kParts; ++n) {
+      const int k = n / kTurns, t = n % kTurns;
 #pragma unroll
       for (int i = 0; i < kLaneRows; ++i) {
-        if (is_row[i] && column + k * kStep < width)
-          f(k, i, at + i * static_cast<std::int64_t>(width) + k * kStep);
+        if (is_row(i) && is_column(t, k))
+          f(kept[t][k][i], i, offset_of(t, k), at + i * static_cast<std::int64_t>(width) + offset_of(t, k));
       }
     }
   };
   // Stored after all loads: the compiler moves no load above a store that may alias.
-  visit([&](int k, int i, std::int64_t to) { store_pack<kEach>(kept[k][i], sum + to); });
+  visit([&](const auto& pack, int, int, std::int64_t to) { store_pack<kEach>(pack, sum + to); });
 
-  float mean[kLaneRows] = {}, squares[kLaneRows] = {}, rstd[kLaneRows], values[kEach];
+  float mean[kLaneRows] = {}, rstd[kLaneRows];
   if (means != nullptr) {
-    visit([&](int k, int i, std::int64_t) {
-      unpack<T, kEach>(kept[k][i], values);
-#pragma unroll
-      for (int j = 0; j < kEach; ++j) mean[i] += values[j];
-    });
-    sum_rows(mean, partial, lane, warp);
+    sum_rows<T>(
+        kept, is_column, partial, lane, warp, [](int, float value, float& total) { total += value; }, mean);
 #pragma unroll
     for (int i = 0; i < kLaneRows; ++i) mean[i] /= count;
   }
-  visit([&](int k, int i, std::int64_t) {
-    unpack<T, kEach>(kept[k][i], values);
-#pragma unroll
-    for (int j = 0; j < kEach; ++j) squares[i] += (values[j] - mean[i]) * (values[j] - mean[i]);
-  });
-  sum_rows(squares, partial, lane, warp);
+  sum_rows<T>(
+      kept, is_column, partial, lane, warp,
+      [&](int i, float value, float& squares) { squares += (value - mean[i]) * (value - mean[i]); }, rstd);
 #pragma unroll
   for (int i = 0; i < kLaneRows; ++i) {
-    rstd[i] = 1.0F / sqrtf(squares[i] / count + eps);
-    if (warp == 0 && group == 0 && is_row[i]) {
-      rstds[row + i] = rstd[i];
-      if (means != nullptr) means[row + i] = mean[i];
+    rstd[i] = 1.0F / sqrtf(rstd[i] / count + eps);
+    if (warp == 0 && group == 0 && is_row(i)) {
+      rstds[row0 + row + i] = rstd[i];
+      if (means != nullptr) means[row0 + row + i] = mean[i];
     }
   }
-  visit([&](int k, int i, std::int64_t to) {
-    float w[kEach];
-    load_parameters<T, kEach>(weight, is_fp32, column + k * kStep, offset, w);
-    unpack<T, kEach>(kept[k][i], values);
+  visit([&](const auto& pack, int i, int offset_in_row, std::int64_t to) {
+    float w[kEach], values[kEach];
+    load_parameters<T, kEach>(weight, is_fp32, column + offset_in_row, offset, w);
+    unpack<T, kEach>(pack, values);
 #pragma unroll
     for (int j = 0; j < kEach; ++j) values[j] -= mean[i];
-    store_pack<kEach>(device::scaled<T>(values, w, rstd[i], bias, is_fp32, column + k * kStep), y + to);
+    store_pack<kEach>(device::scaled<T>(values, w, rstd[i], bias, is_fp32, column + offset_in_row), y + to);
   });
 }
 
-template <int value>
-using Constant = std::integral_constant<int, value>;
-
-// Calls f with the warps of a block and the parts of each, as constants, that take rows of this width.
-template <typename F>
-void with_reach(std::int64_t width, const F& f) {
-  if (width <= 8 * 4 * kColumns) return f(Constant<8>(), Constant<4>());
-  if (width <= 8 * 8 * kColumns) return f(Constant<8>(), Constant<8>());
-  static_assert(kMostWidthWithTerm == 16 * 8 * kColumns);
-  f(Constant<16>(), Constant<8>());
-}
-
-template <typename T, int rank, int warps, int parts>
+template <typename T, int rank>
 void launch(const NormRows& rows, const NormForwardOnDevice& in, const LowRankOnDevice& term,
             cudaStream_t stream) {
-  add_norm_kernel<T, rank, warps, parts><<<device::blocks_of(rows.tokens, kRows), warps * kWarp, 0, stream>>>(
+  // As many as norm_cuda.cu takes for a row of so many packs.
+  const unsigned warps = device::blocks_of(rows.width / kEach, kWarp * kParts);
+  add_norm_kernel<T, rank><<<device::blocks_of(rows.tokens, kRows), warps * kWarp, 0, stream>>>(
       rows.tokens, static_cast<int>(rows.width), static_cast<const T*>(in.x), static_cast<const T*>(in.delta),
       static_cast<T*>(in.sum), static_cast<const T*>(term.left), term.left_row,
       static_cast<const T*>(term.right), term.scale, in.scale.weight, in.scale.bias, in.scale.is_fp32,
@@ -182,14 +201,11 @@ void launch_norm_forward(CudaElement element, const NormRows& rows, const NormFo
   const auto on = static_cast<cudaStream_t>(stream);
   device::dispatch_16_bits(element, [&](auto* null) {
     using T = std::remove_pointer_t<decltype(null)>;
-    with_reach(rows.width, [&](auto of_block, auto of_warp) {
-      constexpr int warps = of_block, parts = of_warp;
-      if (term.rank == 8) {
-        launch<T, 8, warps, parts>(rows, in, term, on);
-      } else {
-        launch<T, 16, warps, parts>(rows, in, term, on);
-      }
-    });
+    if (term.rank == 8) {
+      launch<T, 8>(rows, in, term, on);
+    } else {
+      launch<T, 16>(rows, in, term, on);
+    }
   });
   device::check_launch("norm", cudaGetLastError());
 }
