@@ -38,12 +38,13 @@ static_assert(kMostWidthWithTerm == kMostWarps * kWarp * kParts * kEach);
 template <typename T>
 using Packs = Pack<T, kEach>[kTurns][kParts][kLaneRows];
 
-// The sums of f(number) over each of a lane's rows, in all lanes that have numbers of these: `is_there(k)`
-// for the packs of part k that there are.
+// The sums over each of a lane's rows, in all lanes that have numbers of these: f(row, number, sum) adds a
+// number to one of the sums of turns. `is_there(t, k)`: whether there is a pack k in turn t.
 template <typename T, typename F, typename IsThere>
 __device__ __forceinline__ void sum_rows(const Packs<T>& kept, const IsThere& is_there,
-                                         float (&partial)[kMostWarps][kRows], int lane, int warp, const F& f,
+                                         float (&partial)[kMostWarps][kRows], const F& f,
                                          float (&sums)[kLaneRows]) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   const int first = lane % device::kQuarters * kLaneRows;
 #pragma unroll
   for (int i = 0; i < kLaneRows; ++i) {
@@ -91,7 +92,8 @@ __global__ void __launch_bounds__(kMostWarps* kWarp, 1)
   const std::int64_t at = (row0 + row) * width + column;  // of a lane's first numbers
   const auto count = static_cast<float>(width);
   const auto offset_of = [&](int t, int k) { return t * kGroups * kEach + k * apart; };
-  const auto is_column = [&](int t, int k) { return column + offset_of(t, k) < width; };
+  const int columns_left = width - column;
+  const auto is_column = [&](int t, int k) { return offset_of(t, k) < columns_left; };
   const auto is_row = [&](int i) { return row + i < rows_here; };
 
   Ranks row_ranks = {};
@@ -114,7 +116,7 @@ __global__ void __launch_bounds__(kMostWarps* kWarp, 1)
     const int k = n / kTurns, t = n % kTurns;
     if (n + 1 < kTurns * kParts) load(n + 1);
     device::end_of_loads();
-    if (first + offset_of(t, k) >= width) continue;  // of the whole warp
+    if (offset_of(t, k) >= columns_left + group * kEach) continue;  // of the whole warp
     const bool is_there = is_column(t, k);
 #pragma unroll
     for (int j = 0; j < kEach / 2; ++j) {
@@ -155,13 +157,12 @@ __global__ void __launch_bounds__(kMostWarps* kWarp, 1)
 
   float mean[kLaneRows] = {}, rstd[kLaneRows];
   if (means != nullptr) {
-    sum_rows<T>(
-        kept, is_column, partial, lane, warp, [](int, float value, float& total) { total += value; }, mean);
+    sum_rows<T>(kept, is_column, partial, [](int, float value, float& total) { total += value; }, mean);
 #pragma unroll
     for (int i = 0; i < kLaneRows; ++i) mean[i] /= count;
   }
   sum_rows<T>(
-      kept, is_column, partial, lane, warp,
+      kept, is_column, partial,
       [&](int i, float value, float& squares) { squares += (value - mean[i]) * (value - mean[i]); }, rstd);
 #pragma unroll
   for (int i = 0; i < kLaneRows; ++i) {
