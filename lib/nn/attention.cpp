@@ -69,8 +69,7 @@ ops::QkNorms Attention::norms() const {
 }
 
 // What attention reads, of what was projected: in place without norms, else beside it, since their backward
-// reads queries and keys as they were. `terms`: those that the projection
-// left to rotary.
+// reads queries and keys as they were. `terms`: left to rotary.
 at::Tensor Attention::prepare(at::Tensor qkv, const ForwardContext& context, AttentionKept* kept,
                               const std::vector<ops::LowRankTerm>& terms) const {
   const ops::RotaryAngles angles = rotary(context);

@@ -10,6 +10,7 @@
 
 namespace lorikeet::ops::device {
 
+inline constexpr int kWarp = 32;
 inline constexpr int kQuarters = 4;  // lanes that share a row of an operand
 
 /// What a kernel needs beside a term's pointers: these are arguments of their own, since the fake card

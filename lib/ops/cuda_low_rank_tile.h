@@ -10,6 +10,21 @@ namespace lorikeet::ops::device {
 inline constexpr int kTileRows = 16, kTileHalf = kTileRows / 2;  // a lane has one row of each half
 inline constexpr int kLaneColumns = 8;                           // 16 bytes
 inline constexpr int kTileColumns = kQuarters * kLaneColumns, kTileProducts = kTileColumns / 8;
+// A block's tiles lie side by side.
+inline constexpr int kTileThreads = 256, kTileWarps = kTileThreads / kWarp;
+
+/// A grid of blocks that cover `columns` along x, and along y take every gridDim.y-th 16 rows: enough to fill
+/// a card several times, and few, since each reads its right operands before its first rows.
+inline dim3 grid_of_tiles(std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t kBlocks = 2048;
+  const unsigned x = blocks_of(columns, kTileWarps * kTileColumns);
+  return {x, blocks_of(rows, kTileRows, (kBlocks + x - 1) / x)};
+}
+
+template <typename T>
+const T* typed(const void* pointer) {
+  return static_cast<const T*>(pointer);
+}
 
 /// A term's operands, whose rows are the tile's rows and columns.
 template <typename T>
@@ -30,6 +45,11 @@ __device__ __forceinline__ Ranks ranks_of_column(const T* column, std::int64_t w
   return {{two(0), each == 2 ? 0 : two(2)}};
 }
 
+/// Which of the grid's tiles beside each other is this warp's.
+__device__ __forceinline__ std::int64_t tile_number() {
+  return std::int64_t{blockIdx.x} * kTileWarps + threadIdx.x / kWarp;
+}
+
 /// Where a lane is among its warp's rows and columns, of which the first is given.
 struct TileLane {
   int row, quarter;
@@ -37,7 +57,7 @@ struct TileLane {
   std::int64_t right0;  // the column of the first product whose ranks it holds for the warp
 
   __device__ __forceinline__ explicit TileLane(std::int64_t first_column) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
     row = lane / kQuarters;
     quarter = lane % kQuarters;
     column = first_column + quarter * kLaneColumns;

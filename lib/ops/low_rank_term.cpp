@@ -1,5 +1,7 @@
 #include "ops/low_rank_term.h"
 
+#include <algorithm>
+
 #include "ops/capability.h"
 #include "ops/cuda_launch.h"
 #include "ops/part.h"
@@ -40,7 +42,8 @@ std::optional<LowRankOnDevice> term_on_device(const at::Tensor& product, const L
 std::optional<std::vector<LowRankOnDevice>> terms_of_ranges(const at::Tensor& product,
                                                             const std::vector<LowRankTerm>& terms,
                                                             const std::vector<std::int64_t>& widths) {
-  if (terms.empty()) return std::nullopt;
+  const auto fits = [&](std::int64_t width) { return takes_terms(product, width); };
+  if (terms.empty() || !std::all_of(widths.begin(), widths.end(), fits)) return std::nullopt;
   std::vector<LowRankOnDevice> found(widths.size());
   for (const LowRankTerm& term : terms) {
     const std::int64_t columns = term.right.size(0);

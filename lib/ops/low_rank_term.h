@@ -21,8 +21,8 @@ std::optional<LowRankOnDevice> term_on_device(const at::Tensor& product, const L
                                               const at::Tensor& right);
 
 /// The terms of consecutive column ranges of `product`, as wide as `widths`, at most one of each, as those
-/// that add left right^T; a term may cover several of them. Nothing where there are no terms, where one
-/// doesn't fit, or where a range's columns have one in part.
+/// that add left right^T; a term may cover several of them. Nothing where there are no terms, where the
+/// kernels don't take the product, where a term doesn't fit, or where a range's columns have one in part.
 std::optional<std::vector<LowRankOnDevice>> terms_of_ranges(const at::Tensor& product,
                                                             const std::vector<LowRankTerm>& terms,
                                                             const std::vector<std::int64_t>& widths);

@@ -8,7 +8,6 @@ namespace lorikeet::ops {
 
 std::optional<GatedTerms> gated_terms(const at::Tensor& gate_up, const std::vector<LowRankTerm>& terms) {
   const std::int64_t width = gate_up.size(1) / 2;
-  if (!takes_terms(gate_up, width)) return std::nullopt;
   const auto found = terms_of_ranges(gate_up, terms, {width, width});
   if (!found) return std::nullopt;
   return GatedTerms{found->at(0), found->at(1)};

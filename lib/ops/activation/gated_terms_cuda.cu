@@ -13,25 +13,21 @@ using device::Activated;
 using device::kTileColumns;
 using device::kTileProducts;
 using device::kTileRows;
+using device::kTileThreads;
 using device::Ranks;
 using device::shape_of;
 using device::Term;
 using device::TermShape;
 using device::TileLane;
 using device::TileNumbers;
-
-constexpr int kThreads = 256, kWarp = 32;
-constexpr int kBlockColumns = kThreads / kWarp * kTileColumns;
-// Enough to fill a card several times, and few, since each reads its right operands before its first rows: a
-// block takes every gridDim.y-th 16 rows.
-constexpr std::int64_t kBlocks = 2048;
+using device::typed;
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kTileThreads)
     forward_kernel(Activation kind, const T* gate_up, const T* gate_left, const T* gate_right,
                    TermShape gate_shape, const T* up_left, const T* up_right, TermShape up_shape,
                    std::int64_t rows, std::int64_t width, T* out) {
-  const std::int64_t first = blockIdx.x * std::int64_t{kBlockColumns} + threadIdx.x / kWarp * kTileColumns;
+  const std::int64_t first = device::tile_number() * kTileColumns;
   if (first >= width) return;
   const TileLane lane(first);
   const Term<T> of_gate{gate_left, gate_right, gate_shape}, of_up{up_left, up_right, up_shape};
@@ -74,12 +70,12 @@ __global__ void __launch_bounds__(kThreads)
 
 // A lane writes over what it alone has read. `again` gets forward's result, or is nullptr.
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kTileThreads)
     backward_kernel(Activation kind, const T* dy, const T* dy_left, const T* dy_right, TermShape dy_shape,
                     const T* gate_left, const T* gate_right, TermShape gate_shape, const T* up_left,
                     const T* up_right, TermShape up_shape, std::int64_t rows, std::int64_t width, T* gate_up,
                     T* again) {
-  const std::int64_t first = blockIdx.x * std::int64_t{kBlockColumns} + threadIdx.x / kWarp * kTileColumns;
+  const std::int64_t first = device::tile_number() * kTileColumns;
   if (first >= width) return;
   const TileLane lane(first);
   const Term<T> of_dy{dy_left, dy_right, dy_shape}, of_gate{gate_left, gate_right, gate_shape},
@@ -140,16 +136,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-dim3 grid_of(std::int64_t rows, std::int64_t width) {
-  const unsigned x = device::blocks_of(width, kBlockColumns);
-  return {x, device::blocks_of(rows, kTileRows, (kBlocks + x - 1) / x)};
-}
-
-template <typename T>
-const T* typed(const void* pointer) {
-  return static_cast<const T*>(pointer);
-}
-
 }  // namespace
 
 void launch_gated_forward(CudaElement element, Activation activation, const void* gate_up,
@@ -158,10 +144,11 @@ void launch_gated_forward(CudaElement element, Activation activation, const void
   if (rows == 0 || width == 0) return;
   device::dispatch_16_bits(element, [&](auto* null) {
     using T = std::remove_pointer_t<decltype(null)>;
-    forward_kernel<T><<<grid_of(rows, width), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-        activation, typed<T>(gate_up), typed<T>(terms.gate.left), typed<T>(terms.gate.right),
-        shape_of(terms.gate), typed<T>(terms.up.left), typed<T>(terms.up.right), shape_of(terms.up), rows,
-        width, static_cast<T*>(out));
+    forward_kernel<T>
+        <<<device::grid_of_tiles(rows, width), kTileThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+            activation, typed<T>(gate_up), typed<T>(terms.gate.left), typed<T>(terms.gate.right),
+            shape_of(terms.gate), typed<T>(terms.up.left), typed<T>(terms.up.right), shape_of(terms.up), rows,
+            width, static_cast<T*>(out));
   });
   device::check_launch("activation", cudaGetLastError());
 }
@@ -172,11 +159,12 @@ void launch_gated_backward(CudaElement element, Activation activation, const voi
   if (rows == 0 || width == 0) return;
   device::dispatch_16_bits(element, [&](auto* null) {
     using T = std::remove_pointer_t<decltype(null)>;
-    backward_kernel<T><<<grid_of(rows, width), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-        activation, typed<T>(dy), typed<T>(dy_term.left), typed<T>(dy_term.right), shape_of(dy_term),
-        typed<T>(terms.gate.left), typed<T>(terms.gate.right), shape_of(terms.gate), typed<T>(terms.up.left),
-        typed<T>(terms.up.right), shape_of(terms.up), rows, width, static_cast<T*>(gate_up),
-        static_cast<T*>(again));
+    backward_kernel<T>
+        <<<device::grid_of_tiles(rows, width), kTileThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+            activation, typed<T>(dy), typed<T>(dy_term.left), typed<T>(dy_term.right), shape_of(dy_term),
+            typed<T>(terms.gate.left), typed<T>(terms.gate.right), shape_of(terms.gate),
+            typed<T>(terms.up.left), typed<T>(terms.up.right), shape_of(terms.up), rows, width,
+            static_cast<T*>(gate_up), static_cast<T*>(again));
   });
   device::check_launch("activation", cudaGetLastError());
 }

@@ -129,7 +129,8 @@ void backward(const at::Tensor& dy, const at::Tensor& extra, const at::Tensor& x
     cpu::norm_backward(dy, extra, x, effective(parameters, options), statistics, dx, again);
     return;
   }
-  const NormParameters scale = readable(parameters, x);
+  // The bias is read for forward's result alone.
+  const NormParameters scale = readable({parameters.weight, again.defined() ? parameters.bias : again}, x);
   launch_on_device_of(x, [&](void* stream) {
     const NormBackwardOnDevice in{.dy = dy.const_data_ptr(),
                                   .dy_stride = dy.stride(0),

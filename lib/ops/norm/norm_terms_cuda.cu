@@ -18,6 +18,7 @@
 namespace lorikeet::ops {
 namespace {
 
+using device::kWarp;
 using device::load_pack;
 using device::load_parameters;
 using device::Pack;
@@ -27,7 +28,7 @@ using device::store_pack;
 using device::Sum;
 using device::unpack;
 
-constexpr int kWarp = 32, kRows = 8, kLaneRows = kRows / device::kQuarters;
+constexpr int kRows = 8, kLaneRows = kRows / device::kQuarters;
 constexpr int kEach = 8;                             // columns of a pack: 16 bytes
 constexpr int kGroups = kWarp / device::kQuarters;   // lanes of a warp that share a row
 constexpr int kTurns = kWarp / kGroups, kParts = 2;  // packs of a lane: kParts in each turn
@@ -88,7 +89,7 @@ __global__ void __launch_bounds__(kMostWarps* kWarp, 1)
   const std::int64_t row0 = static_cast<std::int64_t>(blockIdx.x) * kRows;
   const int rows_here = rows - row0 < kRows ? static_cast<int>(rows - row0) : kRows,
             row = quarter * kLaneRows;
-  const int first = warp * kWarp * kEach, column = first + group * kEach;
+  const int column = (warp * kWarp + group) * kEach;
   const std::int64_t at = (row0 + row) * width + column;  // of a lane's first numbers
   const auto count = static_cast<float>(width);
   const auto offset_of = [&](int t, int k) { return t * kGroups * kEach + k * apart; };

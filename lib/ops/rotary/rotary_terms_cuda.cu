@@ -14,18 +14,16 @@ using device::kTileColumns;
 using device::kTileHalf;
 using device::kTileProducts;
 using device::kTileRows;
+using device::kTileThreads;
 using device::Ranks;
 using device::shape_of;
 using device::Term;
 using device::TermShape;
 using device::TileLane;
 using device::TileNumbers;
+using device::typed;
 
 static_assert(kTileColumns == kRotaryTermColumns);
-constexpr int kThreads = 256, kWarp = 32, kWarps = kThreads / kWarp;
-// Enough to fill a card several times, and few, since each reads its right operands before its first rows: a
-// block takes every gridDim.y-th 16 rows.
-constexpr std::int64_t kBlocks = 2048;
 
 struct Heads {
   std::int64_t q, kv, head_dim;
@@ -33,12 +31,12 @@ struct Heads {
 
 // A lane writes over what it alone has read.
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kTileThreads)
     rotary_kernel(T* qkv, const float* cos, const float* sin, std::int64_t rows, Heads heads, const T* q_left,
                   const T* q_right, TermShape q_shape, const T* k_left, const T* k_right, TermShape k_shape,
                   const T* v_left, const T* v_right, TermShape v_shape) {
   const std::int64_t half = heads.head_dim / 2, of_head = half / kTileColumns;
-  const std::int64_t at = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp, head = at / of_head;
+  const std::int64_t at = device::tile_number(), head = at / of_head;
   if (head >= heads.q + 2 * heads.kv) return;
   const bool is_value = head >= heads.q + heads.kv, is_query = head < heads.q;
   const Term<T> term = is_value   ? Term<T>{v_left, v_right, v_shape}
@@ -114,21 +112,15 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <typename T>
-const T* typed(const void* pointer) {
-  return static_cast<const T*>(pointer);
-}
-
 }  // namespace
 
 void launch_rotary(CudaElement element, void* qkv, const float* cos, const float* sin, std::int64_t rows,
                    const HeadLayout& layout, const HeadTerms& terms, void* stream) {
   if (rows == 0) return;
-  const unsigned x = device::blocks_of(layout.width() / 2 / kTileColumns, kWarps);
-  const dim3 grid(x, device::blocks_of(rows, kTileRows, (kBlocks + x - 1) / x));
+  const dim3 grid = device::grid_of_tiles(rows, layout.width() / 2);
   device::dispatch_16_bits(element, [&](auto* null) {
     using T = std::remove_pointer_t<decltype(null)>;
-    rotary_kernel<T><<<grid, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+    rotary_kernel<T><<<grid, kTileThreads, 0, static_cast<cudaStream_t>(stream)>>>(
         static_cast<T*>(qkv), cos, sin, rows, Heads{layout.heads, layout.kv_heads, layout.head_dim},
         typed<T>(terms.q.left), typed<T>(terms.q.right), shape_of(terms.q), typed<T>(terms.k.left),
         typed<T>(terms.k.right), shape_of(terms.k), typed<T>(terms.v.left), typed<T>(terms.v.right),
