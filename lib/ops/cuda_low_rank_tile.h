@@ -1,25 +1,30 @@
 #pragma once
 
-// Included by .cu files alone: low-rank terms added to a tile of a matrix, 16 rows and 32 columns, that a
-// warp reads anyway: as four products [16, 8] of the term's left and right operands. Column n of product j is
-// the tile's column 8 (n / 2) + 2j + n % 2, so that a lane's sums of a row are 8 neighbours, 16 bytes.
+// Included by .cu files alone: low-rank terms added to a tile of a matrix, 8 rows and 64 columns, that a warp
+// reads anyway: as four products [16, 8] of columns by rows. Row m of product j is column 2j + m / 8 of the
+// eight neighbours, 16 bytes, that the lanes of group m % 8 have of two rows each, so that a warp reads and
+// writes whole lines of 128 bytes (with half lines the activation's backward kernel reached 50 to 60% of a
+// copy's bandwidth on an H200 instead of 80%).
 #include "ops/cuda_low_rank.h"
 
 namespace lorikeet::ops::device {
 
-inline constexpr int kTileRows = 16, kTileHalf = kTileRows / 2;  // a lane has one row of each half
-inline constexpr int kLaneColumns = 8;                           // 16 bytes
-inline constexpr int kTileColumns = kQuarters * kLaneColumns, kTileProducts = kTileColumns / 8;
+inline constexpr int kTileRows = 8, kLaneRows = kTileRows / kQuarters;
+inline constexpr int kLaneColumns = 8;  // 16 bytes
+inline constexpr int kTileGroups = kWarp / kQuarters, kTileColumns = kTileGroups * kLaneColumns;
+inline constexpr int kTileProducts = kLaneColumns / 2;
 // A block's tiles lie side by side.
-inline constexpr int kTileThreads = 256, kTileWarps = kTileThreads / kWarp;
+inline constexpr int kTileThreads = 128, kTileWarps = kTileThreads / kWarp;
 
-/// A grid of blocks that cover `columns` along x, and along y take every gridDim.y-th 16 rows: enough to fill
-/// a card several times, and few, since each reads its right operands before its first rows.
-inline dim3 grid_of_tiles(std::int64_t rows, std::int64_t columns) {
+/// A grid of blocks that cover `tiles` beside each other along x, and along y take every gridDim.y-th 8 rows:
+/// enough to fill a card several times, and few, since each reads its right operands before its first rows.
+inline dim3 grid_of_tiles(std::int64_t rows, std::int64_t tiles) {
   constexpr std::int64_t kBlocks = 2048;
-  const unsigned x = blocks_of(columns, kTileWarps * kTileColumns);
+  const unsigned x = blocks_of(tiles, kTileWarps);
   return {x, blocks_of(rows, kTileRows, (kBlocks + x - 1) / x)};
 }
+
+inline std::int64_t tiles_of(std::int64_t columns) { return (columns + kTileColumns - 1) / kTileColumns; }
 
 template <typename T>
 const T* typed(const void* pointer) {
@@ -34,7 +39,15 @@ struct Term {
   TermShape shape;
 };
 
-/// ranks_of_row of a matrix's transpose.
+/// ranks_of_row where the compiler doesn't know the rank: without a branch.
+template <typename T>
+__device__ __forceinline__ Ranks ranks_of_any_row(const T* row, int rank, int quarter) {
+  const int each = rank / kQuarters;
+  const T* const from = row + quarter * each;
+  return {{load_pack<2>(from).words[0], each == 2 ? 0 : load_pack<2>(from + 2).words[0]}};
+}
+
+/// The same of a matrix's transpose.
 template <typename T>
 __device__ __forceinline__ Ranks ranks_of_column(const T* column, std::int64_t width, int rank, int quarter) {
   const int each = rank / kQuarters;
@@ -50,81 +63,84 @@ __device__ __forceinline__ std::int64_t tile_number() {
   return std::int64_t{blockIdx.x} * kTileWarps + threadIdx.x / kWarp;
 }
 
-/// Where a lane is among its warp's rows and columns, of which the first is given.
+/// Where a lane is in its warp's tile.
 struct TileLane {
-  int row, quarter;
-  std::int64_t column;  // the first of its eight
-  std::int64_t right0;  // the column of the first product whose ranks it holds for the warp
+  int group = static_cast<int>(threadIdx.x) % kWarp / kQuarters;
+  int quarter = static_cast<int>(threadIdx.x) % kQuarters;
+  int row = quarter * kLaneRows;      ///< the first of its two
+  int column = group * kLaneColumns;  ///< the first of its eight
+};
 
-  __device__ __forceinline__ explicit TileLane(std::int64_t first_column) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    row = lane / kQuarters;
-    quarter = lane % kQuarters;
-    column = first_column + quarter * kLaneColumns;
-    right0 = first_column + row / 2 * kLaneColumns + row % 2;
+/// The right operand's part of a lane, its columns', for all rows. It stays in shared memory, of which a lane
+/// uses its own place alone: registers would allow fewer warps.
+struct RightOperand {
+  uint4 (*products)[kTileThreads];  ///< kTileProducts
+
+  /// Zeros unless `is_there`, and where there is no term. `column` is the lane's first one.
+  template <bool of_columns, typename T>
+  __device__ __forceinline__ void load(const Term<T>& term, std::int64_t column, std::int64_t width,
+                                       int quarter, bool is_there) const {
+#pragma unroll
+    for (int j = 0; j < kTileProducts; ++j) {
+      Ranks two[2] = {};
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        if (term.left == nullptr || !is_there) continue;
+        const std::int64_t at = column + 2 * j + c;
+        if constexpr (of_columns) {
+          two[c] = ranks_of_column(term.right + at, width, term.shape.rank, quarter);
+        } else {
+          two[c] = ranks_of_any_row(term.right + at * term.shape.rank, term.shape.rank, quarter);
+        }
+      }
+      products[j][threadIdx.x] =
+          make_uint4(two[0].words[0], two[1].words[0], two[0].words[1], two[1].words[1]);
+    }
   }
-  __device__ __forceinline__ bool is_there(std::int64_t first_row, int half, std::int64_t rows,
-                                           std::int64_t width) const {
-    return first_row + half * kTileHalf < rows && column < width;
+  __device__ __forceinline__ Left get(int j) const {
+    const uint4 words = products[j][threadIdx.x];
+    return {{words.x, words.y, words.z, words.w}};
   }
 };
 
-/// The right operand's part of a lane, for all rows; zeros where there is no term or no column.
-template <bool of_columns, typename T>
-__device__ __forceinline__ void load_right(const Term<T>& term, const TileLane& lane, std::int64_t width,
-                                           Ranks (&right)[kTileProducts]) {
-#pragma unroll
-  for (int j = 0; j < kTileProducts; ++j) {
-    right[j] = {};
-    const std::int64_t column = lane.right0 + 2 * j;
-    if (term.left == nullptr || column >= width) continue;
-    if constexpr (of_columns) {
-      right[j] = ranks_of_column(term.right + column, width, term.shape.rank, lane.quarter);
-    } else {
-      right[j] = ranks_of_row(term.right + column * term.shape.rank, term.shape.rank, lane.quarter);
-    }
-  }
+/// The left operand's part of a lane: of row `first_row` + its group.
+template <typename T>
+__device__ __forceinline__ Right load_left(const Term<T>& term, std::int64_t first_row, std::int64_t rows,
+                                           const TileLane& lane) {
+  Ranks left = {};
+  if (term.left != nullptr && first_row + lane.group < rows)
+    left = ranks_of_any_row(term.left + (first_row + lane.group) * term.shape.left_row, term.shape.rank,
+                            lane.quarter);
+  return {{left.words[0], left.words[1]}};
 }
 
-/// The left operand's part of a lane: of its two rows.
+/// Adds a term to the two numbers of each of a lane's rows that are of one product: nothing where there is
+/// none, without a branch, so that a lane's numbers don't wait for each other.
 template <typename T>
-__device__ __forceinline__ void load_left(const Term<T>& term, std::int64_t row, std::int64_t rows,
-                                          int quarter, Ranks (&left)[2]) {
+__device__ __forceinline__ void add_product(const Term<T>& term, const Right& left, const Left& right,
+                                            float (&to)[kLaneRows][2]) {
+  Sum sum = {};
+  multiply_add<T>(sum, right, left);
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    left[half] = {};
-    if (term.left != nullptr && row + half * kTileHalf < rows)
-      left[half] =
-          ranks_of_row(term.left + (row + half * kTileHalf) * term.shape.left_row, term.shape.rank, quarter);
-  }
-}
-
-/// Adds a term to the two numbers of each of a lane's rows that are of one product.
-template <typename T>
-__device__ __forceinline__ void add_product(const Term<T>& term, const Ranks (&left)[2], const Ranks& right,
-                                            float (&to)[2][2]) {
-  if (term.left == nullptr) return;
-  const Sum sum = product_of_ranks<T>(left[0], left[1], right);
-#pragma unroll
-  for (int i = 0; i < 4; ++i) to[i / 2][i % 2] += term.shape.scale * sum.values[i];
+  for (int i = 0; i < 4; ++i) to[i % 2][i / 2] += term.shape.scale * sum.values[i];
 }
 
 /// A lane's numbers of its two rows, as they lie in memory; zeros in rows and columns that aren't there.
 template <typename T>
 struct TileNumbers {
-  Pack<T, kLaneColumns> rows[2];
+  Pack<T, kLaneColumns> rows[kLaneRows];
 
-  __device__ __forceinline__ void load(int half, const T* from, bool is_there) {
-    rows[half] = is_there ? load_pack<kLaneColumns>(from) : Pack<T, kLaneColumns>{};
+  __device__ __forceinline__ void load(int i, const T* from, bool is_there) {
+    rows[i] = is_there ? load_pack<kLaneColumns>(from) : Pack<T, kLaneColumns>{};
   }
   // Those of product j.
-  __device__ __forceinline__ void get(int j, float (&out)[2][2]) const {
+  __device__ __forceinline__ void get(int j, float (&out)[kLaneRows][2]) const {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) unpack<T, 2>(Pack<T, 2>{{rows[half].words[j]}}, out[half]);
+    for (int i = 0; i < kLaneRows; ++i) unpack<T, 2>(Pack<T, 2>{{rows[i].words[j]}}, out[i]);
   }
-  __device__ __forceinline__ void set(int j, const float (&in)[2][2]) {
+  __device__ __forceinline__ void set(int j, const float (&in)[kLaneRows][2]) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) rows[half].words[j] = pack<T, 2>(in[half]).words[0];
+    for (int i = 0; i < kLaneRows; ++i) rows[i].words[j] = pack<T, 2>(in[i]).words[0];
   }
 };
 

@@ -82,7 +82,8 @@ def demangled(names):
     said = subprocess.run(["c++filt", *names], capture_output=True, text=True, check=True).stdout.splitlines()
     short = {}
     for symbol, name in zip(names, said, strict=True):
-        name = name.replace("(anonymous namespace)::", "").split("(")[0].removeprefix("void ")
+        name = re.sub(r"\(([\w:]+)\)(\d)", r"\1 \2", name.replace("(anonymous namespace)::", ""))  # enumerators are casts
+        name = name.split("(")[0].removeprefix("void ")
         short[symbol] = re.sub(r"\b\w+::", "", name).strip()
     return short
 

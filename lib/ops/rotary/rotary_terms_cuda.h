@@ -14,9 +14,9 @@ struct HeadTerms {
   LowRankOnDevice q, k, v;
 };
 
-inline constexpr std::int64_t kRotaryTermColumns = 32;  ///< of a half of a head, that a warp takes
+inline constexpr std::int64_t kRotaryTermColumns = 32;  ///< a half of a head has a multiple of these
 
-/// Whether the kernel takes heads of this form: rotated as a whole, in halves of whole warps' columns.
+/// Whether the kernel takes heads of this form, which are rotated as a whole.
 constexpr bool rotary_takes_terms(const HeadLayout& layout, std::int64_t half) {
   return 2 * half == layout.head_dim && half % kRotaryTermColumns == 0 && half > 0;
 }

@@ -5,6 +5,13 @@
 
 namespace lorikeet::ops::device {
 
+/// Rotates a pair by the angle of this cosine and sine.
+__device__ __forceinline__ void rotate_pair(float& low, float& high, float cos, float sin) {
+  const float x = low, y = high;
+  low = x * cos - y * sin;
+  high = y * cos + x * sin;
+}
+
 /// Rotates n pairs by the angles whose cosines and sines begin at `cos` and `sin`, or back where `sign` is -1
 /// (rotary.h). n is 1, or a multiple of 4 with both aligned to 16 bytes.
 template <int n>
@@ -14,11 +21,7 @@ __device__ __forceinline__ void rotate_pairs(float (&low)[n], float (&high)[n], 
   load_floats<n>(cos, c);
   load_floats<n>(sin, s);
 #pragma unroll
-  for (int j = 0; j < n; ++j) {
-    const float x = low[j], y = high[j], turn = sign * s[j];
-    low[j] = x * c[j] - y * turn;
-    high[j] = y * c[j] + x * turn;
-  }
+  for (int j = 0; j < n; ++j) rotate_pair(low[j], high[j], c[j], sign * s[j]);
 }
 
 }  // namespace lorikeet::ops::device
