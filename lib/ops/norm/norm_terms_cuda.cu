@@ -1,8 +1,5 @@
-// A block takes eight whole rows. A warp takes 64 columns of them at a time, as four products [16, 8] of
-// columns by rows: the term's right operand is a product's left one, so that eight rows are enough for one.
-// Row m of product j is column 2j + m / 8 of the eight that the lanes of group m % 8 have, so that a lane's
-// sums of a row are 8 neighbours, 16 bytes. The rounded sums stay in registers until the rows' statistics are
-// known.
+// A block takes eight whole rows, and a warp a tile of them (cuda_low_rank_tile.h) at a time. The rounded
+// sums stay in registers until the rows' statistics are known.
 //
 // A layer that is computed again norms the sum without a term (norm_cuda.cu), and has to get the same bits:
 // so statistics are summed in the order of that kernel. Its thread t has the packs t and t + threads of a
@@ -12,12 +9,16 @@
 
 #include <type_traits>
 
-#include "ops/cuda_low_rank.h"
+#include "ops/cuda_low_rank_tile.h"
 #include "ops/norm/load_parameters.h"
 
 namespace lorikeet::ops {
 namespace {
 
+using device::kLaneColumns;
+using device::kLaneRows;
+using device::kTileGroups;
+using device::kTileRows;
 using device::kWarp;
 using device::load_pack;
 using device::load_parameters;
@@ -28,22 +29,19 @@ using device::store_pack;
 using device::Sum;
 using device::unpack;
 
-constexpr int kRows = 8, kLaneRows = kRows / device::kQuarters;
-constexpr int kEach = 8;                             // columns of a pack: 16 bytes
-constexpr int kGroups = kWarp / device::kQuarters;   // lanes of a warp that share a row
-constexpr int kTurns = kWarp / kGroups, kParts = 2;  // packs of a lane: kParts in each turn
+constexpr int kTurns = kWarp / kTileGroups, kParts = 2;  // packs of a lane: kParts in each turn
 constexpr int kMostWarps = 16;
-static_assert(kMostWidthWithTerm == kMostWarps * kWarp * kParts * kEach);
+static_assert(kMostWidthWithTerm == kMostWarps * kWarp * kParts * kLaneColumns);
 
 // A lane's packs of a row.
 template <typename T>
-using Packs = Pack<T, kEach>[kTurns][kParts][kLaneRows];
+using Packs = Pack<T, kLaneColumns>[kTurns][kParts][kLaneRows];
 
 // The sums over each of a lane's rows, in all lanes that have numbers of these: f(row, number, sum) adds a
 // number to one of the sums of turns. `is_there(t, k)`: whether there is a pack k in turn t.
 template <typename T, typename F, typename IsThere>
 __device__ __forceinline__ void sum_rows(const Packs<T>& kept, const IsThere& is_there,
-                                         float (&partial)[kMostWarps][kRows], const F& f,
+                                         float (&partial)[kMostWarps][kTileRows], const F& f,
                                          float (&sums)[kLaneRows]) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   const int first = lane % device::kQuarters * kLaneRows;
@@ -56,10 +54,10 @@ __device__ __forceinline__ void sum_rows(const Packs<T>& kept, const IsThere& is
 #pragma unroll
       for (int k = 0; k < kParts; ++k) {
         if (!is_there(t, k)) continue;
-        float values[kEach];
-        unpack<T, kEach>(kept[t][k][i], values);
+        float values[kLaneColumns];
+        unpack<T, kLaneColumns>(kept[t][k][i], values);
 #pragma unroll
-        for (int j = 0; j < kEach; ++j) f(i, values[j], of_turn[t]);
+        for (int j = 0; j < kLaneColumns; ++j) f(i, values[j], of_turn[t]);
       }
     }
     float sum = (of_turn[0] + of_turn[2]) + (of_turn[1] + of_turn[3]);
@@ -82,17 +80,17 @@ __global__ void __launch_bounds__(kMostWarps* kWarp, 1)
     add_norm_kernel(std::int64_t rows, int width, const T* x, const T* delta, T* sum, const T* left,
                     std::int64_t left_row, const T* right, float scale, const void* weight, const void* bias,
                     bool is_fp32, float offset, float eps, T* y, float* means, float* rstds) {
-  __shared__ float partial[kMostWarps][kRows];
+  __shared__ float partial[kMostWarps][kTileRows];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   const int group = lane / device::kQuarters, quarter = lane % device::kQuarters;
-  const int apart = static_cast<int>(blockDim.x) * kEach;  // of a lane's parts
-  const std::int64_t row0 = static_cast<std::int64_t>(blockIdx.x) * kRows;
-  const int rows_here = rows - row0 < kRows ? static_cast<int>(rows - row0) : kRows,
+  const int apart = static_cast<int>(blockDim.x) * kLaneColumns;  // of a lane's parts
+  const std::int64_t row0 = static_cast<std::int64_t>(blockIdx.x) * kTileRows;
+  const int rows_here = rows - row0 < kTileRows ? static_cast<int>(rows - row0) : kTileRows,
             row = quarter * kLaneRows;
-  const int column = (warp * kWarp + group) * kEach;
+  const int column = (warp * kWarp + group) * kLaneColumns;
   const std::int64_t at = (row0 + row) * width + column;  // of a lane's first numbers
   const auto count = static_cast<float>(width);
-  const auto offset_of = [&](int t, int k) { return t * kGroups * kEach + k * apart; };
+  const auto offset_of = [&](int t, int k) { return t * kTileGroups * kLaneColumns + k * apart; };
   const int columns_left = width - column;
   const auto is_column = [&](int t, int k) { return offset_of(t, k) < columns_left; };
   const auto is_row = [&](int i) { return row + i < rows_here; };
@@ -100,15 +98,15 @@ __global__ void __launch_bounds__(kMostWarps* kWarp, 1)
   Ranks row_ranks = {};
   if (group < rows_here) row_ranks = ranks_of_row(left + (row0 + group) * left_row, rank, quarter);
   Packs<T> kept;
-  Pack<T, kEach> deltas[2][kLaneRows];
+  Pack<T, kLaneColumns> deltas[2][kLaneRows];
   const auto load = [&](int n) {
     const int k = n / kTurns, t = n % kTurns;
 #pragma unroll
     for (int i = 0; i < kLaneRows; ++i) {
       const std::int64_t from = at + i * static_cast<std::int64_t>(width) + offset_of(t, k);
       const bool is_there = is_row(i) && is_column(t, k);
-      kept[t][k][i] = is_there ? load_pack<kEach>(x + from) : Pack<T, kEach>{};
-      deltas[n % 2][i] = is_there ? load_pack<kEach>(delta + from) : Pack<T, kEach>{};
+      kept[t][k][i] = is_there ? load_pack<kLaneColumns>(x + from) : Pack<T, kLaneColumns>{};
+      deltas[n % 2][i] = is_there ? load_pack<kLaneColumns>(delta + from) : Pack<T, kLaneColumns>{};
     }
   };
   load(0);
@@ -117,10 +115,10 @@ __global__ void __launch_bounds__(kMostWarps* kWarp, 1)
     const int k = n / kTurns, t = n % kTurns;
     if (n + 1 < kTurns * kParts) load(n + 1);
     device::end_of_loads();
-    if (offset_of(t, k) >= columns_left + group * kEach) continue;  // of the whole warp
+    if (offset_of(t, k) >= columns_left + group * kLaneColumns) continue;  // of the whole warp
     const bool is_there = is_column(t, k);
 #pragma unroll
-    for (int j = 0; j < kEach / 2; ++j) {
+    for (int j = 0; j < device::kTileProducts; ++j) {
       Ranks columns[2] = {};
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
@@ -154,7 +152,7 @@ __global__ void __launch_bounds__(kMostWarps* kWarp, 1)
     }
   };
   // Stored after all loads: the compiler moves no load above a store that may alias.
-  visit([&](const auto& pack, int, int, std::int64_t to) { store_pack<kEach>(pack, sum + to); });
+  visit([&](const auto& pack, int, int, std::int64_t to) { store_pack<kLaneColumns>(pack, sum + to); });
 
   float mean[kLaneRows] = {}, rstd[kLaneRows];
   if (means != nullptr) {
@@ -174,12 +172,13 @@ __global__ void __launch_bounds__(kMostWarps* kWarp, 1)
     }
   }
   visit([&](const auto& pack, int i, int offset_in_row, std::int64_t to) {
-    float w[kEach], values[kEach];
-    load_parameters<T, kEach>(weight, is_fp32, column + offset_in_row, offset, w);
-    unpack<T, kEach>(pack, values);
+    float w[kLaneColumns], values[kLaneColumns];
+    load_parameters<T, kLaneColumns>(weight, is_fp32, column + offset_in_row, offset, w);
+    unpack<T, kLaneColumns>(pack, values);
 #pragma unroll
-    for (int j = 0; j < kEach; ++j) values[j] -= mean[i];
-    store_pack<kEach>(device::scaled<T>(values, w, rstd[i], bias, is_fp32, column + offset_in_row), y + to);
+    for (int j = 0; j < kLaneColumns; ++j) values[j] -= mean[i];
+    store_pack<kLaneColumns>(device::scaled<T>(values, w, rstd[i], bias, is_fp32, column + offset_in_row),
+                             y + to);
   });
 }
 
@@ -187,8 +186,8 @@ template <typename T, int rank>
 void launch(const NormRows& rows, const NormForwardOnDevice& in, const LowRankOnDevice& term,
             cudaStream_t stream) {
   // As many as norm_cuda.cu takes for a row of so many packs.
-  const unsigned warps = device::blocks_of(rows.width / kEach, kWarp * kParts);
-  add_norm_kernel<T, rank><<<device::blocks_of(rows.tokens, kRows), warps * kWarp, 0, stream>>>(
+  const unsigned warps = device::blocks_of(rows.width / kLaneColumns, kWarp * kParts);
+  add_norm_kernel<T, rank><<<device::blocks_of(rows.tokens, kTileRows), warps * kWarp, 0, stream>>>(
       rows.tokens, static_cast<int>(rows.width), static_cast<const T*>(in.x), static_cast<const T*>(in.delta),
       static_cast<T*>(in.sum), static_cast<const T*>(term.left), term.left_row,
       static_cast<const T*>(term.right), term.scale, in.scale.weight, in.scale.bias, in.scale.is_fp32,
