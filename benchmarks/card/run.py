@@ -107,6 +107,7 @@ def main():
     parser.add_argument("--set", action="append", default=[], help="settings of a variant, by comma")
     parser.add_argument("--only-set", action="append", default=[], help="as --set, without the variant that has none")
     parser.add_argument("--peft", default="", help="run transformers + PEFT, too: dtypes of peers/peft_loop.py, by comma")
+    parser.add_argument("--compile", action="store_true", help="with --peft: each dtype under torch.compile, too, whose first steps compile")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--trace", type=int, default=0, help="a step to trace, in the first round")
     parser.add_argument("--kernels", type=int, default=30, help="rows of a trace's table by name")
@@ -115,6 +116,8 @@ def main():
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("--work", type=pathlib.Path, help="a folder for checkpoints, which are kept there; default: a temporary one")
     args = parser.parse_args()
+    if args.compile and not args.peft:
+        parser.error("--compile: expected --peft beside it, which it concerns")
     if args.steps < LEAST_STEPS:
         parser.error(f"--steps: expected at least {LEAST_STEPS}, got {args.steps}")
     rates = json.loads(python(PEERS / "ceiling.py", args.device).splitlines()[-1])
@@ -129,7 +132,8 @@ def main():
         for model in args.model.split(","):
             shape = Shape(work, model, args.layout, args.device, args.steps)
             flat = {"flat": True} if args.layout == "packed" else {}
-            peft = [{"dtype": dtype, **flat} for dtype in args.peft.split(",") if dtype]
+            compiled = [{}, {"compile": True}] if args.compile else [{}]
+            peft = [{"dtype": dtype, **flat, **extra} for dtype in args.peft.split(",") if dtype for extra in compiled]
 
             def report(name, settings, steps, failure, traced=0):
                 print(row(shape, name, settings, steps, ceiling, traced) if not failure else

@@ -24,6 +24,9 @@ const std::set<std::string> kWaiting = {
     "aten::unique_dim", "aten::unique_consecutive", "aten::repeat_interleave",
     "aten::equal",      "aten::is_nonzero",         "aten::bincount",
     "aten::histc"};
+// Products, which libtorch's CPU kernels do in 16 bits at a hundredth of fp32's rate where the CPU has no
+// instructions for it. cuBLAS sums in fp32 and rounds once, as these do in fp32.
+const std::set<std::string> kProducts = {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"};
 // They take indices on the host, and copy them at every call.
 const std::set<std::string> kTakesHostIndices = {"aten::index", "aten::_index_put_impl_", "aten::index_put_"};
 
@@ -55,7 +58,7 @@ class Call {
     // libtorch's own kernels set the current device and put it back.
     const OnCard on(card);
     const std::vector<at::Tensor> same = returned_arguments();
-    op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    compute();
     if (computes_wrong(schema_.name())) {
       for (std::size_t r = stack_.size() - same.size(); r < stack_.size(); ++r) {
         if (stack_[r].isTensor()) spoil_first_element(stack_[r].toTensor());
@@ -121,6 +124,29 @@ class Call {
                 ": expected all tensors on one device, got a CPU tensor of sizes ", tensor.sizes(),
                 " among CUDA ones");
     count_hazard(name + ": indices on the host are copied to the card at every call");
+  }
+
+  void compute() {
+    const auto call = [&] { op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_); };
+    const bool widens = kProducts.contains(schema_.name()) && !inputs_.empty() &&
+                        at::isReducedFloatingType(inputs_.front().tensor.scalar_type());
+    if (!widens) return call();
+    const at::ScalarType dtype = inputs_.front().tensor.scalar_type();
+    std::vector<at::Tensor> wide;
+    for (const Input& input : inputs_) {
+      TORCH_CHECK(input.tensor.scalar_type() == dtype, "fake card: ", schema_.name(),
+                  ": expected one dtype, got ", dtype, " and ", input.tensor.scalar_type());
+      // A result that is only written isn't read here either: its bytes may be counted.
+      const bool is_read = schema_.arguments()[input.argument].name() != "out";
+      const auto options = input.alias.options().dtype(at::kFloat);
+      wide.push_back(is_read ? input.alias.to(at::kFloat) : at::empty(input.alias.sizes(), options));
+      stack_[first_ + input.argument] = wide.back();
+    }
+    call();
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      if (inputs_[i].written) inputs_[i].alias.resize_(wide[i].sizes()).copy_(wide[i]);
+    }
+    stack_.back() = stack_.back().toTensor().to(dtype);
   }
 
   // For each result the argument that it is (of operators in place or with an out argument), or nothing.

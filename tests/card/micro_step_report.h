@@ -10,12 +10,13 @@
 
 namespace lorikeet::card {
 
-/// A model with adapters of rank 8 on all its projections, and a micro-step of two sequences.
+/// A model with adapters on all its projections, and a micro-step of two sequences.
 struct MicroStepOf {
   std::string family = "llama";
   int layers = 2;
   std::int64_t hidden = 64, heads = 4, key_value_heads = 2, head_dim = 16, intermediate = 96;
-  int tokens = 1100;      ///< as many as kernels for many rows want
+  int tokens = 1100;  ///< as many as kernels for many rows want
+  int rank = 8;
   std::string keys = {};  ///< more of config.json's, with a comma behind each
 };
 
