@@ -128,25 +128,25 @@ class Call {
 
   void compute() {
     const auto call = [&] { op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_); };
-    const bool widens = kProducts.contains(schema_.name()) && !inputs_.empty() &&
-                        at::isReducedFloatingType(inputs_.front().tensor.scalar_type());
-    if (!widens) return call();
-    const at::ScalarType dtype = inputs_.front().tensor.scalar_type();
-    std::vector<at::Tensor> wide;
+    if (!kProducts.contains(schema_.name())) return call();
+    const at::ScalarType dtype = inputs_.front().alias.scalar_type();
+    if (!at::isReducedFloatingType(dtype)) return call();
+    const Input* out = nullptr;
     for (const Input& input : inputs_) {
-      TORCH_CHECK(input.tensor.scalar_type() == dtype, "fake card: ", schema_.name(),
-                  ": expected one dtype, got ", dtype, " and ", input.tensor.scalar_type());
-      // A result that is only written isn't read here either: its bytes may be counted.
-      const bool is_read = schema_.arguments()[input.argument].name() != "out";
-      const auto options = input.alias.options().dtype(at::kFloat);
-      wide.push_back(is_read ? input.alias.to(at::kFloat) : at::empty(input.alias.sizes(), options));
-      stack_[first_ + input.argument] = wide.back();
+      TORCH_CHECK(input.alias.scalar_type() == dtype, "fake card: ", schema_.name(),
+                  ": expected one dtype, got ", dtype, " and ", input.alias.scalar_type());
+      at::IValue& value = stack_[first_ + input.argument];
+      if (input.written) {
+        // Not read here either: its bytes may be counted.
+        out = &input;
+        value = at::empty(input.alias.sizes(), input.alias.options().dtype(at::kFloat));
+      } else {
+        value = input.alias.to(at::kFloat);
+      }
     }
     call();
-    for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      if (inputs_[i].written) inputs_[i].alias.resize_(wide[i].sizes()).copy_(wide[i]);
-    }
-    stack_.back() = stack_.back().toTensor().to(dtype);
+    const at::Tensor result = stack_.back().toTensor();
+    stack_.back() = out == nullptr ? result.to(dtype) : out->alias.resize_(result.sizes()).copy_(result);
   }
 
   // For each result the argument that it is (of operators in place or with an out argument), or nothing.

@@ -53,7 +53,7 @@ nn::Batch batch_on_card(int tokens, int labels) {
 }
 
 Report micro_step_report(const MicroStepOf& what) {
-  CardModel on_card(what, {.rank = what.rank, .alpha = 3.0 * what.rank});
+  CardModel on_card(what, {.rank = what.rank, .alpha = 3.0 * static_cast<double>(what.rank)});
   nn::CausalLM& model = on_card.model;
   peft::LoraAdapters& adapters = on_card.adapters;
   for (const auto& unit : model.store().units()) {

@@ -16,7 +16,7 @@ struct MicroStepOf {
   int layers = 2;
   std::int64_t hidden = 64, heads = 4, key_value_heads = 2, head_dim = 16, intermediate = 96;
   int tokens = 1100;  ///< as many as kernels for many rows want
-  int rank = 8;
+  std::int64_t rank = 8;
   std::string keys = {};  ///< more of config.json's, with a comma behind each
 };
 

@@ -436,6 +436,9 @@ class GpuTests(CardPrograms):
     def test_that_operator_passes_where_it_computes_right(self):
         self.assertEqual(self.probe("DoRA's norms")["wrong"], [])
 
+    def test_a_product_that_computes_wrong_is_found_in_16_bits_too(self):
+        self.assertIn("bf16: ", " ".join(self.probe("matrix product", FAKE_CARD_WRONG_OPERATOR="aten::mm")["wrong"]))
+
     def test_a_card_before_ampere_is_tested_in_what_it_has(self):
         figures = self.probe("matrix product", FAKE_CARD_CAPABILITY="75")["figures"]
         self.assertEqual({name.split(".")[0] for name in figures}, {"fp32", "fp16"})
