@@ -29,6 +29,7 @@ enum class State {
   kDefault,    // no handler of ours
   kStarting,   // InterruptExit, before the loop
   kLoop,       // InterruptGuard
+  kTakeBack,   // InterruptGuard over such work
   kFinishing,  // InterruptGuard, after the loop
   kStopping,   // InterruptGuard, after the first signal
   kEnding,     // InterruptExit, behind the guard
@@ -37,6 +38,7 @@ enum class State {
 
 std::atomic<State> g_state{State::kDefault};
 static_assert(std::atomic<State>::is_always_lock_free);
+std::atomic<bool> g_takes_back{false};          // the guard is over InterruptedWork::kTakeBack
 std::atomic<bool> g_ends_interrupted{false};    // fail_interrupted was called
 std::atomic<std::int64_t> g_stopping_since{0};  // of monotonic_nanoseconds
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
@@ -116,6 +118,12 @@ void on_signal(int number) {
       begin_stopping();
       return say(
           "interrupted: the run saves behind this step and ends; a second signal, later, ends it at once\n");
+    case State::kTakeBack:
+      begin_stopping();
+      return say(
+          "interrupted: what was begun is removed; a second signal, later, ends the program at once and "
+          "leaves "
+          "it\n");
     case State::kFinishing:
       begin_stopping();
       return say(
@@ -123,8 +131,11 @@ void on_signal(int number) {
     case State::kStopping:
       if (!comm::asks_again(number, std::chrono::nanoseconds(monotonic_nanoseconds() - g_stopping_since)))
         return;
-      return end(number,
-                 "error: interrupted again, and ended without saving; checkpoints that were saved stay\n");
+      return end(number, g_takes_back
+                             ? "error: interrupted again, and ended before what was begun was removed; "
+                               "the same command removes it\n"
+                             : "error: interrupted again, and ended without saving; checkpoints that "
+                               "were saved stay\n");
     case State::kEnding:
       return end(number, "error: interrupted while the run was ending; what was saved stays\n");
     case State::kStopped: return end(number, "");
@@ -184,8 +195,9 @@ void InterruptExit::end_by_signal() {
   g_by_signal = true;
 }
 
-InterruptGuard::InterruptGuard() {
-  g_state = State::kLoop;
+InterruptGuard::InterruptGuard(InterruptedWork work) {
+  g_takes_back = work == InterruptedWork::kTakeBack;
+  g_state = g_takes_back ? State::kTakeBack : State::kLoop;
   handle(on_signal);
 }
 
@@ -205,6 +217,12 @@ void InterruptGuard::finishing() {
 
 void InterruptGuard::stop_if_requested() {
   if (requested()) throw Error("interrupted", ErrorKind::kInterrupted);
+}
+
+bool InterruptGuard::exists() {
+  const State state = g_state;
+  return state == State::kLoop || state == State::kTakeBack || state == State::kFinishing ||
+         state == State::kStopping;
 }
 
 bool InterruptGuard::requested() { return g_state == State::kStopping; }

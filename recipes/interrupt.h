@@ -29,18 +29,27 @@ class InterruptExit {
   static void end_by_signal();
 };
 
+/// What a signal interrupts, and so what it makes an InterruptGuard say on stderr.
+enum class InterruptedWork {
+  kRun,      ///< a training run, which saves what was done
+  kTakeBack  ///< what stop_if_requested ends, and takes back the files that it began
+};
+
 /// While an object of this class lives, SIGINT, SIGTERM and SIGHUP only set a flag, so that a run can save,
 /// or write its result, and end cleanly; one that asks again (comm::asks_again) ends the process at once, as
-/// InterruptExit says. That stays so behind the guard of a run that was asked to end.
+/// InterruptExit says. That stays so behind the guard of a run that was asked to end. At most one at a time.
 class InterruptGuard {
  public:
-  InterruptGuard();
+  explicit InterruptGuard(InterruptedWork work = InterruptedWork::kRun);
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
   /// From here on the run writes its result: what a signal makes it say on stderr.
   static void finishing();
+
+  /// Whether there is one.
+  static bool exists();
 
   /// True once a signal came.
   static bool requested();

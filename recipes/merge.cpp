@@ -76,7 +76,8 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
   }
   MergeReport report;
   at::Tensor with_adapter, base;
-  std::int64_t vocabulary = 0;  // the base's, also where the merged one has more
+  std::int64_t vocabulary = 0;          // the base's, also where the merged one has more
+  std::optional<InterruptGuard> guard;  // outlives the folder, which it lets be removed
   std::optional<io::AtomicFolder> folder;
   {
     const io::Checkpoint checkpoint = io::Checkpoint::open(model);
@@ -97,6 +98,8 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
     const MergedCheckpoint weights(checkpoint, session.model->spec(), std::move(changes), quantization);
     report.merged_tensors = weights.changed();
     io::require_free_space(output, weights.bytes());
+    // Until here a signal, unless it is one to a run, ends the process as it ends any.
+    if (!InterruptGuard::exists()) guard.emplace(InterruptedWork::kTakeBack);
     InterruptGuard::stop_if_requested();
     folder.emplace(io::take_place_of_empty(output));
     copy_other_files(model, folder->path());

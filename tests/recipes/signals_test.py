@@ -180,6 +180,44 @@ class Signals(unittest.TestCase):
         self.assertIn("finished already", result.stderr)
         self.assertTrue((output / "merged" / "model.safetensors").exists())
 
+    def test_a_signal_to_a_merge_ends_it_without_leftovers(self):
+        base, run, output = self.work / "merge-base", self.work / "merge-run", self.work / "merge-out" / "full"
+        memory.make_model(base, dict(hidden_size=768, intermediate_size=3072, num_hidden_layers=6, num_attention_heads=12,
+                                     num_key_value_heads=12, vocab_size=1000))
+        rows = self.work / "merge-ids.jsonl"
+        rows.write_text('{"input_ids": [1, 2, 3, 4]}\n' * 8)
+        result = self.programs.train(run, f"model.path={base}", f"data.train.path={rows}", "data.train.format=tokens",
+                                     "training.max_steps=1", "lr_scheduler.warmup_steps=0")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        command = [str(self.programs.folder / "lorikeet"), "merge", str(base), str(run), str(output)]
+
+        def begun():
+            """A merge that has begun to write."""
+            process = subprocess.Popen(command, env=harness.ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            self.assertTrue(harness.wait_for(lambda: output.parent.exists() and os.listdir(output.parent) != [], interval=0.001))
+            return process
+
+        code, said = self.end(begun(), signal.SIGINT)
+        self.assertEqual(code, 130, said)
+        self.assertIn("interrupted: what was begun is removed;", said)
+        self.assertTrue(said.endswith("error: interrupted\n"), said)
+        self.assertEqual(os.listdir(output.parent), [])
+
+        process = begun()
+        process.send_signal(signal.SIGTERM)
+        self.assertTrue(process.stderr.readline().startswith("interrupted: "))
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(1.1)
+        process.send_signal(signal.SIGTERM)
+        code, said = self.end(process, signal.SIGCONT)
+        self.assertEqual((code, said), (130, "error: interrupted again, and ended before what was begun was removed; the same "
+                                             "command removes it\n"))
+        self.assertNotEqual(os.listdir(output.parent), [])
+
+        result = harness.run(command, 120)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(os.listdir(output.parent), [output.name])
+
     def test_a_request_that_comes_as_several_signals_saves(self):
         # A terminal that closes: the shell sends SIGHUP, and the kernel when the shell ends. A service manager: SIGTERM,
         # then SIGHUP.
