@@ -114,6 +114,24 @@ void add_gated_terms(std::vector<Case>& to, std::int64_t tokens, std::int64_t wi
                                                tokens, width, gate_up, product, stream);
                   };
                 }});
+  // Partial sums aren't counted.
+  to.push_back({.kernel = "gated activation with terms backward with gradient of A",
+                .shape = matrix(tokens, width),
+                .bytes = (5 * count + of_up + of_dy) * kBF16 + 2 * width * rank * kFP32,
+                .make = [=](DeviceMemory& memory) -> Launch {
+                  const void* const dy = memory.bf16(count);
+                  void* const gate_up = memory.bf16(2 * count);
+                  const ops::GatedTerms added = terms(memory);
+                  const ops::LowRankOnDevice of_gradient =
+                      term_on_device(memory, memory.bf16(tokens * rank), rank, width, rank);
+                  float* const partial = memory.fp32(ops::gated_partial_sums(tokens, width) * width * rank);
+                  float* const gradient = memory.fp32(width * rank);
+                  return [=](cudaStream_t stream) {
+                    ops::launch_gated_backward_and_sum(kElement, ops::Activation::kSilu, dy, of_gradient,
+                                                       added, tokens, width, gate_up, partial, gradient,
+                                                       stream);
+                  };
+                }});
 }
 
 // Of the first card, 10 * major + minor.

@@ -71,8 +71,8 @@ class LinearGroup {
   /// The terms that forward left, out of what it kept: made again, since what is kept may have moved.
   virtual std::vector<ops::LowRankTerm> left_terms(const LinearKept& kept) const = 0;
   /// x's gradient, where `input_gradient` asks for it; adds the gradients of what is trainable in the group
-  /// but for those that need x: where the result says so, add_a_gradients has to follow. `left` as in
-  /// forward, for the terms of x's gradient.
+  /// but for those that need x: where the result says so, add_a_gradients has to follow, or what
+  /// ops::LeftTerms::right_gradient names. `left` as in forward, for the terms of x's gradient.
   virtual ops::LoraLinearGradients backward(const at::Tensor& dy, const UnitLoan& weights,
                                             const ForwardContext& context, const LinearKept& kept,
                                             bool input_gradient, ops::LeftTerms* left = nullptr) const = 0;

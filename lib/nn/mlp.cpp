@@ -51,20 +51,24 @@ ops::LoraLinearGradients Mlp::backward(const at::Tensor& dy, const UnitLoan& wei
     ops::LoraLinearGradients down =
         down_->backward(dy, weights, context, kept.down_linear, through_activation, gated_ ? &left : nullptr);
     const auto terms = up_->left_terms(kept.up_linear);
+    const bool sums = ops::gated_activation_backward_sums(down.dx, left.terms, left.right_gradient);
     at::Tensor product;
-    at::Tensor* const again = down.want_input() ? &product : nullptr;
+    at::Tensor* const again = down.want_input() && !sums ? &product : nullptr;
     if (!through_activation) {
       if (again != nullptr) down_->add_a_gradients(down, activated(up, terms), context);
       return {};
     }
-    // The gradient is written over what was kept; the product comes from the same pass.
+    // The gradient is written over what was kept; the product, or its part of down's gradients, comes from
+    // the same pass.
     if (gated_) {
-      ops::gated_activation_backward_(down.dx, up, activation_, again, terms, left.terms);
+      ops::gated_activation_backward_(down.dx, up, activation_, again, terms, left.terms,
+                                      sums ? left.right_gradient : at::Tensor());
     } else {
       ops::activation_backward_(down.dx, up, activation_, again);
     }
     down.dx.reset();
     if (again != nullptr) down_->add_a_gradients(down, product, context);
+    if (sums) ops::a_gradients_added(down);
   }
   return up_->backward(up, weights, context, kept.up_linear, input_gradient);
 }

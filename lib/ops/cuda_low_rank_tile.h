@@ -133,6 +133,9 @@ struct TileNumbers {
   __device__ __forceinline__ void load(int i, const T* from, bool is_there) {
     rows[i] = is_there ? load_pack<kLaneColumns>(from) : Pack<T, kLaneColumns>{};
   }
+  __device__ __forceinline__ void get_copy(int i, const uint4& words) {
+    rows[i] = {{words.x, words.y, words.z, words.w}};
+  }
   // Those of product j.
   __device__ __forceinline__ void get(int j, float (&out)[kLaneRows][2]) const {
 #pragma unroll
@@ -141,6 +144,42 @@ struct TileNumbers {
   __device__ __forceinline__ void set(int j, const float (&in)[kLaneRows][2]) {
 #pragma unroll
     for (int i = 0; i < kLaneRows; ++i) rows[i].words[j] = pack<T, 2>(in[i]).words[0];
+  }
+};
+
+/// The gradient, but for its scale, of a right operand [rank, width], as LoRA's A is one of the input's
+/// gradient: left^T tile, summed over tiles below each other.
+struct RightGradient {
+  Sum sums[kLaneColumns] = {};  ///< [ranks, 8] each: of the columns that have the same place in their lanes
+
+  /// load_left's operand with ranks as its rows, and the tile's rows as the inner dimension.
+  static __device__ __forceinline__ LeftHalf transposed_left(const Right& left) {
+    return {{transposed(left.words[0]), transposed(left.words[1])}};
+  }
+
+  /// Of the tile's numbers those of product j.
+  template <typename T>
+  __device__ __forceinline__ void add(int j, const LeftHalf& transposed_left, const TileNumbers<T>& tile) {
+    const unsigned first = tile.rows[0].words[j], second = tile.rows[1].words[j];
+    multiply_add<T>(sums[2 * j], transposed_left, (first & 0xFFFFU) | second << 16U);
+    multiply_add<T>(sums[2 * j + 1], transposed_left, first >> 16U | (second & 0xFFFF0000U));
+  }
+  /// Into [rank, width], of the tile that begins at `first_column`.
+  __device__ __forceinline__ void store(float* to, int rank, std::int64_t first_column, std::int64_t width,
+                                        const TileLane& lane) const {
+    // Which ranks are rows of a sum: see cuda_low_rank.h.
+    const bool is_eight = rank == 8;
+    const int first_row = is_eight ? lane.group : lane.group / 2 * 4 + lane.group % 2;
+#pragma unroll
+    for (int n = 0; n < 4; ++n) {
+      const std::int64_t column = first_column + (2 * lane.quarter + n % 2) * kLaneColumns;
+      if ((is_eight && n >= 2) || column >= width) continue;
+      auto* const four = reinterpret_cast<float4*>(to + (first_row + n / 2 * 2) * width + column);
+#pragma unroll
+      for (int i = 0; i < kLaneColumns / 4; ++i)
+        four[i] = make_float4(sums[4 * i].values[n], sums[4 * i + 1].values[n], sums[4 * i + 2].values[n],
+                              sums[4 * i + 3].values[n]);
+    }
   }
 };
 

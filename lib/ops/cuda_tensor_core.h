@@ -2,8 +2,8 @@
 
 // Included by .cu files alone: products of small matrices on tensor cores (compute capability 8.0 and above),
 // which a warp does together, and copies into shared memory that go on beside it. Source: the PTX ISA,
-// "Matrix multiply-accumulate operation using mma instruction" (m16n8k16), "ldmatrix" and "cp.async". Off a
-// card tests/card/tensor_core.cpp computes the same.
+// "Matrix multiply-accumulate operation using mma instruction" (m16n8k16 and m16n8k8), "ldmatrix",
+// "movmatrix" and "cp.async". Off a card tests/card/tensor_core.cpp computes the same.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -24,6 +24,11 @@ struct Right {
 };
 struct Sum {
   float values[4];
+};
+// Operands of half the inner dimension: Left [16, 8] without its last two words, Right [8, 8] without its
+// last.
+struct LeftHalf {
+  unsigned words[2];
 };
 
 /// Whether what uses them was compiled for a GPU of this compute capability (10 * major + minor). A GPU runs
@@ -80,6 +85,14 @@ __device__ __forceinline__ void load_transposed(const void* row, unsigned (&word
                            : "r"(shared_address(row)));
 }
 
+/// A matrix [8, 8] of 16-bit elements, of which a lane has (group, pair) and (group, pair + 1), transposed:
+/// it gets (pair, group) and (pair + 1, group).
+__device__ __forceinline__ unsigned transposed(unsigned word) {
+  unsigned out = 0;
+  LORIKEET_TENSOR_CORE_ASM("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(out) : "r"(word));
+  return out;
+}
+
 /// sum += left right.
 template <typename T>
 __device__ __forceinline__ void multiply_add(Sum& sum, const Left& left, const Right& right);
@@ -96,6 +109,25 @@ __device__ __forceinline__ void multiply_add<__nv_bfloat16>(Sum& sum, const Left
 }
 template <>
 __device__ __forceinline__ void multiply_add<__half>(Sum& sum, const Left& left, const Right& right) {
+  LORIKEET_MULTIPLY_ADD("f16");
+}
+#undef LORIKEET_MULTIPLY_ADD
+
+/// The same of half the inner dimension.
+template <typename T>
+__device__ __forceinline__ void multiply_add(Sum& sum, const LeftHalf& left, unsigned right);
+#define LORIKEET_MULTIPLY_ADD(element)                                                      \
+  LORIKEET_TENSOR_CORE_ASM("mma.sync.aligned.m16n8k8.row.col.f32." element "." element      \
+                           ".f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"       \
+                           : "+f"(sum.values[0]), "+f"(sum.values[1]), "+f"(sum.values[2]), \
+                             "+f"(sum.values[3])                                            \
+                           : "r"(left.words[0]), "r"(left.words[1]), "r"(right))
+template <>
+__device__ __forceinline__ void multiply_add<__nv_bfloat16>(Sum& sum, const LeftHalf& left, unsigned right) {
+  LORIKEET_MULTIPLY_ADD("bf16");
+}
+template <>
+__device__ __forceinline__ void multiply_add<__half>(Sum& sum, const LeftHalf& left, unsigned right) {
   LORIKEET_MULTIPLY_ADD("f16");
 }
 #undef LORIKEET_MULTIPLY_ADD
@@ -125,8 +157,13 @@ __device__ __forceinline__ void end_of_loads() { asm volatile("" ::: "memory"); 
 
 void load_matrices(const void* row, unsigned (&words)[4]);
 void load_transposed(const void* row, unsigned (&words)[4]);
+unsigned transposed(unsigned word);
 template <typename T>
 void multiply_add(Sum& sum, const Left& left, const Right& right);
+template <typename T>
+void multiply_add(Sum& sum, const LeftHalf& left, unsigned right) {
+  multiply_add<T>(sum, Left{{left.words[0], left.words[1], 0, 0}}, Right{{right, 0}});
+}
 void begin_copy(void* shared, const void* from, bool is_there);
 void end_group();
 inline void end_of_loads() {}

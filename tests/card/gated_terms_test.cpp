@@ -108,6 +108,68 @@ TEST_CASE("a gated activation's gradient with its terms doesn't need the product
   CHECK(at::equal(with.cpu(), without.cpu()));
 }
 
+TEST_CASE("a gated activation's gradient brings that of the next projection's A with it on a card") {
+  const Form forms[] = {
+      {37, 264, {{0, 1}, {1, 2}}, {16, 16, 16}},  // columns of more than a block
+      {300, 72, {{0, 1}, {1, 2}}, {8, 8, 8}},  // three ranges of rows, a warp whose last columns aren't there
+      {9, 40, {{0, 2}}, {16, 8}},
+      {130, 64, {}, {16}},  // dy's term alone
+      {1, 8, {{0, 1}}, {8, 16}},
+  };
+  for (const Form& form : forms) {
+    for (const auto dtype : {at::kBFloat16, at::kHalf}) {
+      for (const auto kind : {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh}) {
+        CAPTURE(form.tokens, form.width, form.ranks, form.columns.size(), c10::toString(dtype));
+        const Setup s(form, dtype);
+        const LowRankTerm& term = s.dy_terms[0];
+        const at::Tensor before = random({form.ranks.back(), form.width}, 4).to(at::kFloat);
+        at::Tensor written = s.gate_up.to(kCard), gate_up = written.clone(), again;
+        gated_activation_backward_(s.dy.to(kCard), written, kind, &again, s.terms, s.dy_terms);
+        const at::Tensor sum = before.to(kCard);
+        REQUIRE(gated_activation_backward_sums(s.dy.to(kCard), s.dy_terms, sum));
+        card::reset_report();
+        gated_activation_backward_(s.dy.to(kCard), gate_up, kind, nullptr, s.terms, s.dy_terms, sum);
+        CHECK(card::report().kernels[kFile] == 2);
+        CHECK(card::report().hazards.empty());
+        CHECK(at::equal(gate_up.cpu(), written.cpu()));
+        // Of the product that would be written, rounded: what is left are sums in fp32.
+        const at::Tensor left = term.left.cpu().to(at::kDouble), product = again.cpu().to(at::kDouble);
+        const at::Tensor added = sum.cpu().to(at::kDouble) - before.to(at::kDouble);
+        CHECK(relative_distance(added, term.scale * at::mm(left.t(), product)) < 1e-6);
+        if (form.tokens > 1)
+          CHECK(relative_distance(added, term.scale * at::mm(left.t().roll(1, 1), product)) > 0.5);
+      }
+    }
+  }
+}
+
+TEST_CASE("a gradient of A that the gated activation's kernels don't sum is left to its product") {
+  const Setup s({4, 32, {{0, 1}, {1, 2}}, {16, 16, 16}}, at::kBFloat16);
+  const at::Tensor dy = s.dy.to(kCard), sum = at::zeros({16, 32}, at::TensorOptions(kCard));
+  const auto sums = [&](const at::Tensor& gradient) {
+    return gated_activation_backward_sums(dy, s.dy_terms, gradient);
+  };
+  CHECK(sums(sum));
+  CHECK_FALSE(sums({}));
+  CHECK_FALSE(sums(sum.to(at::kBFloat16)));
+  CHECK_FALSE(sums(sum.slice(0, 0, 8)));  // the rest is frozen
+  CHECK_FALSE(sums(at::zeros({16, 64}, sum.options()).slice(1, 0, 32)));
+  CHECK_FALSE(sums(at::zeros({16 * 32 + 1}, sum.options()).slice(0, 1).view({16, 32})));
+  CHECK_FALSE(gated_activation_backward_sums(dy, {}, sum));
+  CHECK_FALSE(gated_activation_backward_sums(s.dy, s.dy_terms, sum));
+
+  at::Tensor gate_up = s.gate_up.to(kCard), again;
+  const auto backward = [&](at::Tensor* product, const at::Tensor& gradient) {
+    return error_text([&] {
+      gated_activation_backward_(dy, gate_up, Activation::kSilu, product, s.terms, s.dy_terms, gradient);
+    });
+  };
+  const auto refused = Contains("expected a gradient of the right operand of dy's term");
+  CHECK_THAT(backward(nullptr, sum.slice(0, 0, 8)), refused);
+  CHECK_THAT(backward(&again, sum), refused);
+  CHECK(at::equal(gate_up.cpu(), s.gate_up));
+}
+
 TEST_CASE("low-rank terms that the gated activation's kernels don't take are not left to it") {
   const std::vector<std::pair<int, int>> both{{0, 1}, {1, 2}};
   const Form usual{4, 32, both, {16, 16, 16}};

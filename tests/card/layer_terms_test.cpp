@@ -74,7 +74,9 @@ struct Variant {
   const char* name;
   std::string family;
   peft::LoraConfig lora;
-  int forward, backward;  // launches of activations with terms: a layer's, those of both layers
+  // Launches of activations with terms: a layer's, those of both layers. A backward that sums up the gradient
+  // of down's A has two.
+  int forward, backward;
   // Of norms with terms: those of the first layer's output and down projections, and of the last one's where
   // there are enough labels, behind whose rows' attention nothing else is computed; and when layers are
   // computed again.
@@ -96,28 +98,28 @@ peft::LoraConfig of_modules(std::vector<std::string> modules) {
 
 TEST_CASE("a layer's low-rank terms are added once wherever they are left to, however memory is saved") {
   const Variant variants[] = {
-      {"rank 8", "llama", {.rank = 8, .alpha = 16}, 1, 2, 2, 1, 2},
-      {"rank 16", "llama", {.rank = 16, .alpha = 16}, 1, 2, 2, 1, 2},
-      {"a rank of gate's own", "llama", of_ranks(16, {{"gate_proj", 8}}), 1, 2, 2, 1, 2},
-      {"a rank that kernels don't take", "llama", of_ranks(16, {{"up_proj", 4}}), 0, 2, 2, 1, 2},
-      {"a rank of keys that kernels don't take", "llama", of_ranks(16, {{"k_proj", 4}}), 1, 2, 2, 1, 0},
-      {"down's term without others", "llama", of_ranks(4, {{"down_proj", 8}}), 0, 2, 1, 0, 0},
+      {"rank 8", "llama", {.rank = 8, .alpha = 16}, 1, 4, 2, 1, 2},
+      {"rank 16", "llama", {.rank = 16, .alpha = 16}, 1, 4, 2, 1, 2},
+      {"a rank of gate's own", "llama", of_ranks(16, {{"gate_proj", 8}}), 1, 4, 2, 1, 2},
+      {"a rank that kernels don't take", "llama", of_ranks(16, {{"up_proj", 4}}), 0, 4, 2, 1, 2},
+      {"a rank of keys that kernels don't take", "llama", of_ranks(16, {{"k_proj", 4}}), 1, 4, 2, 1, 0},
+      {"down's term without others", "llama", of_ranks(4, {{"down_proj", 8}}), 0, 4, 1, 0, 0},
       {"up alone", "llama", of_modules({"up_proj"}), 1, 2, 0, 0, 0},
       // The first layer's activation has nothing trainable below it.
-      {"down alone", "llama", of_modules({"down_proj"}), 0, 1, 1, 0, 0},
+      {"down alone", "llama", of_modules({"down_proj"}), 0, 2, 1, 0, 0},
       {"queries and values", "llama", of_modules({"q_proj", "v_proj"}), 0, 0, 0, 0, 2},
       {"keys alone", "llama", of_modules({"k_proj"}), 0, 0, 0, 0, 2},
-      {"one module for several", "phi3", {.rank = 8, .alpha = 16}, 1, 2, 2, 1, 2},
+      {"one module for several", "phi3", {.rank = 8, .alpha = 16}, 1, 4, 2, 1, 2},
       {"frozen A", "llama", {.rank = 8, .alpha = 16, .freeze_a = true}, 1, 2, 2, 1, 2},
       {"dropout", "llama", {.rank = 8, .alpha = 16, .dropout = 0.25}, 1, 2, 2, 1, 2},
-      {"DoRA", "llama", {.rank = 8, .alpha = 16, .use_dora = true}, 0, 2, 0, 0, 0},
+      {"DoRA", "llama", {.rank = 8, .alpha = 16, .use_dora = true}, 0, 4, 0, 0, 0},
       {"from the base", "llama", {.rank = 8, .alpha = 16, .starts_from_base = true}, 1, 2, 2, 1, 2},
-      {"labels enough for the last norms", "llama", {.rank = 8, .alpha = 16}, 1, 2, 4, 2, 2, "", 35},
+      {"labels enough for the last norms", "llama", {.rank = 8, .alpha = 16}, 1, 4, 4, 2, 2, "", 35},
       {"a layer without rotary",
        "smollm3",
        {.rank = 8, .alpha = 16},
        1,
-       2,
+       4,
        2,
        1,
        1,
@@ -127,7 +129,7 @@ TEST_CASE("a layer's low-rank terms are added once wherever they are left to, ho
        "granite",
        {.rank = 8, .alpha = 16},
        1,
-       2,
+       4,
        0,
        0,
        2,
@@ -138,7 +140,7 @@ TEST_CASE("a layer's low-rank terms are added once wherever they are left to, ho
        "gemma2",
        {.rank = 8, .alpha = 16},
        1,
-       2,
+       4,
        0,
        0,
        2,
@@ -154,7 +156,7 @@ TEST_CASE("a layer's low-rank terms are added once wherever they are left to, ho
        2,
        R"("multi_query": true, "parallel_attn": true, "bias": false, "ffn_hidden_size": 96, )"},
       // Queries and keys are normed before they are rotated, and a block's output before it is added.
-      {"other norms", "olmo2", {.rank = 8, .alpha = 16}, 1, 2, 0, 0, 0},
+      {"other norms", "olmo2", {.rank = 8, .alpha = 16}, 1, 4, 0, 0, 0},
   };
   for (const Variant& variant : variants) {
     Model model(variant.family, variant.lora, variant.keys, variant.labels);

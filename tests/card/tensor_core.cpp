@@ -91,6 +91,16 @@ void load_transposed(const void* row, unsigned (&words)[4]) {
                     pointer<const std::uint16_t>(rows[i * 8 + pair + 1])[group]);
 }
 
+unsigned transposed(unsigned own) {
+  const std::uint64_t* words = card::exchange(kAll, own, card::Place::here());
+  const unsigned group = card::lane() / 4, pair = card::lane() % 4 * 2;
+  // Row `pair` is in the words of lanes 4 * pair and on, two elements each.
+  const auto of_row = [&](unsigned row) {
+    return static_cast<std::uint16_t>(words[row * 4 + group / 2] >> (group % 2 * 16));
+  };
+  return word(of_row(pair), of_row(pair + 1));
+}
+
 template <typename T>
 void multiply_add(Sum& sum, const Left& left, const Right& right) {
   Parts own{&left, &right, &sum, false};

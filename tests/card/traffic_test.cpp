@@ -47,7 +47,8 @@ ByLaunch traffic_of_a_layer(card::MicroStepOf model, int tokens) {
 // Numbers of a token that forward and backward read or write when every operator (a norm with the residual's
 // sum, a group of projections with its adapters, rotary, attention, the gated product) reads each input once
 // and writes each result once, with what nn/decoder_layer.h keeps; what is computed again comes with the
-// gradient that reads the same.
+// gradient that reads the same. It may be less: the gated product isn't written and read again where its
+// gradient's kernel sums up that of down's A.
 std::int64_t needed_numbers(const card::MicroStepOf& model) {
   const std::int64_t h = model.hidden, f = model.intermediate, r = model.rank;
   const std::int64_t k = model.key_value_heads * model.head_dim;
@@ -131,7 +132,7 @@ TEST_CASE("bytes that a layer with adapters on all its projections moves, forwar
   // down's read what they wrote.
   check_moved_bytes(
       {.hidden = 256, .heads = 4, .key_value_heads = 1, .head_dim = 64, .intermediate = 896, .rank = 8},
-      1.35);
+      1.29);
 }
 
 // Takes 13 minutes and 5 GB: for benchmarks/results/launches.md.

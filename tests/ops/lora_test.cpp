@@ -229,6 +229,52 @@ TEST_CASE("backward wants the input only where an A learns, and says which it re
   CHECK_FALSE(backward({}).want_input());
 }
 
+TEST_CASE("backward leaves the input gradient's term, and its right operand's gradient, to a reader") {
+  auto s = setup(at::kFloat);
+  // One projection, or two whose gradients lie below each other or apart.
+  const at::Tensor both = at::zeros({6, kIn});
+  const auto weight = frozen_matrix(s.weight);
+  const auto backward = [&](const std::vector<LoraProjection>& projections, const auto& dropout,
+                            LeftTerms& left) {
+    at::Tensor low_rank;
+    lora_linear(s.x, weight, {}, projections, dropout, &low_rank);
+    return lora_linear_backward(s.upstream, low_rank, weight, projections, dropout, true, &left);
+  };
+  const auto any = [](const at::Tensor&, const std::vector<LowRankTerm>&) { return true; };
+
+  for (auto& p : s.projections) p.scale = 2;
+  LeftTerms apart(any);
+  backward(s.projections, std::nullopt, apart);
+  CHECK(apart.terms.size() == 1);
+  CHECK_FALSE(apart.right_gradient.defined());
+
+  bool reached = false;
+  s.projections[0].reached = &reached;
+  s.projections[0].grad_a = both.slice(0, 0, 4);
+  s.projections[1].grad_a = both.slice(0, 4, 6);
+  LeftTerms left(any);
+  const auto gradients = backward(s.projections, std::nullopt, left);
+  REQUIRE(left.right_gradient.defined());
+  CHECK(left.right_gradient.sizes() == both.sizes());
+  CHECK(left.right_gradient.data_ptr() == both.data_ptr());
+  add_a_gradients(gradients, s.x, std::nullopt);
+  const LowRankTerm& term = left.terms[0];
+  CHECK(relative_distance(both, term.scale * at::mm(term.left.t(), s.x)) < 1e-5);
+  reached = false;
+  a_gradients_added(gradients);
+  CHECK(reached);
+
+  LeftTerms dropped(any);
+  backward(s.projections, std::optional(s.dropout), dropped);
+  CHECK(dropped.terms.empty());
+  CHECK_FALSE(dropped.right_gradient.defined());
+  s.projections[0].grad_a = both.slice(0, 0, 3);  // the last rank of A is frozen
+  s.projections[1].grad_a = both.slice(0, 3, 5);
+  LeftTerms frozen(any);
+  backward(s.projections, std::nullopt, frozen);
+  CHECK_FALSE(frozen.right_gradient.defined());
+}
+
 TEST_CASE("a frozen linear is the reference without projections") {
   for (const auto& tolerance : kTolerances) {
     const auto s = setup(tolerance.dtype);

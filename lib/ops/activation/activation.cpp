@@ -57,6 +57,14 @@ bool gated_activation_backward_adds(const at::Tensor& dy, const std::vector<LowR
   return gradient_term(dy, terms).has_value();
 }
 
+bool gated_activation_backward_sums(const at::Tensor& dy, const std::vector<LowRankTerm>& dy_terms,
+                                    const at::Tensor& right_gradient) {
+  return gated_activation_backward_adds(dy, dy_terms) && right_gradient.defined() &&
+         right_gradient.sizes() == dy_terms.front().right.sizes() &&
+         right_gradient.scalar_type() == at::kFloat && right_gradient.is_contiguous() &&
+         is_aligned(right_gradient);
+}
+
 at::Tensor gated_activation(const at::Tensor& gate_up, Activation activation,
                             const std::vector<LowRankTerm>& terms) {
   check_input("gated_activation", gate_up, 2);
@@ -83,24 +91,36 @@ at::Tensor gated_activation(const at::Tensor& gate_up, Activation activation,
 
 void gated_activation_backward_(const at::Tensor& dy, at::Tensor& gate_up, Activation activation,
                                 at::Tensor* again, const std::vector<LowRankTerm>& terms,
-                                const std::vector<LowRankTerm>& dy_terms) {
+                                const std::vector<LowRankTerm>& dy_terms, const at::Tensor& right_gradient) {
   check_gradient("gated_activation", dy, gate_up, 2);
   const auto added = taken(gated_terms, gate_up, terms);
   const auto dy_added = taken(gradient_term, dy, dy_terms);
   const bool with_terms = added || dy_added;
   check(!with_terms || takes_terms(gate_up, dy.size(1)), "gated_activation",
         "a gate_up whose gradient the kernels with low-rank terms write", [&] { return describe(gate_up); });
+  const bool sums = right_gradient.defined();
+  check(!sums || (again == nullptr && gated_activation_backward_sums(dy, dy_terms, right_gradient)),
+        "gated_activation", "a gradient of the right operand of dy's term that its kernels sum, alone",
+        [&] { return describe(right_gradient) + " for " + describe(dy); });
   const bool on_cpu = vector::is_fast(gate_up), on_cuda = is_fast_on_cuda(gate_up);
   if (again != nullptr && (on_cpu || on_cuda)) *again = at::empty(dy.sizes(), dy.options());
   if (on_cpu) {
     cpu::gated_backward(dy.contiguous(), activation, gate_up, again);
   } else if (on_cuda) {
     const at::Tensor dense = dy.contiguous();
+    at::Tensor partial;
+    if (sums)
+      partial = at::empty({gated_partial_sums(dense.size(0), dense.size(1)), right_gradient.numel()},
+                          right_gradient.options());
     launch_on_device_of(gate_up, [&](void* stream) {
       const CudaElement element = cuda_element(gate_up);
       const void* const in = dense.const_data_ptr();
       void* const to = gate_up.mutable_data_ptr();
-      if (with_terms) {
+      if (sums) {
+        launch_gated_backward_and_sum(element, activation, in, *dy_added, added.value_or(GatedTerms{}),
+                                      dense.size(0), dense.size(1), to, partial.mutable_data_ptr<float>(),
+                                      right_gradient.mutable_data_ptr<float>(), stream);
+      } else if (with_terms) {
         launch_gated_backward(element, activation, in, dy_added.value_or(LowRankOnDevice{}),
                               added.value_or(GatedTerms{}), dense.size(0), dense.size(1), to,
                               again_pointer(again), stream);

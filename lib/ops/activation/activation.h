@@ -19,17 +19,25 @@ at::Tensor gated_activation(const at::Tensor& gate_up, Activation activation,
                             const std::vector<LowRankTerm>& terms = {});
 
 /// The gradient of gate_up (and its terms), written over it. dy: [T, I], to which `dy_terms` are added alike,
-/// those that gated_activation_backward_adds takes. `again`, unless it is null, gets forward's result once
-/// more, in the same pass over memory.
+/// those that gated_activation_backward_adds takes. `again`, unless it is null, gets forward's result y once
+/// more, in the same pass over memory. `right_gradient`, which may be defined only without `again` and where
+/// gated_activation_backward_sums takes it, [r, I]: += scale left^T y, those of dy's term; where the next
+/// projection has LoRA that is the gradient of its A.
 void gated_activation_backward_(const at::Tensor& dy, at::Tensor& gate_up, Activation activation,
                                 at::Tensor* again = nullptr, const std::vector<LowRankTerm>& terms = {},
-                                const std::vector<LowRankTerm>& dy_terms = {});
+                                const std::vector<LowRankTerm>& dy_terms = {},
+                                const at::Tensor& right_gradient = {});
 
 /// For LeftTerms::takes: whether low-rank terms of gate_up, or of dy, are added on the way. They are in 16
 /// bits on a GPU with tensor cores, where their ranks are 8 or 16 and each covers gate, up or both, or all of
 /// dy; on a CPU the products themselves add terms without a pass of their own.
 bool gated_activation_adds(const at::Tensor& gate_up, const std::vector<LowRankTerm>& terms);
 bool gated_activation_backward_adds(const at::Tensor& dy, const std::vector<LowRankTerm>& terms);
+
+/// Whether the gradient of the right operand of dy's term is summed on the way: where the term is added and
+/// `right_gradient`, [r, I], is dense, in fp32 and begins at a multiple of 16 bytes.
+bool gated_activation_backward_sums(const at::Tensor& dy, const std::vector<LowRankTerm>& dy_terms,
+                                    const at::Tensor& right_gradient);
 
 /// Plain: act(x). x: [T, I], floating, contiguous.
 at::Tensor activation(const at::Tensor& x, Activation activation);

@@ -35,5 +35,10 @@ void launch_gated_backward(CudaElement, Activation, const void*, const LowRankOn
                            std::int64_t, std::int64_t, void*, void*, void*) {
   refuse();
 }
+void launch_gated_backward_and_sum(CudaElement, Activation, const void*, const LowRankOnDevice&,
+                                   const GatedTerms&, std::int64_t, std::int64_t, void*, float*, float*,
+                                   void*) {
+  refuse();
+}
 
 }  // namespace lorikeet::ops

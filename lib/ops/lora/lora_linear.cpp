@@ -48,6 +48,12 @@ at::Tensor stacked_a(const std::vector<LoraProjection>& projections) {
   return in_place.defined() ? in_place : at::cat(parts);
 }
 
+// All grad_a, of all ranks, as one matrix, where they lie so; else undefined.
+at::Tensor stacked_grad_a(const std::vector<LoraProjection>& projections, std::int64_t ranks) {
+  auto in_place = rows_in_place(each(projections, &LoraProjection::grad_a));
+  return in_place.defined() && in_place.size(0) == ranks ? in_place : at::Tensor();
+}
+
 // The scale of all projections; 1 where they differ.
 double common_scale(const std::vector<LoraProjection>& projections) {
   const double scale = projections.front().scale;
@@ -135,6 +141,8 @@ void input_gradient_out(at::Tensor& dx, const at::Tensor& dy, const at::Tensor& 
   const auto a = stacked_a(projections);
   if (!dropout.has_value()) {
     weight.format->backward(dx, dy, weight, unless_left(left, dx, {{gradient, a, 0, scale}}));
+    if (left != nullptr && !left->terms.empty())
+      left->right_gradient = stacked_grad_a(projections, gradient.size(1));
     return;
   }
   weight.format->backward(dx, dy, weight, {});
@@ -250,8 +258,7 @@ void add_a_gradients(const LoraLinearGradients& gradients, const at::Tensor& x,
   const std::vector<LoraProjection>& projections = gradients.projections;
   const double scale = common_scale(projections);
   const at::Tensor input = dropout.has_value() ? apply_dropout(x, *dropout) : x;
-  auto in_place = rows_in_place(each(projections, &LoraProjection::grad_a));
-  if (in_place.defined() && in_place.size(0) == gradients.low_rank.size(1)) {
+  if (auto in_place = stacked_grad_a(projections, gradients.low_rank.size(1)); in_place.defined()) {
     matmul_tn_add(in_place, gradients.low_rank, input, scale);
   } else {
     const auto all = matmul_tn(gradients.low_rank, input);
@@ -261,8 +268,10 @@ void add_a_gradients(const LoraLinearGradients& gradients, const at::Tensor& x,
       at += p.a.size(0);
     }
   }
-  mark_reached(projections);
+  a_gradients_added(gradients);
 }
+
+void a_gradients_added(const LoraLinearGradients& gradients) { mark_reached(gradients.projections); }
 
 at::Tensor lora_linear_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& low_rank,
                                 const FrozenMatrix& weight, const std::vector<LoraProjection>& projections,

@@ -37,6 +37,10 @@ struct LeftTerms {
 
   Takes takes;
   std::vector<LowRankTerm> terms = {};  ///< those that it was left; empty: the product is complete
+  /// Of a backward's term, left a: grad_a of all projections as one matrix [sum of r, in]; undefined where
+  /// they don't lie so, or nobody wants them. A reader that computes x may add the term's scale times its
+  /// left^T x, and call a_gradients_added instead of add_a_gradients.
+  at::Tensor right_gradient = {};
 };
 
 /// x w^T + bias with a frozen weight, plus the low-rank updates of projections that share the input; each on
@@ -68,8 +72,8 @@ struct LoraLinearGradients {
 
 /// Backward of the same, from dy [T, out] and forward's low_rank: the gradient of x, where
 /// `input_gradient` asks for it, and those of b, which are added to the projections' grad_b. Those of a need
-/// x, which may not have been kept: where `want_input` says so, add_a_gradients has to follow. `left`: as in
-/// forward, for the term of dx.
+/// x, which may not have been kept: where `want_input` says so, add_a_gradients has to follow, unless a
+/// reader of the term adds them (LeftTerms::right_gradient). `left`: as in forward, for the term of dx.
 LoraLinearGradients lora_linear_backward(const at::Tensor& dy, const at::Tensor& low_rank,
                                          const FrozenMatrix& weight, std::vector<LoraProjection> projections,
                                          const std::optional<LoraDropout>& dropout, bool input_gradient,
@@ -78,6 +82,9 @@ LoraLinearGradients lora_linear_backward(const at::Tensor& dy, const at::Tensor&
 /// The rest of a backward, with forward's x: adds the gradients of a to the projections' grad_a.
 void add_a_gradients(const LoraLinearGradients& gradients, const at::Tensor& x,
                      const std::optional<LoraDropout>& dropout);
+
+/// Says that they were added otherwise: see LeftTerms::right_gradient.
+void a_gradients_added(const LoraLinearGradients& gradients);
 
 /// Both at once, where forward's x is at hand. Returns its gradient, as asked for.
 at::Tensor lora_linear_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& low_rank,

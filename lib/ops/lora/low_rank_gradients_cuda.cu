@@ -6,6 +6,7 @@
 
 #include <type_traits>
 
+#include "ops/cuda_partial_sums.h"
 #include "ops/cuda_tensor_core.h"
 #include "ops/cuda_vector.h"
 #include "ops/lora/low_rank_split.h"
@@ -192,16 +193,6 @@ __global__ void __launch_bounds__(kThreads, LowRankSplit::kBlocksAtOnce)
     store_sum(du[sub], sub * kTile + part * kPart + lane / 4, rows, to, shape.rank);
 }
 
-// The sum of `count` times four numbers that are `apart` numbers apart.
-__device__ __forceinline__ float4 sum_of(const float* from, std::int64_t count, std::int64_t apart) {
-  float4 sum = make_float4(0, 0, 0, 0);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float4 next = *reinterpret_cast<const float4*>(from + i * apart);
-    sum.x += next.x, sum.y += next.y, sum.z += next.z, sum.w += next.w;
-  }
-  return sum;
-}
-
 // One thread four numbers of du, or, behind these, of grad_b.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
@@ -214,8 +205,9 @@ __global__ void __launch_bounds__(kThreads)
     const int in_row = static_cast<int>(item - token * row_items), projection = in_row / of_row,
               rank = (in_row - projection * of_row) * 4;
     const Columns columns = shape.of(projection);
-    const float4 sum = sum_of(of_slices + (columns.first_slice * shape.tokens + token) * shape.rank + rank,
-                              columns.slices, shape.tokens * shape.rank);
+    const float4 sum =
+        device::sum_of(of_slices + (columns.first_slice * shape.tokens + token) * shape.rank + rank,
+                       columns.slices, shape.tokens * shape.rank);
     const float values[4] = {sum.x, sum.y, sum.z, sum.w};
     device::store_pack<4>(device::pack<T, 4>(values),
                           du + token * shape.u_row + projection * shape.rank + rank);
@@ -223,11 +215,8 @@ __global__ void __launch_bounds__(kThreads)
   }
   item -= shape.tokens * row_items;
   if (item >= shape.all_columns * of_row) return;
-  const float4 sum = sum_of(of_ranges + item * 4, ranges, shape.all_columns * shape.rank);
-  float4* const to = reinterpret_cast<float4*>(grad_b + item * 4);
-  float4 total = *to;
-  total.x += scale * sum.x, total.y += scale * sum.y, total.z += scale * sum.z, total.w += scale * sum.w;
-  *to = total;
+  const float4 sum = device::sum_of(of_ranges + item * 4, ranges, shape.all_columns * shape.rank);
+  device::add_sum(sum, scale, grad_b + item * 4);
 }
 
 Shape shape_of(const LowRankGradients& in, const LowRankSplit& split) {

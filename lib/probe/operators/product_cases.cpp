@@ -109,7 +109,9 @@ Results lora_of_store(const Place& place, std::int64_t tokens, std::int64_t rank
 
 // A feed-forward block: on a GPU with tensor cores its projections leave their low-rank terms to the
 // activation between them, for some ranks.
-Results gated_block(const Place& place, std::int64_t tokens, std::int64_t width, std::int64_t rank) {
+// Where `sums`, that also adds the gradient of the next A.
+Results gated_block(const Place& place, std::int64_t tokens, std::int64_t width, std::int64_t rank,
+                    bool sums = true) {
   constexpr std::int64_t kIn = 72;
   constexpr auto kKind = ops::Activation::kSilu;
   const at::Tensor x = place.normal({tokens, kIn}, 1);
@@ -126,8 +128,14 @@ Results gated_block(const Place& place, std::int64_t tokens, std::int64_t width,
   const auto gradients =
       ops::lora_linear_backward(place.normal({tokens, kIn}, 4), down_low_rank, down, of_down, std::nullopt,
                                 /*input_gradient=*/true, &left_back);
-  ops::gated_activation_backward_(gradients.dx, gate_up, kKind, &product, left.terms, left_back.terms);
-  ops::add_a_gradients(gradients, product, std::nullopt);
+  if (sums && ops::gated_activation_backward_sums(gradients.dx, left_back.terms, left_back.right_gradient)) {
+    ops::gated_activation_backward_(gradients.dx, gate_up, kKind, nullptr, left.terms, left_back.terms,
+                                    left_back.right_gradient);
+    ops::a_gradients_added(gradients);
+  } else {
+    ops::gated_activation_backward_(gradients.dx, gate_up, kKind, &product, left.terms, left_back.terms);
+    ops::add_a_gradients(gradients, product, std::nullopt);
+  }
   const at::Tensor dx =
       ops::lora_linear_backward(gate_up, x, low_rank, up, of_up, std::nullopt, /*input_gradient=*/true);
   return {{"output", y},
@@ -248,6 +256,8 @@ std::vector<OperatorCase> product_cases() {
          "37 x 72 x 264 and back, ranks of " + std::to_string(rank) + " around a gated activation",
          [rank](const Place& at) { return gated_block(at, 37, 264, rank); }});
   }
+  cases.push_back({"linear with LoRA", "300 x 72 x 264 and back, the gated product written again",
+                   [](const Place& at) { return gated_block(at, 300, 264, 16, /*sums=*/false); }});
   // More rows than a launch has blocks for.
   cases.push_back({"linear with LoRA", "40,000 x 72 x 8 and back, ranks of 16 around a gated activation",
                    [](const Place& at) { return gated_block(at, 40000, 8, 16); }});
