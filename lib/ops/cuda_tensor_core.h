@@ -167,8 +167,11 @@ void multiply_add(Sum& sum, const LeftHalf& left, unsigned right) {
 void begin_copy(void* shared, const void* from, bool is_there);
 void end_group();
 inline void end_of_loads() {}
+void wait_for_all_but(int groups);
 template <int groups>
-void wait_for_groups() {}
+void wait_for_groups() {
+  wait_for_all_but(groups);
+}
 
 #endif
 

@@ -23,9 +23,16 @@ namespace {
 
 constexpr unsigned kWarp = 32;
 constexpr std::size_t kStackBytes = std::size_t{64} << 10, kGuardBytes = 4096;
+constexpr std::size_t kCopyBytes = 16;
 constexpr std::size_t kMostShared = std::size_t{48} << 10, kSharedAlignment = 128;
 
 enum class State { kReady, kAtBarrier, kAtWarpOperation, kEnded };
+
+struct Copy {
+  void* to;
+  const void* from;
+  int group;
+};
 
 // It lives as long as nothing fails, and runs one thread of every block.
 struct Fiber {
@@ -47,6 +54,8 @@ struct Fiber {
   unsigned mask = 0;
   std::uint64_t bits = 0;
   std::array<std::uint64_t, kWarp> received{};
+  std::vector<Copy> copies;  // under way
+  int groups = 0;            // of copies, that have ended
 };
 
 struct FreeShared {
@@ -206,6 +215,8 @@ void run_block(const dim3& size) {
     Fiber& fiber = *m.fibers[i];
     fiber.index = {i % size.x, i / size.x % size.y, i / (size.x * size.y)};
     fiber.state = State::kReady;
+    fiber.copies.clear();
+    fiber.groups = 0;
   }
   for (;;) {
     for (unsigned first = 0; first < m.threads; first += kWarp) run_warp(first);
@@ -303,6 +314,27 @@ const std::uint64_t* exchange(unsigned mask, std::uint64_t bits, Place place) {
   }
   while (fiber.state != State::kReady) switch_to_scheduler(fiber);
   return fiber.received.data();
+}
+
+void begin_copy(void* shared, const void* from) {
+  Fiber& fiber = *machine().running;
+  __builtin_memset(shared, 0xFF, kCopyBytes);
+  fiber.copies.push_back({shared, from, fiber.groups});
+}
+
+void end_copies() { ++machine().running->groups; }
+
+void wait_for_copies(int groups) {
+  Fiber& fiber = *machine().running;
+  std::erase_if(fiber.copies, [&](const Copy& copy) {
+    if (copy.group >= fiber.groups - groups) return false;
+    if (copy.from != nullptr) {
+      __builtin_memcpy(copy.to, copy.from, kCopyBytes);
+    } else {
+      __builtin_memset(copy.to, 0, kCopyBytes);
+    }
+    return true;
+  });
 }
 
 void* shared_memory(const void* site, std::size_t bytes) {

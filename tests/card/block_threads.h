@@ -37,6 +37,16 @@ unsigned lane();
 /// Throws Error with the place and the running thread.
 [[noreturn]] void fail_thread(const char* what, Place place);
 
+/// Begins to copy 16 bytes, zeros from nullptr, into shared memory, which holds NaN until the running thread
+/// waits for the copy: as late as it may arrive, and its place is lost as early as it may be.
+void begin_copy(void* shared, const void* from);
+
+/// Ends a group of the running thread's copies: those since the last group.
+void end_copies();
+
+/// Waits until at most `groups` of the running thread's groups are under way.
+void wait_for_copies(int groups);
+
 /// The block's variable of a site: `bytes` bytes, which hold NaN until they are written.
 void* shared_memory(const void* site, std::size_t bytes);
 

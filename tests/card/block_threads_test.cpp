@@ -11,18 +11,22 @@
 #include "support/catch.h"
 
 using namespace lorikeet;
+using card::CopyFault;
 using card::Fault;
 
 namespace {
 
-// The sum of 1..64 and twice that, as the kernel finds them.
-std::pair<float, float> sums(Fault fault) {
+// What a kernel makes of 1..64.
+template <typename Fault>
+std::pair<float, float> sums(void (*launch)(Fault, const float*, float*, void*), Fault fault) {
   const at::Device device("cuda:0");
   const at::Tensor in = at::arange(1, 65, at::kFloat).to(device), out = at::zeros({2}).to(device);
-  card::launch_sum(fault, in.data_ptr<float>(), out.data_ptr<float>(), nullptr);
+  launch(fault, in.data_ptr<float>(), out.data_ptr<float>(), nullptr);
   const at::Tensor host = out.cpu();
   return {host[0].item<float>(), host[1].item<float>()};
 }
+std::pair<float, float> sums(Fault fault) { return sums(card::launch_sum, fault); }
+std::pair<float, float> copied_sums(CopyFault fault) { return sums(card::launch_copied_sum, fault); }
 
 }  // namespace
 
@@ -38,6 +42,12 @@ TEST_CASE("a missing barrier and shared memory that nobody wrote give wrong numb
   CHECK(std::isnan(sums(Fault::kUninitialisedShared).first));
   const auto [once, twice] = sums(Fault::kMissingSecondBarrier);
   CHECK((once != 2080.0F || twice != 4160.0F));
+}
+
+TEST_CASE("copies that nobody waits for, and those that begin where others read, give wrong numbers") {
+  CHECK(copied_sums(CopyFault::kNone) == std::pair(2080.0F, 528.0F));
+  CHECK(std::isnan(copied_sums(CopyFault::kNotAwaited).first));
+  CHECK(copied_sums(CopyFault::kOverRead).first != 2080.0F);
 }
 
 TEST_CASE("a barrier that not all threads of a block reach is found") {

@@ -1,6 +1,8 @@
 // Each fault that block_threads.h finds, planted in one kernel.
 #include "card/faulty_kernels.h"
 
+#include "ops/cuda_tensor_core.h"
+
 namespace lorikeet::card {
 namespace {
 
@@ -48,7 +50,32 @@ __global__ void sum_kernel(Fault fault, const float* in, float* out) {
   }
 }
 
+__global__ void copied_sum_kernel(CopyFault fault, const float* in, float* out) {
+  __shared__ uint4 copies[kThreads / 4];
+  const auto* const numbers = reinterpret_cast<const float*>(copies);
+  for (int turn = 0; turn < 2; ++turn) {
+    if (threadIdx.x < kThreads / 4)
+      ops::device::begin_copy(copies + threadIdx.x, in + 4 * threadIdx.x,
+                              /*is_there=*/turn == 0 || threadIdx.x < kThreads / 8);
+    ops::device::end_group();
+    if (fault == CopyFault::kNotAwaited) {
+      ops::device::wait_for_groups<1>();
+    } else {
+      ops::device::wait_for_groups<0>();
+    }
+    __syncthreads();
+    float total = 0;
+    for (int i = 0; i < kThreads; ++i) total += numbers[i];
+    if (threadIdx.x == kThreads - 1) out[turn] = total;
+    if (fault != CopyFault::kOverRead) __syncthreads();
+  }
+}
+
 }  // namespace
+
+void launch_copied_sum(CopyFault fault, const float* in, float* out, void* stream) {
+  copied_sum_kernel<<<1, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(fault, in, out);
+}
 
 void launch_sum(Fault fault, const float* in, float* out, void* stream) {
   sum_kernel<<<1, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(fault, in, out);

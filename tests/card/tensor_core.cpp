@@ -3,7 +3,6 @@
 
 #include <bit>
 #include <cstdint>
-#include <cstring>
 
 #include "card/host_kernel.h"
 
@@ -115,13 +114,11 @@ void begin_copy(void* shared, const void* from, bool is_there) {
   constexpr std::size_t kBytes = 16;
   if (bits_of(shared) % kBytes != 0 || bits_of(from) % kBytes != 0)
     card::fail_thread("a copy begins between multiples of 16 bytes", card::Place::here());
-  if (is_there) {
-    std::memcpy(shared, from, kBytes);
-  } else {
-    std::memset(shared, 0, kBytes);
-  }
+  card::begin_copy(shared, is_there ? from : nullptr);
 }
 
-void end_group() {}
+void end_group() { card::end_copies(); }
+
+void wait_for_all_but(int groups) { card::wait_for_copies(groups); }
 
 }  // namespace lorikeet::ops::device
