@@ -29,7 +29,6 @@ enum class State {
   kDefault,    // no handler of ours
   kStarting,   // InterruptExit, before the loop
   kLoop,       // InterruptGuard
-  kTakeBack,   // InterruptGuard over such work
   kFinishing,  // InterruptGuard, after the loop
   kStopping,   // InterruptGuard, after the first signal
   kEnding,     // InterruptExit, behind the guard
@@ -117,13 +116,11 @@ void on_signal(int number) {
     case State::kLoop:
       begin_stopping();
       return say(
-          "interrupted: the run saves behind this step and ends; a second signal, later, ends it at once\n");
-    case State::kTakeBack:
-      begin_stopping();
-      return say(
-          "interrupted: what was begun is removed; a second signal, later, ends the program at once and "
-          "leaves "
-          "it\n");
+          g_takes_back
+              ? "interrupted: what was begun is removed; a second signal, later, ends the program at "
+                "once and leaves it\n"
+              : "interrupted: the run saves behind this step and ends; a second signal, later, ends it "
+                "at once\n");
     case State::kFinishing:
       begin_stopping();
       return say(
@@ -197,7 +194,7 @@ void InterruptExit::end_by_signal() {
 
 InterruptGuard::InterruptGuard(InterruptedWork work) {
   g_takes_back = work == InterruptedWork::kTakeBack;
-  g_state = g_takes_back ? State::kTakeBack : State::kLoop;
+  g_state = State::kLoop;
   handle(on_signal);
 }
 
@@ -221,8 +218,7 @@ void InterruptGuard::stop_if_requested() {
 
 bool InterruptGuard::exists() {
   const State state = g_state;
-  return state == State::kLoop || state == State::kTakeBack || state == State::kFinishing ||
-         state == State::kStopping;
+  return state == State::kLoop || state == State::kFinishing || state == State::kStopping;
 }
 
 bool InterruptGuard::requested() { return g_state == State::kStopping; }

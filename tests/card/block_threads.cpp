@@ -30,7 +30,7 @@ enum class State { kReady, kAtBarrier, kAtWarpOperation, kEnded };
 
 struct Copy {
   void* to;
-  const void* from;
+  const void* from;  // nullptr: zeros
   int group;
 };
 
@@ -316,10 +316,14 @@ const std::uint64_t* exchange(unsigned mask, std::uint64_t bits, Place place) {
   return fiber.received.data();
 }
 
-void begin_copy(void* shared, const void* from) {
+void begin_copy(void* shared, const void* from, bool is_there) {
   Fiber& fiber = *machine().running;
+  for (const void* side : {static_cast<const void*>(shared), from}) {
+    if (reinterpret_cast<std::uintptr_t>(side) % kCopyBytes != 0)
+      fail_thread("a copy begins between multiples of 16 bytes", Place::here());
+  }
   __builtin_memset(shared, 0xFF, kCopyBytes);
-  fiber.copies.push_back({shared, from, fiber.groups});
+  fiber.copies.push_back({shared, is_there ? from : nullptr, fiber.groups});
 }
 
 void end_copies() { ++machine().running->groups; }

@@ -37,9 +37,10 @@ unsigned lane();
 /// Throws Error with the place and the running thread.
 [[noreturn]] void fail_thread(const char* what, Place place);
 
-/// Begins to copy 16 bytes, zeros from nullptr, into shared memory, which holds NaN until the running thread
-/// waits for the copy: as late as it may arrive, and its place is lost as early as it may be.
-void begin_copy(void* shared, const void* from);
+/// Begins to copy 16 bytes, both sides aligned to that, into shared memory; zeros unless `is_there`. The
+/// place holds NaN until the running thread waits for the copy: it arrives as late as it may, and what was
+/// there is lost as early as it may be.
+void begin_copy(void* shared, const void* from, bool is_there);
 
 /// Ends a group of the running thread's copies: those since the last group.
 void end_copies();

@@ -110,12 +110,7 @@ void multiply_add(Sum& sum, const Left& left, const Right& right) {
 template void multiply_add<__nv_bfloat16>(Sum&, const Left&, const Right&);
 template void multiply_add<__half>(Sum&, const Left&, const Right&);
 
-void begin_copy(void* shared, const void* from, bool is_there) {
-  constexpr std::size_t kBytes = 16;
-  if (bits_of(shared) % kBytes != 0 || bits_of(from) % kBytes != 0)
-    card::fail_thread("a copy begins between multiples of 16 bytes", card::Place::here());
-  card::begin_copy(shared, is_there ? from : nullptr);
-}
+void begin_copy(void* shared, const void* from, bool is_there) { card::begin_copy(shared, from, is_there); }
 
 void end_group() { card::end_copies(); }
 

@@ -39,6 +39,16 @@ class Signals(unittest.TestCase):
                 return process
         self.fail(f"the run ended with {process.wait()} before it opened its model")
 
+    def large(self):
+        """Settings of a step with a model, work/large, that takes long enough to merge for a signal to come in between."""
+        base, rows = self.work / "large", self.work / "ids.jsonl"
+        if not base.exists():
+            memory.make_model(base, dict(hidden_size=768, intermediate_size=3072, num_hidden_layers=6, num_attention_heads=12,
+                                         num_key_value_heads=12, vocab_size=1000))
+            rows.write_text('{"input_ids": [1, 2, 3, 4]}\n' * 8)
+        return [f"model.path={base}", f"data.train.path={rows}", "data.train.format=tokens", "training.max_steps=1",
+                "lr_scheduler.warmup_steps=0"]
+
     def end(self, process, how):
         process.send_signal(how)
         said = process.communicate(timeout=60)[1]
@@ -152,14 +162,8 @@ class Signals(unittest.TestCase):
         self.assertEqual(self.end(process, signal.SIGTERM), (130, ""))
 
     def test_a_signal_while_a_run_is_merged_ends_it_without_leftovers_and_the_same_command_merges(self):
-        # So large that merging takes long enough for a signal to come in between.
-        base, output = self.work / "large", self.work / "merging"
-        memory.make_model(base, dict(hidden_size=768, intermediate_size=3072, num_hidden_layers=6, num_attention_heads=12,
-                                     num_key_value_heads=12, vocab_size=1000))
-        rows = self.work / "ids.jsonl"
-        rows.write_text('{"input_ids": [1, 2, 3, 4]}\n' * 8)
-        command = self.programs.command(output, f"model.path={base}", f"data.train.path={rows}", "data.train.format=tokens",
-                                        "training.max_steps=1", "lr_scheduler.warmup_steps=0", "checkpoint.save_merged=true")
+        output = self.work / "merging"
+        command = self.programs.command(output, *self.large(), "checkpoint.save_merged=true")
 
         def leftovers():
             return [path for path in output.rglob("*.tmp-*")] if output.exists() else []
@@ -181,15 +185,10 @@ class Signals(unittest.TestCase):
         self.assertTrue((output / "merged" / "model.safetensors").exists())
 
     def test_a_signal_to_a_merge_ends_it_without_leftovers(self):
-        base, run, output = self.work / "merge-base", self.work / "merge-run", self.work / "merge-out" / "full"
-        memory.make_model(base, dict(hidden_size=768, intermediate_size=3072, num_hidden_layers=6, num_attention_heads=12,
-                                     num_key_value_heads=12, vocab_size=1000))
-        rows = self.work / "merge-ids.jsonl"
-        rows.write_text('{"input_ids": [1, 2, 3, 4]}\n' * 8)
-        result = self.programs.train(run, f"model.path={base}", f"data.train.path={rows}", "data.train.format=tokens",
-                                     "training.max_steps=1", "lr_scheduler.warmup_steps=0")
+        run, output = self.work / "merge-run", self.work / "merge-out" / "full"
+        result = self.programs.train(run, *self.large())
         self.assertEqual(result.returncode, 0, result.stderr)
-        command = [str(self.programs.folder / "lorikeet"), "merge", str(base), str(run), str(output)]
+        command = [str(self.programs.folder / "lorikeet"), "merge", str(self.work / "large"), str(run), str(output)]
 
         def begun():
             """A merge that has begun to write."""

@@ -47,6 +47,12 @@ auto taken(const Find& find, const at::Tensor& product, const std::vector<LowRan
   return found;
 }
 
+// Whether the kernels that add `term` to dy sum up the gradient of its right operand there.
+bool takes_right_gradient(const at::Tensor& gradient, const LowRankTerm& term) {
+  return gradient.defined() && gradient.sizes() == term.right.sizes() &&
+         gradient.scalar_type() == at::kFloat && gradient.is_contiguous() && is_aligned(gradient);
+}
+
 }  // namespace
 
 bool gated_activation_adds(const at::Tensor& gate_up, const std::vector<LowRankTerm>& terms) {
@@ -59,10 +65,8 @@ bool gated_activation_backward_adds(const at::Tensor& dy, const std::vector<LowR
 
 bool gated_activation_backward_sums(const at::Tensor& dy, const std::vector<LowRankTerm>& dy_terms,
                                     const at::Tensor& right_gradient) {
-  return gated_activation_backward_adds(dy, dy_terms) && right_gradient.defined() &&
-         right_gradient.sizes() == dy_terms.front().right.sizes() &&
-         right_gradient.scalar_type() == at::kFloat && right_gradient.is_contiguous() &&
-         is_aligned(right_gradient);
+  return gated_activation_backward_adds(dy, dy_terms) &&
+         takes_right_gradient(right_gradient, dy_terms.front());
 }
 
 at::Tensor gated_activation(const at::Tensor& gate_up, Activation activation,
@@ -99,7 +103,7 @@ void gated_activation_backward_(const at::Tensor& dy, at::Tensor& gate_up, Activ
   check(!with_terms || takes_terms(gate_up, dy.size(1)), "gated_activation",
         "a gate_up whose gradient the kernels with low-rank terms write", [&] { return describe(gate_up); });
   const bool sums = right_gradient.defined();
-  check(!sums || (again == nullptr && gated_activation_backward_sums(dy, dy_terms, right_gradient)),
+  check(!sums || (again == nullptr && dy_added && takes_right_gradient(right_gradient, dy_terms.front())),
         "gated_activation", "a gradient of the right operand of dy's term that its kernels sum, alone",
         [&] { return describe(right_gradient) + " for " + describe(dy); });
   const bool on_cpu = vector::is_fast(gate_up), on_cuda = is_fast_on_cuda(gate_up);

@@ -108,8 +108,7 @@ Results lora_of_store(const Place& place, std::int64_t tokens, std::int64_t rank
 }
 
 // A feed-forward block: on a GPU with tensor cores its projections leave their low-rank terms to the
-// activation between them, for some ranks.
-// Where `sums`, that also adds the gradient of the next A.
+// activation between them, for some ranks, and, where `sums`, the gradient of down's A.
 Results gated_block(const Place& place, std::int64_t tokens, std::int64_t width, std::int64_t rank,
                     bool sums = true) {
   constexpr std::int64_t kIn = 72;
