@@ -146,22 +146,26 @@ Results gated_block(const Place& place, std::int64_t tokens, std::int64_t width,
 
 // A projection that on a GPU with tensor cores leaves its low-rank term to the norm behind it, for some
 // ranks.
-Results residual_block(const Place& place, std::int64_t tokens, std::int64_t width, std::int64_t rank) {
+Results residual_block(const Place& place, std::int64_t tokens, std::int64_t width, std::int64_t rank,
+                       ops::NormKind kind = ops::NormKind::kRms) {
   constexpr std::int64_t kIn = 72;
   const ops::FrozenMatrix weight = ops::frozen_matrix(weight_of(place, width, kIn, 2));
   ops::LeftTerms left(ops::add_norm_adds);
   const at::Tensor delta = ops::lora_linear(place.normal({tokens, kIn}, 1), weight, /*bias=*/{},
                                             {projection(place, 0, width, kIn, rank, 20)}, std::nullopt,
                                             /*low_rank=*/nullptr, &left);
+  const ops::NormParameters scale{place.normal({width}, 4),
+                                  kind == ops::NormKind::kLayer ? place.normal({width}, 5) : at::Tensor()};
   at::Tensor sum;
-  const at::Tensor y = ops::add_norm(place.normal({tokens, width}, 3), delta, {place.normal({width}, 4), {}},
-                                     {}, sum, nullptr, left.terms);
+  const at::Tensor y =
+      ops::add_norm(place.normal({tokens, width}, 3), delta, scale, {.kind = kind}, sum, nullptr, left.terms);
   return {{"sum", sum}, {"output", y}};
 }
 
 // Projections to queries, keys and values that on a GPU with tensor cores leave their low-rank terms to
-// rotary, for some ranks.
-Results rotated_block(const Place& place, std::int64_t tokens, std::int64_t rank) {
+// rotary, for some ranks; `queries_alone`: the other two have no adapters.
+Results rotated_block(const Place& place, std::int64_t tokens, std::int64_t rank,
+                      bool queries_alone = false) {
   constexpr std::int64_t kIn = 72, kHalf = 64;
   const ops::HeadLayout layout{2, 1, 2 * kHalf};
   const at::Tensor angles = place.wide_normal({tokens, kHalf}, 1).cpu();
@@ -173,12 +177,14 @@ Results rotated_block(const Place& place, std::int64_t tokens, std::int64_t rank
   ops::LeftTerms left([&](const at::Tensor& product, const std::vector<ops::LowRankTerm>& terms) {
     return ops::rotate_adds(product, cos, layout, terms);
   });
+  std::vector<ops::LoraProjection> adapters{projection(place, 0, layout.k_begin(), kIn, rank, 20)};
+  if (!queries_alone) {
+    adapters.push_back(projection(place, layout.k_begin(), layout.v_begin(), kIn, rank, 30));
+    adapters.push_back(projection(place, layout.v_begin(), layout.width(), kIn, rank, 40));
+  }
   at::Tensor qkv = ops::lora_linear(place.normal({tokens, kIn}, 2),
                                     ops::frozen_matrix(weight_of(place, layout.width(), kIn, 3)), /*bias=*/{},
-                                    {projection(place, 0, layout.k_begin(), kIn, rank, 20),
-                                     projection(place, layout.k_begin(), layout.v_begin(), kIn, rank, 30),
-                                     projection(place, layout.v_begin(), layout.width(), kIn, rank, 40)},
-                                    std::nullopt, /*low_rank=*/nullptr, &left);
+                                    adapters, std::nullopt, /*low_rank=*/nullptr, &left);
   ops::rotate(qkv, cos, sin, layout, left.terms);
   return {{"queries, keys and values", qkv}};
 }
@@ -264,11 +270,15 @@ std::vector<OperatorCase> product_cases() {
     cases.push_back({"linear with LoRA", "37 x 72 and rotary, ranks of " + std::to_string(rank),
                      [rank](const Place& at) { return rotated_block(at, 37, rank); }});
   }
+  cases.push_back({"linear with LoRA", "37 x 72 and rotary, rank of 16 of the queries alone",
+                   [](const Place& at) { return rotated_block(at, 37, 16, /*queries_alone=*/true); }});
   for (const auto& [width, rank] : {std::pair{72, 8}, std::pair{2568, 16}, std::pair{8192, 16}}) {
     cases.push_back({"linear with LoRA",
                      "37 x 72 x " + std::to_string(width) + " and a norm, rank of " + std::to_string(rank),
                      [=](const Place& at) { return residual_block(at, 37, width, rank); }});
   }
+  cases.push_back({"linear with LoRA", "37 x 72 x 4544 and a layer norm, rank of 16",
+                   [](const Place& at) { return residual_block(at, 37, 4544, 16, ops::NormKind::kLayer); }});
   cases.push_back({"DoRA's norms", "69 x 65", [](const Place& at) {
                      return Results{
                          {"norms", ops::dora_norms(dense(at, 69, 65), {projection(at, 0, 69, 65, 8, 20)})}};
