@@ -42,6 +42,11 @@ RankGroup::RankGroup(const comm::Placement& placement, const config::Distributed
   phase("rendezvous");
   try {
     choose_address(settings);
+    if (placement_.nodes > 1)
+      log_info("rank " + std::to_string(placement_.rank) + " of " + std::to_string(placement_.world_size) +
+               " meets the others at " + escape_control(placement_.host) + ":" +
+               std::to_string(placement_.port) + ", for which they have " + std::to_string(kMeeting.count()) +
+               " s");
     store_ = comm::connect_store(placement_, kMeeting);
     if (placement_.launcher != "lorikeet run") start_watch();
   } catch (const std::exception& error) {

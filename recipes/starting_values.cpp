@@ -31,6 +31,11 @@ peft::LoraInit start_of(const std::string& init) {
   return init == "olora" ? peft::LoraInit::kOlora : peft::LoraInit::kPissa;
 }
 
+void take_first_rank_s(peft::LoraAdapters& adapters, RankGroup& group) {
+  group.broadcast(adapters.store().all_values());
+  adapters.store().refresh_compute();
+}
+
 }  // namespace
 
 std::optional<train::RunState> load_latest_checkpoint(const train::CheckpointStore& checkpoints,
@@ -60,11 +65,8 @@ void initialize_adapters(const config::Settings& settings, const ModelSession& s
   const nn::WeightStore& base = session.model->store();
   if (!settings.lora.starts_from_folder()) {
     adapters.initialize(start_of(settings.lora.init), base, settings.lora.pissa_iterations());
-    if (settings.lora.starts_from_base() ||
-        !adapters.tables().empty()) {  // computed, so perhaps not bit for bit alike
-      group.broadcast(adapters.store().all_values());
-      adapters.store().refresh_compute();
-    }
+    if (settings.lora.starts_from_base() || !adapters.tables().empty())
+      take_first_rank_s(adapters, group);  // computed, so perhaps not bit for bit alike
     return;
   }
   const std::filesystem::path from = settings.lora.init;
@@ -79,6 +81,7 @@ void initialize_adapters(const config::Settings& settings, const ModelSession& s
   }
   peft::require_same_base(from, adapters, base);
   peft::load_adapter(from, adapters);
+  take_first_rank_s(adapters, group);  // another machine's folder may hold another adapter
   log_info("adapter values from " + from.string());
 }
 

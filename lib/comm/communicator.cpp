@@ -78,6 +78,7 @@ Pending Communicator::track(Collective collective, const at::Tensor& result,
     } catch (const c10::AcceleratorError&) {  // this rank's own device
       throw;
     } catch (const std::exception& error) {
+      if (is_nccl_out_of_memory(error)) throw;
       throw PeerLost("[rank " + std::to_string(rank_) + "] " + name_of(collective) + " " +
                      std::to_string(sequence) + " failed: another rank is lost or hangs (" + reason(error) +
                      ")");

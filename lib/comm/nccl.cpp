@@ -41,6 +41,7 @@ std::unique_ptr<Communicator> join_nccl(const c10::intrusive_ptr<c10d::Store>& s
   try {
     join(store, rank, size, options.timeout, device, &group);
   } catch (const std::exception& error) {
+    if (is_nccl_out_of_memory(error)) throw;
     throw Error("[rank " + std::to_string(rank) + "] can't join the NCCL group of " + std::to_string(size) +
                     " processes: " + reason(error),
                 ErrorKind::kEnvironment);

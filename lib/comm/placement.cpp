@@ -115,6 +115,7 @@ Placement from_torchrun(const Environment& environment) {
   require_machine_after_machine(p, "start the same number of processes on each of them");
   read_store_address(v, &p);
   p.store_is_held = v.maybe("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  if (v.maybe("TORCHELASTIC_RESTART_COUNT")) p.restarts = v.number("TORCHELASTIC_RESTART_COUNT", 0, kMost);
   return p;
 }
 

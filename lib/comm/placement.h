@@ -18,6 +18,8 @@ struct Placement {
   int port = 0;
   /// True where the launcher's own process holds the store, not rank 0 (torchrun's agent).
   bool store_is_held = false;
+  /// How often that launcher has started the processes before: its store has what those wrote.
+  int restarts = 0;
   /// The socket that listens there, where the launcher has made it for rank 0; else -1.
   int listen_fd = -1;
   std::string launcher;  ///< "lorikeet run", "torchrun", "srun", "mpirun", or "" for a process on its own
@@ -34,7 +36,8 @@ Environment process_environment();
 /// Reads the placement from the environment variables of the launcher that has started this process:
 ///
 ///   lorikeet run  LORIKEET_RANK, _WORLD_SIZE, _STORE_PORT, and for rank 0 _LISTEN_FD: one machine alone
-///   torchrun      RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, TORCHELASTIC_USE_AGENT_STORE
+///   torchrun      RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, TORCHELASTIC_USE_AGENT_STORE,
+///                 TORCHELASTIC_RESTART_COUNT
 ///   srun          SLURM_PROCID, _NTASKS, _LOCALID, _NODEID, _JOB_NUM_NODES, _JOB_NODELIST (or _STEP_),
 ///                 _JOB_ID
 ///   mpirun        OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE

@@ -50,7 +50,9 @@ c10::intrusive_ptr<c10d::Store> connect_store(const Placement& placement, std::c
         placement.listen_fd >= 0 ? placement.listen_fd : release(listen_on(placement.host, placement.port));
   }
   try {
-    return c10::make_intrusive<c10d::TCPStore>(placement.host, options);
+    auto store = c10::make_intrusive<c10d::TCPStore>(placement.host, options);
+    if (!placement.store_is_held) return store;
+    return part_of(store, "restart/" + std::to_string(placement.restarts));
   } catch (const std::exception& error) {
     throw Error("[launch] rank " + std::to_string(placement.rank) + " can't reach " +
                     escape_control(placement.host) + ":" + std::to_string(placement.port) + " within " +

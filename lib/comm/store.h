@@ -14,8 +14,9 @@
 namespace lorikeet::comm {
 
 /// Connects to the key-value store of a run. Rank 0 holds it, at the placement's host and port and on no
-/// other address, unless its launcher does. Throws Error (kEnvironment) when it can't be reached within
-/// `timeout`, or its port is taken.
+/// other address, unless its launcher does: then what is written there is of this start of the processes
+/// alone, as a launcher that starts them again keeps its store. Throws Error (kEnvironment) when it can't be
+/// reached within `timeout`, or its port is taken.
 c10::intrusive_ptr<c10d::Store> connect_store(const Placement& placement, std::chrono::seconds timeout);
 
 /// Announces to the other ranks that `name` has happened.

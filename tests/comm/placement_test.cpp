@@ -77,7 +77,9 @@ TEST_CASE("every launcher's variables are understood") {
   CHECK(p.launcher == "torchrun");
   CHECK((p.rank == 5 && p.world_size == 8 && p.local_rank == 1 && p.local_size == 4));
   CHECK((p.node == 1 && p.nodes == 2 && p.host == "node1" && p.port == 29500 && !p.store_is_held));
-  CHECK(read(with(kTorchrun, "TORCHELASTIC_USE_AGENT_STORE", "True")).store_is_held);
+  p = read(with(kTorchrun, "TORCHELASTIC_USE_AGENT_STORE", "True"));
+  CHECK((p.store_is_held && p.restarts == 0));
+  CHECK(read(with(kTorchrun, "TORCHELASTIC_RESTART_COUNT", "2")).restarts == 2);
 
   p = read(kSlurm);
   CHECK(p.launcher == "srun");

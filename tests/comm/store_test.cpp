@@ -27,6 +27,21 @@ TEST_CASE("ranks meet at a port of the loopback address") {
   CHECK(heard == "hello");
 }
 
+TEST_CASE("processes that a launcher has started again read nothing of those before them") {
+  Placement holder{.world_size = 2, .port = listen_on("127.0.0.1", 0).port};
+  const auto held = connect_store(holder, seconds(20));
+  holder.store_is_held = true;
+  const auto store_of = [&](int restarts) {
+    Placement placement = holder;
+    placement.restarts = restarts;
+    return connect_store(placement, seconds(20));
+  };
+  announce(*store_of(0), "failure");
+  wait_for(*store_of(0), "failure", seconds(1));
+  CHECK(store_of(0)->check({"failure"}));
+  CHECK_FALSE(store_of(1)->check({"failure"}));
+}
+
 TEST_CASE("a taken port and an unreachable store are errors that name the address") {
   const Listener taken = listen_on("127.0.0.1", 0);
   const std::string address = "127.0.0.1:" + std::to_string(taken.port);

@@ -13,6 +13,10 @@ using namespace lorikeet;
 namespace {
 
 const c10::SourceLocation kHere{"here", __FILE__, __LINE__};
+const char* const kNcclWithoutMemory =
+    "NCCL error in: NCCLUtils.cpp:77, unhandled cuda error (run with NCCL_DEBUG=INFO for details), NCCL "
+    "version 2.28.9\nncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 2 'out "
+    "of memory'";
 
 }  // namespace
 
@@ -23,10 +27,16 @@ TEST_CASE("memory that ran out is known from each error that tells of it, and fr
   CHECK(ops::is_out_of_memory(
       c10::Error(kHere, "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")));
   CHECK(ops::is_out_of_memory(
+      c10::Error(kHere, "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`")));
+  CHECK(ops::is_out_of_memory(c10::DistBackendError(kHere, kNcclWithoutMemory)));
+  CHECK(ops::is_out_of_memory(
       Error("[norm] expected the kernel to start, got out of memory", ErrorKind::kRunFailed)));
 
   CHECK_FALSE(ops::is_out_of_memory(std::runtime_error("out of memory")));
   CHECK_FALSE(ops::is_out_of_memory(c10::AcceleratorError(kHere, 700, "CUDA error: an illegal access")));
   CHECK_FALSE(ops::is_out_of_memory(c10::Error(kHere, "CUBLAS_STATUS_EXECUTION_FAILED")));
+  CHECK_FALSE(ops::is_out_of_memory(
+      c10::Error(kHere, "CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasSetStream(handle, stream)`")));
+  CHECK_FALSE(ops::is_out_of_memory(c10::DistBackendError(kHere, "Cuda failure 700 'an illegal access'")));
   CHECK_FALSE(ops::is_out_of_memory(Error("[batch] 'out of memory' is no number of tokens")));
 }

@@ -25,11 +25,11 @@ TORCHRUN = pathlib.Path(sys.executable).with_name("torchrun")
 class Process:
     """A launcher, or a rank, with what it and its ranks have said in a file."""
 
-    def __init__(self, command, said, environment=None):
+    def __init__(self, command, said, environment=None, folder=None):
         self.said_path = said
         with open(said, "w", encoding="utf-8") as file:
             self.process = subprocess.Popen(command, env={**distributed_test.ENVIRONMENT, **(environment or {})},
-                                            stdout=subprocess.DEVNULL, stderr=file)
+                                            stdout=subprocess.DEVNULL, stderr=file, cwd=folder)
         self.pid = self.process.pid
 
     def said(self):
@@ -67,8 +67,9 @@ class Case(unittest.TestCase):
                     os.kill(pid, signal.SIGKILL)
             started.process.wait()
 
-    def start(self, command, environment=None):
-        self.started.append(Process(list(map(str, command)), self.programs.work / f"said{len(self.started)}", environment))
+    def start(self, command, environment=None, folder=None):
+        said = self.programs.work / f"said{len(self.started)}"
+        self.started.append(Process(list(map(str, command)), said, environment, folder))
         return self.started[-1]
 
     def program(self, output, *overrides):
@@ -140,6 +141,17 @@ class OneMachine(Case):
         self.assert_interrupts(launchers, output, signal.SIGINT)
         self.assert_finishes(start(), output)
 
+    def test_ranks_that_torchrun_starts_again_go_on_from_the_last_checkpoint(self):
+        if not TORCHRUN.exists():
+            self.skipTest(f"{TORCHRUN} is not there")
+        output = self.programs.work / "again"
+        launcher = self.start([TORCHRUN, "--no-python", "--master-port", self.port, "--nproc-per-node", "2", "--max-restarts", "1",
+                               *self.program(output, "checkpoint.save_every_steps=2")])
+        self.wait_for_steps([launcher], output, STEPS)
+        os.kill(self.ranks([launcher])[1], signal.SIGKILL)
+        self.assert_finishes([launcher], output)
+        self.assertIn("resuming after step", launcher.said())
+
     def test_mpirun_starts_ranks(self):
         if shutil.which("mpirun") is None:
             self.skipTest("mpirun is not installed (Debian's package is openmpi-bin)")
@@ -152,9 +164,9 @@ class OneMachine(Case):
 class StoreOfRankZero(Case):
     """Nothing but the ranks themselves: what one knows of the other it has from the store, which rank 0 holds."""
 
-    def start_both(self, output, *overrides, second=()):
+    def start_both(self, output, *overrides, second=(), folders=(None, None)):
         return [self.start(self.program(output, *overrides, "distributed.interface=lo", *(second if rank else ())),
-                           self.variables(rank, "127.0.0.1")) for rank in (0, 1)]
+                           self.variables(rank, "127.0.0.1"), folders[rank]) for rank in (0, 1)]
 
     def test_the_end_of_the_store_s_holder_ends_the_other_rank_and_the_run_goes_on(self):
         output = self.programs.work / "holder"
@@ -181,6 +193,19 @@ class StoreOfRankZero(Case):
         self.assertTrue((output / "checkpoints" / f"step_{self.steps_done(output)}").is_dir(), ranks[1].said())
         self.assertEqual(self.wait(ranks), [130, 130], ranks[0].said())
         self.assertIn("a checkpoint was saved", ranks[1].said())
+
+    def test_all_start_from_the_first_rank_s_adapter(self):
+        # Two machines may hold different folders under one name.
+        folders = [self.programs.work / name for name in ("here", "there")]
+        for seed, folder in enumerate(folders):
+            result = self.programs.train(folder / "start", *SETTINGS, "training.max_steps=3", f"training.seed={seed}")
+            self.assertEqual(result.returncode, 0, result.stderr)
+        alone, both = self.programs.work / "alone", self.programs.work / "both"
+        result = self.programs.train(alone, *SETTINGS, "training.max_steps=3", f"lora.init={folders[0] / 'start'}")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        ranks = self.start_both(both, "training.max_steps=3", "lora.init=start", folders=folders)
+        self.assertEqual(self.wait(ranks), [0, 0], ranks[0].said())
+        self.assert_same_losses(both, alone)
 
     def test_a_rank_s_own_error_is_that_of_both(self):
         for second, expected in ((["optimizer.lr=1e-5"], "optimizer.lr differs between ranks: '0.002' on rank 0, '1.0e-5' on rank 1"),
