@@ -10,7 +10,8 @@
 namespace lorikeet::train {
 
 Evaluation evaluate(const nn::CausalLM& model, const data::TokenDataset& dataset,
-                    const data::MicroOptions& micro, const at::Device& device, comm::Communicator* group) {
+                    const data::MicroOptions& micro, const at::Device& device, comm::Communicator* group,
+                    const std::function<bool()>& interrupted) {
   std::vector<std::int64_t> lengths;
   lengths.reserve(dataset.size());
   for (std::size_t i = 0; i < dataset.size(); ++i) lengths.push_back(dataset.length(i));
@@ -21,10 +22,12 @@ Evaluation evaluate(const nn::CausalLM& model, const data::TokenDataset& dataset
   const bool lockstep = model.store().is_split();
   // Summed as double: the sum of a large set must not lose the small terms. It stays on the device, which
   // needn't wait for the host between batches.
-  at::Tensor sums = at::zeros({2}, at::TensorOptions().dtype(at::kDouble).device(device));
+  at::Tensor sums = at::zeros({3}, at::TensorOptions().dtype(at::kDouble).device(device));
   double label_tokens = 0;
+  bool ends = false;
   for (std::size_t first = 0; first < groups.size(); first += size) {
-    const bool idle = first + rank >= groups.size();
+    ends = ends || (interrupted && interrupted());
+    const bool idle = ends || first + rank >= groups.size();
     if (idle && !lockstep) break;
     const nn::Batch batch = to_device(
         idle ? data::filler_batch() : data::make_micro_batch(dataset, groups[first + rank]), device);
@@ -33,10 +36,12 @@ Evaluation evaluate(const nn::CausalLM& model, const data::TokenDataset& dataset
     label_tokens += static_cast<double>(batch.label_count);
   }
   sums[1].fill_(label_tokens);
+  sums[2].fill_(ends ? 1.0 : 0.0);
   at::Tensor host;
   if (group != nullptr) group->all_reduce(sums).wait();
   comm::while_waiting(group, [&] { host = sums.cpu(); });
-  return {host[0].item<double>(), static_cast<std::int64_t>(host[1].item<double>())};
+  const auto* all = host.const_data_ptr<double>();
+  return {.nll_sum = all[0], .label_tokens = static_cast<std::int64_t>(all[1]), .interrupted = all[2] > 0};
 }
 
 }  // namespace lorikeet::train

@@ -36,7 +36,8 @@ class Loop {
         hooks_(hooks),
         state_(state),
         pipeline_(parts, options),
-        elapsed_before_(state.elapsed_seconds) {}
+        elapsed_before_(state.elapsed_seconds),
+        saved_step_(state.step) {}
 
   LoopEnd run() {
     if (!p_.adapters.store().policy().gradient_scaling) {
@@ -45,7 +46,11 @@ class Loop {
       state_.scaler.emplace();
     }
     const std::int64_t total = p_.sampler.total_steps();
-    if (state_.step < total && patience_spent()) return stop_early();
+    if (state_.validation_pending) {
+      if (const auto end = end_step(p_.sampler.step(state_.step - 1))) return *end;
+    } else if (state_.step < total && patience_spent()) {
+      return stop_early();
+    }
     while (state_.step < total) {
       if (!ahead_ && interrupted()) return interrupt();
       const data::Step step = ahead_ ? ahead_->step : p_.sampler.step(state_.step);
@@ -53,17 +58,30 @@ class Loop {
       if (!std::isfinite(metrics.grad_norm)) report_skipped();
       write_line(metrics.json());
       if (p_.progress != nullptr) p_.progress->step(metrics);
-
-      const bool last = state_.step == total;
-      if (validation_due(step, last)) validate();
-      const bool stop = patience_spent();
-      if (last || stop || checkpoint_due(step)) save();
-      if (stop && !last) return stop_early();
+      if (const auto end = end_step(step)) return *end;
     }
     return LoopEnd::kFinished;
   }
 
  private:
+  // Validates and saves behind a step, where these are due. Gives the loop's end, if this is one. A
+  // validation may take long: what is due is saved before it, too, and a run that ends within it goes on by
+  // validating.
+  std::optional<LoopEnd> end_step(const data::Step& step) {
+    const bool last = state_.step == p_.sampler.total_steps();
+    const bool save_due = last || checkpoint_due(step);
+    state_.validation_pending =
+        p_.validation != nullptr && (state_.validation_pending || validation_due(step, last));
+    if (state_.validation_pending) {
+      if (save_due && saved_step_ != state_.step) save();
+      if (!validate()) return interrupt();
+      state_.validation_pending = false;
+    }
+    const bool stop = patience_spent();
+    if (save_due || stop) save();
+    return stop && !last ? std::optional(stop_early()) : std::nullopt;
+  }
+
   // With several ranks what one of them was told counts for all once the step's reports are exchanged.
   bool interrupted() const {
     if (p_.group != nullptr) return group_interrupted_;
@@ -167,8 +185,15 @@ class Loop {
     return last || (step.index + 1) % *options_.validate_every_steps == 0;
   }
 
-  void validate() {
-    const double loss = evaluate(p_.model, *p_.validation, options_.micro, p_.device, p_.group).loss();
+  // False when a signal has interrupted it.
+  bool validate() {
+    const Evaluation evaluation =
+        evaluate(p_.model, *p_.validation, options_.micro, p_.device, p_.group, hooks_.interrupted);
+    if (evaluation.interrupted) {
+      say("the validation was interrupted; the run goes on with it");
+      return false;
+    }
+    const double loss = evaluation.loss();
     write_line(Json().set("step", state_.step).set("val_loss", loss));
     const bool better = std::isfinite(loss) && (!state_.best || loss < state_.best->val_loss);
     say("validation loss " + format_loss(loss) + (better ? ", the lowest so far" : ""));
@@ -179,6 +204,7 @@ class Loop {
     } else {
       ++state_.evaluations_since_best;
     }
+    return true;
   }
 
   // Part of the state that checkpoints keep: a run stopped right after it ends early too when it goes on.
@@ -224,7 +250,7 @@ class Loop {
   Clock::time_point start_ = Clock::now();
   bool first_step_done_ = false;
   bool overflowed_at_one_ = false;  // gradients that were not scaled
-  std::int64_t saved_step_ = -1;
+  std::int64_t saved_step_;
 };
 
 }  // namespace

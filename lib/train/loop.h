@@ -51,8 +51,8 @@ struct LoopParts {
 };
 
 struct LoopHooks {
-  /// Asked between steps: true saves a checkpoint and ends the run as interrupted; with a group on all ranks
-  /// after the step in which one said so.
+  /// Asked between steps and between a validation's batches: true saves a checkpoint and ends the run as
+  /// interrupted; with a group on all ranks after the step or in the validation in which one said so.
   std::function<bool()> interrupted;
   /// After the first step of this process, once its numbers were found finite and before anything of it is
   /// written.
@@ -67,10 +67,10 @@ enum class LoopEnd { kFinished, kEarlyStop, kInterrupted };
 
 /// Runs the steps from `state.step` to the sampler's last, saving, validating and reporting on the way.
 /// `state` is kept current. A state whose patience has run out already, of a run that was stopped before it
-/// could end, gives kEarlyStop at once. Throws Error (kRunFailed) at the first loss or gradient norm that is
-/// not finite, naming the step and the data's lines; no checkpoint is written from then on. Where the policy
-/// scales gradients, a step whose gradients overflow is skipped and counted instead, until nothing is left to
-/// lower.
+/// could end, gives kEarlyStop at once; one whose validation is pending begins with that. Throws Error
+/// (kRunFailed) at the first loss or gradient norm that is not finite, naming the step and the data's lines;
+/// no checkpoint is written from then on. Where the policy scales gradients, a step whose gradients overflow
+/// is skipped and counted instead, until nothing is left to lower.
 LoopEnd run_loop(const LoopParts& parts, const LoopOptions& options, const LoopHooks& hooks, RunState& state);
 
 }  // namespace lorikeet::train

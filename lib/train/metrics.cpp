@@ -30,7 +30,7 @@ struct KeptLines {
 };
 
 // The lines to keep of an earlier part of the run.
-KeptLines kept_lines(const std::filesystem::path& path, std::int64_t keep_steps) {
+KeptLines kept_lines(const std::filesystem::path& path, std::int64_t keep_steps, bool validation_pending) {
   KeptLines kept;
   if (keep_steps == 0 || !std::filesystem::exists(path)) return kept;
   const std::string text = read_file(path);
@@ -44,9 +44,10 @@ KeptLines kept_lines(const std::filesystem::path& path, std::int64_t keep_steps)
     try {
       const Json json = Json::parse(line, path.string());
       const std::int64_t step = JsonView(json, path.string()).at("step").as_int();
-      if (step > keep_steps) continue;
+      const bool of_training = json.find("loss") != nullptr;  // a validation has lines of its own
+      if (step > keep_steps || (validation_pending && step == keep_steps && !of_training)) continue;
       kept.text += line + "\n";
-      if (json.find("loss") != nullptr) kept.steps.insert(step);  // a validation has lines of its own
+      if (of_training) kept.steps.insert(step);
     } catch (const Error&) {
       kept.damaged.push_back(number);
     }
@@ -107,8 +108,10 @@ Json StepMetrics::json() const {
   return line;
 }
 
-MetricsWriter::MetricsWriter(const std::filesystem::path& path, std::int64_t keep_steps) : path_(path) {
-  const KeptLines kept = kept_lines(path, keep_steps);
+MetricsWriter::MetricsWriter(const std::filesystem::path& path, std::int64_t keep_steps,
+                             bool validation_pending)
+    : path_(path) {
+  const KeptLines kept = kept_lines(path, keep_steps, validation_pending);
   report_losses(path, kept, keep_steps);
   write_file_atomic(path, kept.text);
   open();

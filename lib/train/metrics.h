@@ -45,8 +45,9 @@ class MetricsWriter {
  public:
   /// Opens `path`, keeping only lines whose `step` is at most `keep_steps` (a resumed run drops what came
   /// after the checkpoint it goes on from, and a line cut by a crash). Warns of damaged lines, which are
-  /// dropped, and of steps up to `keep_steps` whose lines are not there.
-  MetricsWriter(const std::filesystem::path& path, std::int64_t keep_steps);
+  /// dropped, and of steps up to `keep_steps` whose lines are not there. Where that step's validation is
+  /// pending, its line is dropped too.
+  MetricsWriter(const std::filesystem::path& path, std::int64_t keep_steps, bool validation_pending = false);
 
   /// Throws Error: kEnvironment when the system refuses, in which case no part of the line stays; kRunFailed
   /// when the file's folder was deleted. A file that alone was deleted begins anew, with a warning.

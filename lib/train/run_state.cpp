@@ -7,6 +7,7 @@ Json RunState::json() const {
   json.set("step", step).set("elapsed_seconds", elapsed_seconds);
   if (best) json.set("best", Json().set("step", best->step).set("val_loss", best->val_loss));
   json.set("evaluations_since_best", evaluations_since_best);
+  if (validation_pending) json.set("validation_pending", true);
   if (scaler) json.set("scaler", scaler->json());
   return json;
 }
@@ -19,6 +20,7 @@ RunState RunState::from_json(const JsonView& json) {
     state.best = Best{best->at("step").as_int(), best->at("val_loss").as_number()};
   }
   state.evaluations_since_best = json.at("evaluations_since_best").as_int();
+  if (const auto pending = json.maybe("validation_pending")) state.validation_pending = pending->as_bool();
   if (const auto scaler = json.maybe("scaler")) state.scaler = GradientScaler::from_json(*scaler);
   return state;
 }

@@ -21,6 +21,7 @@ struct RunState {
   };
   std::optional<Best> best;  ///< of the evaluations so far
   std::int64_t evaluations_since_best = 0;
+  bool validation_pending = false;       ///< of this step, whose validation is due and not done
   std::optional<GradientScaler> scaler;  ///< where the precision policy scales gradients
 
   Json json() const;

@@ -36,6 +36,20 @@ TEST_CASE("an evaluation is the mean over label tokens, however they are grouped
   }
 }
 
+TEST_CASE("an evaluation that is interrupted leaves out the batches to come, and says so") {
+  const ToyLora toy;
+  const auto prompts = toy_prompts();
+  const auto evaluate = [&](int batches) {
+    int asked = 0;
+    return train::evaluate(toy.model, dataset(prompts, 1000), {.micro_tokens = 1}, at::kCPU, nullptr,
+                           [&] { return asked++ == batches; });
+  };
+  const auto all = evaluate(static_cast<int>(prompts.size())), one = evaluate(1), none = evaluate(0);
+  CHECK_FALSE(all.interrupted);
+  CHECK((one.interrupted && one.label_tokens > 0 && one.label_tokens < all.label_tokens));
+  CHECK((none.interrupted && none.label_tokens == 0));
+}
+
 TEST_CASE("an evaluation counts labels alone, and leaves gradients as they are") {
   const ToyLora toy;
   const auto prompts = toy_prompts();

@@ -2,7 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include <functional>
 #include <limits>
+#include <memory>
+#include <stdexcept>
 
 #include "base/file.h"
 #include "base/strings.h"
@@ -53,7 +56,7 @@ struct Rig {
 
   LoopEnd run() {
     std::optional<MetricsWriter> metrics;
-    metrics.emplace(folder / "metrics.jsonl", state.step);
+    metrics.emplace(folder / "metrics.jsonl", state.step, state.validation_pending);
     const LoopParts parts{.model = toy.model,
                           .adapters = toy.adapters,
                           .optimizer = optimizer,
@@ -198,6 +201,73 @@ TEST_CASE("an interrupt saves one checkpoint, and a second run goes on to the sa
   REQUIRE(cut.lines().size() == 12);
   for (std::size_t i = 0; i < 12; ++i) {
     CHECK(cut.lines()[i].find("loss")->dump() == whole.lines()[i].find("loss")->dump());
+  }
+}
+
+TEST_CASE("a run that ended within a validation goes on with that validation, to the same end") {
+  const auto rig = [] {
+    auto made = std::make_unique<Rig>();
+    made->validation = dataset({{1, 2, 3, 4, 5}, {5, 6, 7, 8}});  // behind steps 3, 6, 9, 12
+    made->options.save_every_epochs = 2;
+    return made;
+  };
+  const auto whole = rig();
+  whole->run();
+  struct End {
+    const char* how;
+    std::int64_t step;
+    std::function<void(Rig&)> prepare;
+  };
+  const std::runtime_error killed("killed");
+  const End ends[] = {
+      {"interrupted where nothing else is saved", 3,
+       [](Rig& cut) {
+         cut.hooks.interrupted = [&cut] { return cut.state.step == 3 && cut.state.validation_pending; };
+       }},
+      {"interrupted where a checkpoint is due", 6,
+       [](Rig& cut) {
+         cut.hooks.interrupted = [&cut] { return cut.state.step == 6 && cut.state.validation_pending; };
+       }},
+      {"killed before its line is written", 6,
+       [&](Rig& cut) {
+         cut.hooks.interrupted = [&]() -> bool {
+           if (cut.state.step == 6 && cut.state.validation_pending) throw killed;
+           return false;
+         };
+       }},
+      {"killed behind its line", 12,
+       [&](Rig& cut) {
+         cut.hooks.new_best = [&](const RunState& state) {
+           if (state.step == 12) throw killed;
+         };
+       }},
+  };
+  for (const End& end : ends) {
+    INFO(end.how);
+    const auto cut = rig();
+    end.prepare(*cut);
+    if (std::string(end.how).starts_with("killed")) {
+      CHECK_THROWS_AS(cut->run(), std::runtime_error);
+    } else {
+      CHECK(cut->run() == LoopEnd::kInterrupted);
+    }
+    REQUIRE(cut->checkpoints.steps().back() == end.step);
+    cut->hooks = {};
+    cut->toy.randomize(99);
+    cut->state = cut->checkpoints.load(end.step, cut->toy.adapters, cut->optimizer);
+    CHECK(cut->state.validation_pending);
+    CHECK(cut->run() == LoopEnd::kFinished);
+    CHECK(at::equal(cut->toy.adapters.store().values(), whole->toy.adapters.store().values()));
+    CHECK(cut->state.best->step == whole->state.best->step);
+    const auto lines = cut->lines(), expected = whole->lines();
+    REQUIRE(lines.size() == expected.size());
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      for (const char* key : {"step", "loss", "val_loss"}) {
+        const Json *own = lines[i].find(key), *other = expected[i].find(key);
+        REQUIRE((own == nullptr) == (other == nullptr));
+        if (own != nullptr) CHECK(own->dump() == other->dump());
+      }
+    }
   }
 }
 

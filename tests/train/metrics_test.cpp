@@ -66,6 +66,14 @@ TEST_CASE("a line cut by a crash is dropped, and a damaged one, but none of thos
   CHECK(kept("{\"step\":1}\n[2]\n{\"loss\":3}\n{\"step\":3}\n") == "{\"step\":1}\n{\"step\":3}\n");
 }
 
+TEST_CASE("the line of a validation that is pending is dropped, those before it stay") {
+  const test::TemporaryFolder folder;
+  const std::string one = "{\"step\":1,\"loss\":3}\n{\"step\":1,\"val_loss\":2}\n{\"step\":2,\"loss\":3}\n";
+  write_file_atomic(folder / "metrics.jsonl", one + "{\"step\":2,\"val_loss\":2}\n");
+  const MetricsWriter writer(folder / "metrics.jsonl", 2, /*validation_pending=*/true);
+  CHECK(read_file(folder / "metrics.jsonl") == one);
+}
+
 TEST_CASE("damaged lines and steps that have no line are warned of") {
   const test::TemporaryFolder folder;
   const auto warnings = [&](const std::string& text, std::int64_t steps) {

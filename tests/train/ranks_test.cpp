@@ -1,6 +1,8 @@
 // The training loop on several ranks, which are threads of this process, against one.
 #include <ATen/ATen.h>
 
+#include <array>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -181,6 +183,24 @@ TEST_CASE("two to four ranks give the losses of one, with all that a step may us
         CHECK(at::equal(rank.start, one.start));
         CHECK(at::equal(rank.adapter, ranks[0].adapter));
       }
+    }
+  }
+}
+
+TEST_CASE("a validation that is interrupted on one rank ends the run of all behind the same step") {
+  for (const int degree : {1, 2}) {
+    for (const int asked : {0, 1}) {
+      std::array<std::atomic<int>, 2> questions{};
+      const auto ranks = run_ranks({.degree = degree}, 2, [&](int rank) {
+        // Each step asks once; the eleventh to ask is the validation behind ten of them.
+        return LoopHooks{.interrupted = [&, rank] { return ++questions[rank] > 10 && rank == asked; }};
+      });
+      for (const Outcome& rank : ranks) {
+        CHECK(rank.end == LoopEnd::kInterrupted);
+        CHECK(at::equal(rank.adapter, ranks[0].adapter));
+      }
+      CHECK(ranks[0].losses.size() == 10);
+      CHECK(ranks[0].validation.empty());
     }
   }
 }
