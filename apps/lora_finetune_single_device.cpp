@@ -41,8 +41,9 @@ int run(int argc, char** argv) {
   auto settings = lorikeet::config::load_settings(lorikeet::apps::find_config(config), overrides);
   lorikeet::apps::use_local_paths(settings);
   const auto& distributed = settings.distributed;
-  if (distributed.strategy != lorikeet::config::Strategy::kAuto || distributed.shard_degree ||
-      distributed.interface) {
+  const lorikeet::config::DistributedSettings usual;
+  if (distributed.strategy != usual.strategy || distributed.shard_degree || distributed.interface ||
+      distributed.watchdog_seconds != usual.watchdog_seconds || distributed.verify) {
     lorikeet::log_info("this program runs on one device: the section 'distributed' is ignored");
   }
   lorikeet::recipes::InterruptExit::leave_no_trace_in(settings.checkpoint.output_dir);

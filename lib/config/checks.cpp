@@ -1,5 +1,7 @@
 #include "config/checks.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/strings.h"
 #include "config/schema.h"
@@ -35,6 +37,8 @@ void check_schedule(const Settings& settings, std::vector<std::string>& problems
   const SchedulerSettings& schedule = settings.lr_scheduler;
   if (schedule.min_lr > settings.optimizer.lr)
     problems.emplace_back("lr_scheduler.min_lr: expected at most optimizer.lr, got a larger value");
+  if (schedule.min_lr > 0 && schedule.name == SchedulerName::kConstant)
+    problems.emplace_back("lr_scheduler.min_lr: has no effect on a constant rate; leave it out");
   if (schedule.warmup_steps && settings.training.max_steps &&
       *schedule.warmup_steps >= *settings.training.max_steps) {
     problems.push_back("lr_scheduler.warmup_steps: expected fewer than training.max_steps (" +
@@ -80,7 +84,17 @@ void check_sources(const DataSettings& data, std::vector<std::string>& problems)
     problems.emplace_back("data.train.weight: belongs to the entries of data.train.sources");
   if (data.validation.split && !data.validation.path)
     problems.emplace_back("data.validation.split: needs data.validation.path");
-  const SourceSettings& train = data.train;
+  const TrainDataSettings& train = data.train;
+  const bool mixes =
+      train.mix_by != MixBy::kExamples || train.stopping_strategy != StoppingStrategy::kFirstExhausted;
+  const bool has_weights =
+      std::any_of(train.sources.begin(), train.sources.end(),
+                  [](const SourceSettings& source) { return source.weight.has_value(); });
+  if (mixes && !train.sources.empty() && !has_weights) {
+    problems.emplace_back(
+        "data.train.mix_by and data.train.stopping_strategy: have no effect without a weight in an entry of "
+        "data.train.sources");
+  }
   SourceSettings own = train;
   own.path = SourceSettings{}.path;
   if (!data.train.sources.empty() && own != SourceSettings{}) {

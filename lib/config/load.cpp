@@ -16,6 +16,30 @@ std::string join_name(std::string_view section, std::string_view key) {
   return section.empty() ? std::string(key) : std::string(section) + "." + std::string(key);
 }
 
+// True for a field, and for an entry of a field that is a map ("data.train.columns.prompt").
+bool is_settable(const std::string& name) {
+  if (schema().find(name) != nullptr) return true;
+  const Field* map = schema().find(name.substr(0, name.rfind('.')));
+  return map != nullptr && map->is_map && name.back() != '.';
+}
+
+// Rewrites a section that is written as the list of its sources to a mapping with that list, where overrides
+// reach the section's other settings.
+void nest_source_lists(YamlNode& node, const std::string& section) {
+  for (YamlNode& item : node.items) {
+    const std::string name = join_name(section, item.key);
+    if (!schema().is_section(name)) continue;
+    if (item.is_mapping()) {
+      nest_source_lists(item, name);
+    } else if (item.is_sequence() && schema().find(name + ".sources") != nullptr) {
+      YamlNode list = item;
+      list.key = "sources";
+      item.kind = YamlNode::Kind::kMapping;
+      item.items = {std::move(list)};
+    }
+  }
+}
+
 // Reads the tree into settings, gathering every problem rather than stopping at the first.
 class Loader {
  public:
@@ -26,12 +50,12 @@ class Loader {
   void read_section(const YamlNode& node, const std::string& section) {
     for (const YamlNode& item : node.items) {
       const std::string name = join_name(section, item.key);
-      if (schema().is_section(name)) {
+      const bool is_section = schema().is_section(name);
+      if (item.key.find('.') != std::string::npos && (is_section || is_settable(name))) {
+        report(item.place, "'" + escape_control(name) + "': " + not_nested(item.key).message);
+      } else if (is_section) {
         if (item.is_mapping()) {
           read_section(item, name);
-        } else if (const Field* list = schema().find(name + ".sources");
-                   list != nullptr && item.is_sequence()) {
-          read_field(*list, item);
         } else if (!item.is_null()) {
           report(item.place,
                  name + " is a section: expected its settings as a mapping, got " + item.describe());
@@ -67,19 +91,17 @@ class Loader {
   }
 };
 
-// The member `key` of the mapping `node`, made when absent. A section written as null, or wrongly as a value,
-// gives way to the override.
-YamlNode& member(YamlNode& node, const std::string& key, const std::string& place) {
-  if (!node.is_mapping()) {
-    node.kind = YamlNode::Kind::kMapping;
-    node.items.clear();
-  }
-  if (YamlNode* found = node.find(key)) return *found;
+// The member `key` of the mapping `node`, made when absent; null counts as an empty mapping. nullptr where
+// `node` is a value, which is reported when the settings are read.
+YamlNode* member(YamlNode& node, const std::string& key, const std::string& place) {
+  if (node.is_null()) node.kind = YamlNode::Kind::kMapping;
+  if (!node.is_mapping()) return nullptr;
+  if (YamlNode* found = node.find(key)) return found;
   YamlNode fresh;
   fresh.key = key;
   fresh.place = place;
   node.items.push_back(std::move(fresh));
-  return node.items.back();
+  return &node.items.back();
 }
 
 void erase(YamlNode& root, const std::string& name) {
@@ -112,19 +134,16 @@ void displace_by_override(YamlNode& root, const std::string& name, const YamlNod
   if (in_force(own, alone)) erase(root, other.name);
 }
 
-// True for a field, and for an entry of a field that is a map ("data.train.columns.prompt").
-bool is_settable(const std::string& name) {
-  if (schema().find(name) != nullptr) return true;
-  const Field* map = schema().find(name.substr(0, name.rfind('.')));
-  return map != nullptr && map->is_map && name.back() != '.';
-}
-
 // What to say after "unknown key": the nearest full name, else what the named section holds.
 std::string unknown_override(const std::string& name) {
   if (auto hint = peer_hint(name)) return *hint;
   std::vector<std::string> names, same_leaf;
   const std::string_view leaf = std::string_view(name).substr(name.rfind('.') + 1);
   for (const Field& field : schema().fields()) {
+    if (field.is_map && name.starts_with(field.name + ".") && name.back() != '.') {
+      return "; an entry whose name has dots is set by " + field.name + "={" +
+             escape_control(name.substr(field.name.size() + 1)) + ": ...}";
+    }
     names.push_back(field.name);
     if (field.leaf() == leaf) same_leaf.push_back(field.name);
   }
@@ -187,7 +206,10 @@ void apply_override(YamlNode& root, const std::string& text, std::set<std::strin
   YamlNode value =
       parse_override_value(std::string_view(text).substr(equals + 1), schema().find(name), place);
   YamlNode* node = &root;
-  for (const std::string& part : split(name, '.')) node = &member(*node, part, place);
+  for (const std::string& part : split(name, '.')) {
+    node = member(*node, part, place);
+    if (node == nullptr) return;
+  }
   value.key = node->key;
   value.place = place;
   *node = value;
@@ -228,6 +250,7 @@ Settings parse_settings(std::string_view text, const std::string& name,
   if (!root.is_mapping() && !root.is_null())
     throw Error("[config] " + root.place + ": expected sections such as 'model:', got " + root.describe());
   root.kind = YamlNode::Kind::kMapping;
+  nest_source_lists(root, "");
 
   std::set<std::string> overridden;
   for (const std::string& override_text : overrides) {

@@ -27,6 +27,12 @@ ValueError unexpected(const std::string& expected, const YamlNode& got) {
   return {"expected " + expected + ", got " + got.describe()};
 }
 
+ValueError not_nested(const std::string& key) {
+  const std::vector<std::string> parts = split(escape_control(key), '.');
+  return {"expected nested keys, as in " + join(parts, ": {") + ": ..." + std::string(parts.size() - 1, '}') +
+          ", got one with a dot"};
+}
+
 std::string format_number(double value) {
   std::array<char, 40> buffer{};
   const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);

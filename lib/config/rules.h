@@ -30,6 +30,9 @@ struct ValueError {
 /// "expected <expected>, got <the node>".
 ValueError unexpected(const std::string& expected, const YamlNode& got);
 
+/// For one key such as "lora.rank", with a dot, where a file nests two.
+ValueError not_nested(const std::string& key);
+
 /// The shortest decimal text that reads back as the same double: "2.0e-4", "0.999", "32".
 std::string format_number(double value);
 

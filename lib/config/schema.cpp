@@ -259,7 +259,8 @@ void declare_optimizer(Schema& schema) {
              "Part of all steps in which the rate rises from 0.")
       .field("warmup_steps", &SchedulerSettings::warmup_steps, nullable(integer(0, kMostRows)),
              "The same as a number of steps.")
-      .field("min_lr", &SchedulerSettings::min_lr, NumberRule{.at_least = 0}, "Learning rate at the end.")
+      .field("min_lr", &SchedulerSettings::min_lr, NumberRule{.at_least = 0},
+             "Learning rate at the end of cosine and linear.")
       .exclusive({"warmup_ratio", "null"}, {"warmup_steps", "null"}, /*needed=*/false);
 }
 

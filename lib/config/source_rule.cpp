@@ -25,11 +25,15 @@ void read_members(const YamlNode& node, const std::string& section, Settings& in
       const std::string place = item.place.empty() ? "" : " (" + item.place + ")";
       return ValueError{"'" + escape_control(name.substr(kSection.size())) + "'" + place + ": " + what};
     };
-    if (schema().is_section(name) && item.is_mapping()) {
+    const bool is_section = schema().is_section(name);
+    const Field* field = schema().find(name);
+    if (item.key.find('.') != std::string::npos && (is_section || field != nullptr))
+      throw fail(not_nested(item.key).message);
+    if (is_section) {
+      if (!item.is_mapping() && !item.is_null()) throw fail(unexpected("a mapping", item).message);
       read_members(item, name + ".", into);
       continue;
     }
-    const Field* field = schema().find(name);
     if (field == nullptr || !is_of_source(*field)) {
       throw fail("unknown key of a source" +
                  schema().suggestion(section.substr(0, section.size() - 1), item.key));

@@ -16,15 +16,32 @@
 namespace lorikeet::config {
 namespace {
 
+std::string line_at(std::string_view text, const YAML::Mark& mark) {
+  const std::vector<std::string> lines = split(text, '\n');
+  const auto at = static_cast<std::size_t>(mark.line);
+  return mark.is_null() || at >= lines.size() ? "" : lines[at];
+}
+
 // Builds the tree from yaml-cpp's events with a stack on the heap. yaml-cpp itself recurses once a level, and
 // the event that opens a level comes before it does: the depth limit here therefore bounds its stack too.
 class Builder : public YAML::EventHandler {
  public:
-  Builder(std::string name, const YamlLimits& limits) : name_(std::move(name)), limits_(limits) {}
+  Builder(std::string_view text, std::string name, const YamlLimits& limits)
+      : text_(text), name_(std::move(name)), limits_(limits), last_place_(name_ + ":1") {}
 
   YamlNode take() { return std::move(root_); }
 
-  void OnDocumentStart(const YAML::Mark& /*mark*/) override {}
+  // Where the last key or value that was read begins.
+  const std::string& last_place() const { return last_place_; }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (has_document_) {
+      fail(mark, line_at(text_, mark).starts_with("---")
+                     ? "expected one YAML document, got a second after '---'"
+                     : "expected one YAML value, got more after its end; a list stands in brackets, [a, b]");
+    }
+    has_document_ = true;
+  }
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t /*anchor*/) override { add(make(mark)); }
@@ -80,7 +97,7 @@ class Builder : public YAML::EventHandler {
     if (++nodes_ > limits_.max_nodes)
       fail(mark, "more than " + std::to_string(limits_.max_nodes) + " values in one file");
     YamlNode node;
-    node.place = place(mark);
+    node.place = last_place_ = place(mark);
     return node;
   }
 
@@ -125,8 +142,11 @@ class Builder : public YAML::EventHandler {
     frame.key_place = std::move(node.place);
   }
 
+  const std::string_view text_;
   const std::string name_;
   const YamlLimits& limits_;
+  std::string last_place_;
+  bool has_document_ = false;
   YamlNode root_;
   std::vector<Frame> stack_;
   std::size_t nodes_ = 0;
@@ -144,11 +164,16 @@ void check_characters(std::string_view text, const std::string& name) {
 
 // Whether white space before the first word of the line holds a tab.
 bool is_indented_by_tab(std::string_view text, const YAML::Mark& mark) {
-  if (mark.is_null()) return false;
-  const std::vector<std::string> lines = split(text, '\n');
-  const auto at = static_cast<std::size_t>(mark.line);
-  if (at >= lines.size()) return false;
-  return lines[at].substr(0, lines[at].find_first_not_of(" \t")).find('\t') != std::string::npos;
+  const std::string line = line_at(text, mark);
+  return line.substr(0, line.find_first_not_of(" \t")).find('\t') != std::string::npos;
+}
+
+// yaml-cpp takes the end of the text for a quote's end where only white space stands before it on its line;
+// with a comment there it reports that the quote isn't closed.
+std::string with_comment_at_end(std::string_view text) {
+  const std::string_view full = text.substr(0, text.find_last_not_of(" \t") + 1);
+  const bool ends_line = full.ends_with('\n') || full.ends_with('\r');
+  return ends_line ? std::string(full) + "#" : std::string(text);
 }
 
 // True for what a YAML reader could take for another kind of value than a string.
@@ -200,17 +225,19 @@ YamlNode parse_yaml(std::string_view text, const std::string& name, const YamlLi
                 std::to_string(limits.max_bytes) + " are accepted");
   }
   check_characters(text, name);
-  std::istringstream stream{std::string(text)};
-  Builder builder(name, limits);
+  std::istringstream stream(with_comment_at_end(text));
+  Builder builder(text, name, limits);
   try {
     YAML::Parser parser(stream);
     if (!parser.HandleNextDocument(builder)) return {};
     YamlNode root = builder.take();
-    Builder second(name, limits);
-    if (parser.HandleNextDocument(second))
-      throw Error("[config] " + name + ": expected one YAML document, got a second after '---'");
+    parser.HandleNextDocument(builder);  // throws where there is a second one
     return root;
   } catch (const YAML::Exception& error) {
+    if (error.msg == YAML::ErrorMsg::EOF_IN_SCALAR) {
+      throw Error("[config] " + builder.last_place() +
+                  ": a quote that opens on this line or a later one is never closed");
+    }
     const std::string line = error.mark.is_null() ? "" : ":" + std::to_string(error.mark.line + 1);
     throw Error("[config] " + name + line + ": not valid YAML: " + escape_control(error.msg) +
                 (is_indented_by_tab(text, error.mark) ? "; YAML indents by spaces, and here is a tab" : ""));

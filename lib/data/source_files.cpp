@@ -265,8 +265,9 @@ std::vector<fs::path> find_source_files(const fs::path& path, const std::string&
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) return existing(files_of_split(path, split));
   if (!split.empty()) {
-    fail(path, "data.train.split (" + escape_control(split) +
-                   ") chooses among the files of a folder, and this is none");
+    fail(path, "the split '" + escape_control(split) +
+                   "' chooses among the files of a folder, and this is none; leave out data.train.split (of "
+                   "validation rows data.validation.split)");
   }
   if (fs::exists(path, ignored) || !is_pattern(path)) return {path};
   std::vector<fs::path> files = matching_files(path);

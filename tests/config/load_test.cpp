@@ -109,6 +109,17 @@ TEST_CASE("a key in the wrong section is pointed to the right one") {
   CHECK_THAT(error_of("zzzzzzzz: 3"), Contains("known here: model, lora, data"));
 }
 
+TEST_CASE("a key with a dot in the place of nested keys is refused with its line") {
+  const std::string text =
+      error_of("lora: {rank: 16}\nlora.rank: 8\ndata: {train.path: a}\ndata.train: {}\n", {"lora.rank=4"});
+  CHECK_THAT(text, Contains("3 problems"));
+  CHECK_THAT(text, Contains("run.yaml:3: 'lora.rank': expected nested keys, as in lora: {rank: ...}"));
+  CHECK_THAT(text, Contains("run.yaml:4: 'data.train.path'") && Contains("as in train: {path: ...}"));
+  CHECK_THAT(text, Contains("run.yaml:5: 'data.train'"));
+  CHECK_THAT(error_of("data.train.columns.prompt: q"), Contains("data: {train: {columns: {prompt: ...}}}"));
+  CHECK(parse("lora: {rank_pattern: {layers.0.x: 8}}").lora.rank_pattern[0].first == "layers.0.x");
+}
+
 TEST_CASE("a required setting that is absent is an error") {
   CHECK_THROWS_WITH(parse_settings("", "run.yaml"), Contains("model.path is required"));
   CHECK_THROWS_WITH(parse_settings("model: {path: null}", "run.yaml"),
@@ -153,6 +164,7 @@ TEST_CASE("values of the wrong type or out of range are refused") {
       {"lr_scheduler: {warmup_ratio: 0.1, warmup_steps: 3}", "at most one of them, got both"},
       {"lr_scheduler: {warmup_steps: 10}\ntraining: {max_steps: 10}", "fewer than training.max_steps (10)"},
       {"lr_scheduler: {min_lr: 1}", "at most optimizer.lr"},
+      {"lr_scheduler: {min_lr: 1e-5, name: constant}", "no effect on a constant rate"},
       {"device: gpu", "expected auto, cpu, cuda, cuda:N, or a GPU's UUID or PCI address"},
       {"device: cuda:-1", "device"},
       {"metrics: {profile_steps: [0]}", "metrics.profile_steps"},

@@ -84,7 +84,7 @@ TEST_CASE("wrong overrides are reported together with the file's problems") {
   CHECK_THAT(text, Contains("override 'lora.rank': expected name=value or ~name"));
   CHECK_THAT(text, Contains("override '~lora.rank=8': expected ~name without a value"));
   CHECK_THAT(text, Contains("unknown key 'data.trian.path' (did you mean 'data.train.path'?)"));
-  CHECK_THAT(text, Contains("not valid YAML"));
+  CHECK_THAT(text, Contains("never closed"));
   CHECK_THAT(text, Contains("run.yaml:2: unknown key 'lora.rnak'"));
 }
 
@@ -95,6 +95,20 @@ TEST_CASE("an override that is not UTF-8 is an error, in its name too") {
 
 TEST_CASE("an override gives way for a section that the file wrote wrongly") {
   CHECK(parse("lora:\n", {"lora.rank=8"}).lora.rank == 8);
+}
+
+TEST_CASE("a section or a map that the file wrote as a value stays an error beside an override") {
+  CHECK_THAT(error_of("data: {train: rows.jsonl}", {"data.train.limit=5"}),
+             Contains("run.yaml:2: data.train is a section") && Contains("got 'rows.jsonl'"));
+  CHECK_THAT(error_of("lora: [8]", {"lora.rank=8"}), Contains("lora is a section") && Contains("got a list"));
+  CHECK_THAT(error_of("data: {train: {columns: [q]}}", {"data.train.columns.prompt=q"}),
+             Contains("a mapping of names to names, got a list"));
+}
+
+TEST_CASE("an entry of a map whose name has dots is set with the map") {
+  const std::string text = error_of("", {"lora.rank_pattern.layers.0.x=8"});
+  CHECK_THAT(text, Contains("is set by lora.rank_pattern={layers.0.x: ...}"));
+  CHECK(parse("", {"lora.rank_pattern={layers.0.x: 8}"}).lora.rank_pattern[0].first == "layers.0.x");
 }
 
 TEST_CASE("an override takes the place of the setting in the file that excludes it") {
@@ -138,6 +152,14 @@ TEST_CASE("two settings that exclude each other are an error in one place, and t
   CHECK(schema().exclusions().size() == 4);
   CHECK_THAT(error_of("lr_scheduler: {warmup_ratio: 0.1}", {"lr_scheduler.warmup_steps=x"}),
              Contains("warmup_steps: expected an integer") && !Contains("problems"));
+}
+
+TEST_CASE("values behind the first that YAML reads are an error that speaks of lists") {
+  for (const char* value : {"'q_proj','v_proj'", ",q_proj"}) {
+    CHECK_THAT(
+        error_of("", {std::string("lora.target_modules=") + value}),
+        Contains("override 'lora.target_modules'") && Contains("in brackets, [a, b]") && !Contains("---"));
+  }
 }
 
 TEST_CASE("a list needs no brackets") {

@@ -39,12 +39,32 @@ TEST_CASE("a path on the command line takes the place of the file's list") {
   CHECK(s.data.train.sources.empty());
 }
 
+TEST_CASE("an override beside the file's list leaves its sources in place") {
+  const std::string file = "data: {train: [{path: a, weight: 1}, {path: b, weight: 3}]}";
+  const Settings s = parse(file, {"data.train.mix_by=tokens", "data.train.stopping_strategy=all_exhausted"});
+  REQUIRE(s.data.train.sources.size() == 2);
+  CHECK(s.data.train.sources[1].weight == 3);
+  CHECK(s.data.train.mix_by == MixBy::kTokens);
+  CHECK(s.data.train.stopping_strategy == StoppingStrategy::kAllExhausted);
+  CHECK_THAT(error_of(file, {"data.train.limit=5"}), Contains("in each entry of sources"));
+  CHECK(parse(file, {"~data.train.sources"}).data.train.sources.empty());
+  CHECK(parse(file, {"data.train.sources=[{path: c}]"}).data.train.sources[0].path == "c");
+}
+
+TEST_CASE("the section where of a source may be empty, but no value") {
+  CHECK(parse("data: {train: [{path: a, where: }]}").data.train.sources.size() == 1);
+  CHECK_THAT(error_of("data: {train: [{path: a, where: 3}]}"),
+             Contains("'where' (run.yaml:2): expected a mapping, got '3'"));
+}
+
 TEST_CASE("sources with unknown or wrong settings are errors that name them") {
   CHECK_THAT(error_of("data: {train: [{path: a, wieght: 2}]}"),
              Contains("data.train.sources") && Contains("'wieght'") && Contains("did you mean"));
   CHECK_THAT(error_of("data: {train: [{path: a, limit: 0}]}"), Contains("'limit'") && Contains("at least 1"));
   CHECK_THAT(error_of("data: {train: [{format: chat}]}"), Contains("have a path"));
   CHECK_THAT(error_of("data: {train: [{path: a, where: {min_token: 2}}]}"), Contains("'where.min_token'"));
+  CHECK_THAT(error_of("data: {train: [{path: a, where.min_tokens: 2}]}"),
+             Contains("nested keys, as in where: {min_tokens: ...}"));
   CHECK_THAT(error_of("data: {train: [{path: a, sources: []}]}"), Contains("'sources'"));
   CHECK_THAT(error_of("data: {train: [a.jsonl]}"), Contains("a list of mappings"));
 }
@@ -53,6 +73,11 @@ TEST_CASE("settings of a source that contradict each other are errors") {
   CHECK_THAT(error_of("data: {train: {weight: 2}}"), Contains("data.train.weight"));
   CHECK_THAT(error_of("data: {train: {path: a, sources: [{path: b}]}}"), Contains("at most one"));
   CHECK_THAT(error_of("data: {train: {limit: 3, sources: [{path: b}]}}"), Contains("in each entry"));
+  for (const char* mixing : {"mix_by: tokens", "stopping_strategy: all_exhausted"}) {
+    const std::string section = std::string("data: {train: {") + mixing + ", sources: [{path: b";
+    CHECK_THAT(error_of(section + "}]}}"), Contains("have no effect without a weight"));
+    CHECK(error_of(section + ", weight: 2}]}}") == "no error");
+  }
   CHECK_THAT(error_of("data: {train: {completion: '{a}'}}"), Contains("needs data.train.prompt"));
   CHECK_THAT(error_of("data: {train: {prompt: '{a}', format: chat}}"), Contains("data.train.prompt"));
   CHECK_THAT(error_of("data: {train: {preset: dolly, format: chat}}"), Contains("data.train.preset"));

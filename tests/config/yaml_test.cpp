@@ -44,7 +44,8 @@ TEST_CASE("YAML that could do harm or hides a mistake is refused with its line")
       {"a: !!python/object 1\n", "f:1: tags"},
       {"a: !mine {}\n", "f:1: tags"},
       {"? [a]\n: 1\n", "a key has to be a plain name"},
-      {"a: 1\n---\nb: 2\n", "a second"},
+      {"a: 1\n---\nb: 2\n", "f:2: expected one YAML document, got a second after '---'"},
+      {"{a: 1}\n{a: 2}\n", "f:2: expected one YAML value, got more after its end"},
       {"a: 1\n\tb: 2\n", "not valid YAML"},
       {"a:\n\tb: 2\n", "here is a tab"},
       {"a: [1, 2\n", "not valid YAML"},
@@ -59,6 +60,33 @@ TEST_CASE("YAML that could do harm or hides a mistake is refused with its line")
   }));
   INFO(text.substr(0, 60));
   CHECK_THROWS_WITH(parse_yaml(text, "f"), Contains(message));
+}
+
+TEST_CASE("a quote that is never closed is refused with its line, however the file ends") {
+  const auto start =
+      GENERATE(as<std::string>{}, "b: \"it's", "b: 'say \"x\" ''", "b: {c: 1, d: \"\\\"", "b: [1, 'x", "\"b");
+  const auto end =
+      GENERATE(as<std::string>{}, "", "\n", "\r\n", "\nc: 1\n", "\nc: 1\n\n", "\n  \t", "\n# c\n");
+  const auto before = GENERATE(as<std::string>{}, "a: 1\n", "\xEF\xBB\xBF\"a\": '\xC3\xA9'\r\n", "a: |\n");
+  INFO(before << start << end);
+  const std::string line = start == "\"b" ? "f:1" : "f:2";  // it may be any after the last value
+  CHECK_THROWS_WITH(parse_yaml(before + start + end, "f"),
+                    Contains(line + ": a quote that opens on this line or a later one is never closed"));
+}
+
+TEST_CASE("the end of a file is no part of its last value, and closed quotes may have many lines") {
+  const auto last = [](const std::string& text) { return parse_yaml(text, "f").items.back().text; };
+  for (const char* end : {"", "\n", "\r\n", "\n\n", "\n  \t", "\n# c\n"}) {
+    INFO(end);
+    CHECK(last(std::string("a: b") + end) == "b");
+    CHECK(last(std::string("a: \"b\n  'c\"") + end) == "b 'c");
+    CHECK(last(std::string("a: 'b\n  \"it''s\n'") + end) == "b \"it's ");
+    CHECK(last(std::string("a: [b, c]\nd: \"x\\\"\"") + end) == "x\"");
+  }
+  CHECK(last("a: |\n  b #c\n") == "b #c\n");
+  CHECK(last("a: |\n  b ") == "b ");
+  CHECK(last("a: |+\n  b\n\n") == "b\n\n");
+  CHECK(last("a: >\n  b\n  c\n") == "b c\n");
 }
 
 TEST_CASE("the largest hostile files are refused within seconds") {

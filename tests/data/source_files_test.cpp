@@ -132,7 +132,8 @@ TEST_CASE("a pattern gives the files that match, in the order of their names") {
   CHECK(folder.find("**/*.jsonl") == "a-1.jsonl a-2.jsonl x/y/a-3.jsonl");
   CHECK(folder.find("x/*/a-?.jsonl") == "x/y/a-3.jsonl");
   CHECK_THROWS_WITH(folder.find("*.parquet"), Contains("*.parquet") && Contains("no file matches"));
-  CHECK_THROWS_WITH(folder.find("b.csv", "test"), Contains("data.train.split") && Contains("this is none"));
+  CHECK_THROWS_WITH(folder.find("b.csv", "test"), Contains("'test'") && Contains("this is none") &&
+                                                      Contains("of validation rows data.validation.split"));
   CHECK(data::source_exists(folder.root / "*.csv"));
   CHECK_FALSE(data::source_exists(folder.root / "*.tsv"));
 }
