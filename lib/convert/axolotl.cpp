@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 
 #include "base/error.h"
@@ -34,7 +36,7 @@ void convert_base(ForeignConfig& in, OwnConfig& out) {
   if (in_4bit) {
     out.set("precision.base_storage", "nf4", "load_in_4bit is true");
     if (!in.boolean("bnb_config_kwargs.bnb_4bit_use_double_quant", true))
-      in.problem("bnb_config_kwargs.bnb_4bit_use_double_quant", "is false, expected true");
+      note_plain_scales(out, "bnb_4bit_use_double_quant: false");
   } else if (in_8bit) {
     out.note(
         "the base is held in 8 bits in axolotl (load_in_8bit), in 16 here, with twice the memory for it");
@@ -50,43 +52,57 @@ void convert_base(ForeignConfig& in, OwnConfig& out) {
   for (const char* key : {"special_tokens.bos_token", "special_tokens.eos_token", "special_tokens.unk_token"})
     if (in.has(key))
       in.problem(key, "can't be changed here, the tokenizer's files say it: take it out if it is theirs");
-  if (const auto tokens = in.list("tokens"); !tokens.empty()) {
-    std::vector<std::string> quoted;
-    quoted.reserve(tokens.size());
-    for (const std::string& token : tokens) quoted.push_back(config::quote_yaml(token));
-    out.set("model.add_tokens", "[" + join(quoted, ", ") + "]");
+  if (const auto tokens = in.list("tokens"); !tokens.empty()) out.set_list("model.add_tokens", tokens);
+}
+
+// What lora_target_linear trains beside all linear modules but the head: modules that are named too.
+void require_linear_targets(ForeignConfig& in) {
+  const config::YamlNode* modules = in.find("lora_target_modules");
+  if (modules == nullptr) return;
+  const bool one = modules->is_scalar();
+  const std::vector<std::string> names =
+      one ? std::vector<std::string>{modules->text} : in.list("lora_target_modules");
+  for (const std::string& name : names) {
+    if (!one && name.ends_with("_proj")) continue;
+    in.problem(
+        "lora_target_modules",
+        "names '" + escape_control(name) +
+            "' beside lora_target_linear, and axolotl trains both; take it out if it is a linear module "
+            "other than the head, else list all modules without lora_target_linear");
   }
+  in.pass_over("lora_target_modules", "all of them are linear modules, see lora_target_linear");
 }
 
 void convert_targets(ForeignConfig& in, OwnConfig& out) {
   const config::YamlNode* modules = in.find("lora_target_modules");
   if (in.boolean("lora_target_linear", false)) {
     out.set("lora.target_modules", "all-linear");
-    in.pass_over("lora_target_modules", "all of them are linear modules, see lora_target_linear");
+    require_linear_targets(in);
   } else if (modules != nullptr && modules->is_scalar()) {
     out.set_text("lora.target_modules", in.text("lora_target_modules").value_or(""));
   } else if (const auto names = in.list("lora_target_modules"); !names.empty()) {
-    out.set("lora.target_modules", "[" + join(names, ", ") + "]");
+    out.set_list("lora.target_modules", names);
   } else {
     in.problem("lora_target_modules", "is missing: expected it, or lora_target_linear: true");
   }
   if (const auto tables = in.list("lora_modules_to_save"); !tables.empty())
-    out.set("lora.modules_to_save", "[" + join(tables, ", ") + "]");
-  if (const auto layers = in.list("peft_layers_to_transform"); !layers.empty())
-    out.set("lora.layers_to_transform", "[" + join(layers, ", ") + "]");
+    out.set_list("lora.modules_to_save", tables);
+  if (const auto layers = in.number_list("peft_layers_to_transform"))
+    out.set("lora.layers_to_transform", *layers);
 }
 
 void convert_adapter(ForeignConfig& in, OwnConfig& out) {
   for (const char* key : {"lora_r", "lora_alpha"})
     if (!in.has(key)) in.problem(key, "is missing");
-  out.set("lora.rank", in.text("lora_r").value_or("null"));
-  out.set("lora.alpha", in.text("lora_alpha").value_or("null"));
-  out.set("lora.dropout", in.text("lora_dropout").value_or("0"));
+  out.set("lora.rank", in.number_text("lora_r", "null"));
+  out.set("lora.alpha", in.number_text("lora_alpha", "null"));
+  out.set("lora.dropout", in.number_text("lora_dropout", "0"));
   convert_targets(in, out);
   if (in.boolean("peft_use_dora", false)) out.set_boolean("lora.use_dora", true);
   if (in.boolean("peft_use_rslora", false)) out.set_boolean("lora.use_rslora", true);
   out.set_boolean("lora.ensure_weight_tying", in.boolean("peft_ensure_weight_tying", false));
-  if (const auto ratio = in.text("loraplus_lr_ratio")) out.set("optimizer.loraplus_lr_ratio", *ratio);
+  if (in.has("loraplus_lr_ratio"))
+    out.set("optimizer.loraplus_lr_ratio", in.number_text("loraplus_lr_ratio", "null"));
   if (const auto folder = in.text("lora_model_dir")) out.set_text("lora.init", *folder);
   if (const auto init = in.text("peft_init_lora_weights"); init && ascii_lower(*init) != "true")
     in.problem("peft_init_lora_weights", "is '" + escape_control(*init) + "', expected true; see lora.init");
@@ -106,13 +122,13 @@ void convert_optimizer(ForeignConfig& in, OwnConfig& out) {
     in.problem("optimizer",
                "is '" + escape_control(name) + "', expected one of the AdamW, the only kind here");
   if (!in.has("learning_rate")) in.problem("learning_rate", "is missing");
-  out.set("optimizer.lr", in.text("learning_rate").value_or("null"));
-  out.set("optimizer.weight_decay", in.text("weight_decay").value_or("0"));
+  out.set("optimizer.lr", in.number_text("learning_rate", "null"));
+  out.set("optimizer.weight_decay", in.number_text("weight_decay", "0"));
   if (in.has("adam_beta1") || in.has("adam_beta2"))
-    out.set("optimizer.betas", "[" + in.text("adam_beta1").value_or("0.9") + ", " +
-                                   in.text("adam_beta2").value_or("0.999") + "]");
-  if (const auto eps = in.text("adam_epsilon")) out.set("optimizer.eps", *eps);
-  out.set("training.clip_grad_norm", in.text("max_grad_norm").value_or("1.0"));
+    out.set("optimizer.betas",
+            "[" + in.number_text("adam_beta1", "0.9") + ", " + in.number_text("adam_beta2", "0.999") + "]");
+  if (in.has("adam_epsilon")) out.set("optimizer.eps", in.number_text("adam_epsilon", "null"));
+  out.set("training.clip_grad_norm", in.number_text("max_grad_norm", "1.0"));
 
   const std::string shape = in.text("lr_scheduler").value_or("cosine");
   if (shape != "cosine" && shape != "linear" && shape != "constant" && shape != "constant_with_warmup")
@@ -125,21 +141,34 @@ void convert_optimizer(ForeignConfig& in, OwnConfig& out) {
     in.pass_over("warmup_steps", "a constant rate has none there");
   } else if (const auto steps = in.integer("warmup_steps")) {
     out.set("lr_scheduler.warmup_ratio", "null");
-    out.set_integer("lr_scheduler.warmup_steps", *steps);
+    out.set("lr_scheduler.warmup_steps", *steps == 1 ? "2" : std::to_string(*steps),
+            *steps == 1 ? "axolotl makes 2 of 1" : "");
     in.pass_over("warmup_ratio", "warmup_steps comes first");
-  } else if (const auto ratio = in.text("warmup_ratio")) {
-    out.set("lr_scheduler.warmup_ratio", *ratio);
   } else {
-    out.set("lr_scheduler.warmup_ratio", "0.03", "of at most 100 steps there");
+    const bool given = in.has("warmup_ratio");
+    out.set("lr_scheduler.warmup_ratio", in.number_text("warmup_ratio", "0.03"));
+    if (in.number("warmup_ratio").value_or(0.03) != 0)
+      out.note(
+          std::string("the steps of the warm-up are a part of all steps that axolotl rounds down (and makes "
+                      "2 of 1") +
+          (given ? "" : ", and 100 of more") +
+          "), and that is rounded up here: give lr_scheduler.warmup_steps for the same");
   }
+}
+
+// A number that is at least 1, without its fraction, else 0.
+std::int64_t whole_part(double number) {
+  constexpr double kMost = 1e9;
+  return number >= 1 ? static_cast<std::int64_t>(std::min(number, kMost)) : 0;
 }
 
 void convert_training(ForeignConfig& in, OwnConfig& out) {
   const double epochs = in.number("num_epochs").value_or(1);
-  if (epochs < 1 || epochs != static_cast<double>(static_cast<std::int64_t>(epochs)))
+  if (epochs < 1 || epochs != std::floor(epochs))
     in.problem("num_epochs", "isn't a whole number; see training.max_steps");
-  out.set_integer("training.epochs", static_cast<std::int64_t>(epochs));
-  if (const auto steps = in.integer("max_steps")) out.set_integer("training.max_steps", *steps);
+  out.set_integer("training.epochs", whole_part(epochs));
+  // transformers goes through as many epochs as max_steps takes, too.
+  if (const auto steps = in.count("max_steps")) out.set_integer("training.max_steps", *steps);
   out.set_integer("training.seed", in.integer("seed").value_or(42));
   const std::string checkpointing = ascii_lower(in.text("gradient_checkpointing").value_or("false"));
   if (checkpointing != "true" && checkpointing != "false" && !checkpointing.starts_with("offload"))
@@ -165,7 +194,7 @@ void convert_training(ForeignConfig& in, OwnConfig& out) {
 // axolotl loads the best checkpoint at the end unless the config says no, but only where every checkpoint
 // follows a validation.
 void convert_best(ForeignConfig& in, OwnConfig& out, std::int64_t epochs) {
-  const auto patience = in.integer("early_stopping_patience");
+  const auto patience = in.count("early_stopping_patience");
   const bool wanted = in.boolean("load_best_model_at_end", true) || patience;
   if (in.number("val_set_size").value_or(0) <= 0) {
     in.pass_over("early_stopping_patience", "nothing is validated: val_set_size is 0");
@@ -174,10 +203,7 @@ void convert_best(ForeignConfig& in, OwnConfig& out, std::int64_t epochs) {
   if (patience) out.set_integer("data.validation.patience", *patience);
   // Numbers an epoch become steps where they are more than one in the whole run. Parts of the run as steps
   // (0.05) aren't converted.
-  const auto positive = [&](const char* key) {
-    const double number = in.number(key).value_or(0);
-    return number >= 1 ? static_cast<std::int64_t>(number) : 0;
-  };
+  const auto positive = [&](const char* key) { return whole_part(in.number(key).value_or(0)); };
   const auto several = [&](const char* key) {
     const std::int64_t number = positive(key);
     return number * epochs > 1 ? number : 0;
@@ -194,17 +220,17 @@ void convert_output(ForeignConfig& in, OwnConfig& out) {
   if (const auto folder = in.text("output_dir")) out.set_text("checkpoint.output_dir", *folder);
   if (const auto steps = in.integer("save_steps"); steps.value_or(0) > 0)
     out.set_integer("checkpoint.save_every_steps", *steps);
-  if (const auto most = in.integer("save_total_limit")) out.set_integer("checkpoint.keep_last", *most);
-  if (const auto steps = in.integer("logging_steps")) out.set_integer("metrics.log_every_steps", *steps);
-  if (in.boolean("use_tensorboard", false)) out.set_boolean("metrics.tensorboard", true);
-  convert_best(in, out, static_cast<std::int64_t>(in.number("num_epochs").value_or(1)));
+  if (const auto most = in.count("save_total_limit")) out.set_integer("checkpoint.keep_last", *most);
+  if (const auto steps = in.count("logging_steps")) out.set_integer("metrics.log_every_steps", *steps);
+  convert_best(in, out, whole_part(in.number("num_epochs").value_or(1)));
   in.pass_over("group_by_length",
                "the order of rows stays shuffled; within a step they are grouped by their lengths");
   in.pass_over("saves_per_epoch",
                "a checkpoint at the end of each epoch, or see checkpoint.save_every_steps");
   for (const char* key : {"resume_from_checkpoint", "auto_resume_from_checkpoints"})
     in.pass_over(key, "a run goes on by itself with its own checkpoints, not with axolotl's");
-  static constexpr std::array<std::string_view, 26> kElsewhere{"wandb_project",
+  static constexpr std::array<std::string_view, 27> kElsewhere{"wandb_project",
+                                                               "use_tensorboard",
                                                                "wandb_entity",
                                                                "wandb_watch",
                                                                "wandb_name",
@@ -232,6 +258,13 @@ void convert_output(ForeignConfig& in, OwnConfig& out) {
                                                                "eval_causal_lm_metrics"};
   for (const std::string_view key : kElsewhere)
     in.pass_over(key, "not needed: metrics.jsonl and the adapter are in checkpoint.output_dir");
+  for (const std::string& plugin : in.list("plugins")) {
+    const std::string name = last_part(plugin);
+    if (name != "LigerPlugin" && name != "CutCrossEntropyPlugin")
+      in.problem("plugins", "names '" + escape_control(plugin) +
+                                "', which may change what is trained, expected none but LigerPlugin and "
+                                "CutCrossEntropyPlugin; take it out if it changes nothing");
+  }
   static constexpr std::array<std::string_view, 31> kMachinery{"flash_attention",
                                                                "attn_implementation",
                                                                "xformers_attention",

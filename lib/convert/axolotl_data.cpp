@@ -165,10 +165,10 @@ bool is_local_for_axolotl(const std::string& path) {
 
 void convert_axolotl_data(ForeignConfig& in, OwnConfig& out, const ConvertOptions& options) {
   convert_sources(in, out);
-  const std::int64_t length = in.integer("sequence_len").value_or(512);
+  const std::int64_t length = in.count("sequence_len").value_or(512);
   out.set_integer("data.max_seq_len", length);
   const std::string longer = ascii_lower(in.text("excess_length_strategy").value_or("drop"));
-  out.set("data.overlong", longer == "raise" ? "error" : longer);
+  out.set_text("data.overlong", longer == "raise" ? "error" : longer);
   if (in.boolean("train_on_inputs", false)) {
     out.set("data.train_on", "all", "of chat_template rows axolotl leaves out the template's own tokens");
   } else {
@@ -177,10 +177,13 @@ void convert_axolotl_data(ForeignConfig& in, OwnConfig& out, const ConvertOption
   if (in.has("test_datasets")) in.problem("test_datasets", "can't be converted: set data.validation.path");
   const double held_out = in.number("val_set_size").value_or(0);
   if (held_out >= 1) in.problem("val_set_size", "counts rows: give the part of the rows that they are");
-  if (held_out > 0)
-    out.set("data.validation.fraction", in.text("val_set_size").value_or("0"), "other rows than axolotl's");
-  if (const auto steps = in.integer("eval_steps"); steps.value_or(0) > 0)
-    out.set_integer("data.validation.every_steps", *steps);
+  if (held_out > 0) {
+    out.set("data.validation.fraction", in.number_text("val_set_size", "0"), "other rows than axolotl's");
+    if (const auto steps = in.integer("eval_steps"); steps.value_or(0) > 0)
+      out.set_integer("data.validation.every_steps", *steps);
+  } else {
+    in.pass_over("eval_steps", "nothing is validated: val_set_size is 0");
+  }
   for (const char* key : {"evals_per_epoch", "eval_strategy"})
     in.pass_over(key, "at the end of each epoch, or see data.validation.every_steps");
   for (const char* key :
@@ -193,12 +196,13 @@ void convert_axolotl_data(ForeignConfig& in, OwnConfig& out, const ConvertOption
 
   if (in.has("batch_size"))
     in.problem("batch_size", "isn't advised there either: give gradient_accumulation_steps");
-  const std::int64_t rows = in.integer("micro_batch_size").value_or(1) *
-                            in.integer("gradient_accumulation_steps").value_or(1) * options.devices;
+  const std::int64_t rows =
+      product_of({in.count("micro_batch_size").value_or(1),
+                  in.count("gradient_accumulation_steps").value_or(1), options.devices});
   const std::string product =
       "micro_batch_size x gradient_accumulation_steps x devices (" + std::to_string(options.devices) + ")";
   if (in.boolean("sample_packing", false)) {
-    out.set("batch.global_tokens", std::to_string(rows * length),
+    out.set("batch.global_tokens", std::to_string(product_of({rows, length})),
             product + " x sequence_len: packs there, tokens here");
   } else {
     out.set("batch.global", std::to_string(rows), product);

@@ -22,7 +22,7 @@ struct Converted {
 ///
 /// A key without counterpart that doesn't change what is computed becomes a comment. Throws one Error that
 /// lists everything that can't be had here and would change the result: other recipes than LoRA on text (DPO,
-/// distillation, QAT, vision), other optimizers, unknown keys.
+/// distillation, QAT, vision), other optimizers, unknown keys. What is returned loads as a config.
 Converted convert_config(std::string_view yaml, const std::string& name, const ConvertOptions& options = {});
 
 }  // namespace lorikeet::convert

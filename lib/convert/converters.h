@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <initializer_list>
+
 #include "convert/convert.h"
 #include "convert/foreign_config.h"
 #include "convert/own_config.h"
@@ -28,6 +31,14 @@ void convert_axolotl_data(ForeignConfig& in, OwnConfig& out, const ConvertOption
 bool is_local_for_axolotl(const std::string& path);
 /// "hub:REPO", "hub:REPO@REVISION".
 std::string hub_name(const std::string& repository, const std::string& revision);
+
+/// The product of numbers of at least 1; the largest integer where it is larger.
+std::int64_t product_of(std::initializer_list<std::int64_t> factors);
+/// Sets training.max_steps to a limit that another trainer has beside epochs, with what differs: it ends
+/// `what` ("an epoch") early there, and is reached through as many epochs as it takes here.
+void set_step_limit(OwnConfig& out, const std::string& key, const std::string& what, std::int64_t steps);
+/// Notes that the scales of a base in 4 bits are numbers in fp32 there, codes of 8 bits here.
+void note_plain_scales(OwnConfig& out, const std::string& key);
 
 /// "torch.optim.AdamW" -> "AdamW"
 std::string last_part(const std::string& component);

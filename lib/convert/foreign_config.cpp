@@ -1,5 +1,6 @@
 #include "convert/foreign_config.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/error.h"
@@ -9,6 +10,14 @@ namespace lorikeet::convert {
 namespace {
 
 constexpr int kMostReferences = 8;
+
+template <typename T>
+std::optional<T> parse_whole(const std::string& text) {
+  T result{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return result;
+}
 
 std::string value_of(const config::YamlNode& node) {
   if (!node.is_sequence()) return node.is_scalar() ? escape_control(node.text) : node.describe();
@@ -20,10 +29,8 @@ std::string value_of(const config::YamlNode& node) {
 
 // The item of a list that `number` (from 0) says, or null.
 const config::YamlNode* item_of(const config::YamlNode& list, const std::string& number) {
-  std::size_t index = 0;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
-  const bool whole = error == std::errc() && end == number.data() + number.size();
-  return whole && list.is_sequence() && index < list.items.size() ? &list.items[index] : nullptr;
+  const auto index = parse_whole<std::size_t>(number);
+  return index && list.is_sequence() && *index < list.items.size() ? &list.items[*index] : nullptr;
 }
 
 }  // namespace
@@ -70,21 +77,28 @@ std::optional<std::string> ForeignConfig::text(std::string_view key) {
 std::optional<std::int64_t> ForeignConfig::integer(std::string_view key) {
   const auto value = text(key);
   if (!value) return std::nullopt;
-  std::int64_t result = 0;
-  const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), result);
-  if (error == std::errc() && end == value->data() + value->size()) return result;
+  if (const auto result = parse_whole<std::int64_t>(*value)) return result;
   problem(key, "is '" + escape_control(*value) + "', expected an integer");
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> ForeignConfig::count(std::string_view key) {
+  const auto value = integer(key);
+  if (!value || *value >= 1) return value;
+  problem(key, "is " + std::to_string(*value) + ", expected an integer, at least 1, or nothing");
   return std::nullopt;
 }
 
 std::optional<double> ForeignConfig::number(std::string_view key) {
   const auto value = text(key);
   if (!value) return std::nullopt;
-  double result = 0;
-  const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), result);
-  if (error == std::errc() && end == value->data() + value->size()) return result;
+  if (const auto result = parse_whole<double>(*value)) return result;
   problem(key, "is '" + escape_control(*value) + "', expected a number");
   return std::nullopt;
+}
+
+std::string ForeignConfig::number_text(std::string_view key, const std::string& fallback) {
+  return number(key) ? *text(key) : fallback;
 }
 
 bool ForeignConfig::boolean(std::string_view key, bool fallback) {
@@ -112,6 +126,16 @@ std::vector<std::string> ForeignConfig::list(std::string_view key) {
   return result;
 }
 
+std::optional<std::string> ForeignConfig::number_list(std::string_view key) {
+  const std::vector<std::string> items = list(key);
+  for (const std::string& item : items) {
+    if (!parse_whole<double>(item))
+      problem(key, "holds '" + escape_control(item) + "', expected a list of numbers");
+  }
+  if (items.empty()) return std::nullopt;
+  return "[" + join(items, ", ") + "]";
+}
+
 std::size_t ForeignConfig::size(std::string_view key) {
   const config::YamlNode* node = find(key);
   if (node == nullptr) return 0;
@@ -123,7 +147,8 @@ std::size_t ForeignConfig::size(std::string_view key) {
 
 void ForeignConfig::problem(std::string_view key, const std::string& message) {
   const config::YamlNode* node = locate(key);
-  problems_.push_back((node == nullptr ? name_ : node->place) + ": " + std::string(key) + " " + message);
+  const std::string line = (node == nullptr ? name_ : node->place) + ": " + std::string(key) + " " + message;
+  if (std::find(problems_.begin(), problems_.end(), line) == problems_.end()) problems_.push_back(line);
 }
 
 void ForeignConfig::pass_over(std::string_view key, const std::string& reason) {

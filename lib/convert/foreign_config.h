@@ -25,10 +25,16 @@ class ForeignConfig {
   /// scalar, or isn't of the type, is a problem.
   std::optional<std::string> text(std::string_view key);
   std::optional<std::int64_t> integer(std::string_view key);
+  /// An integer of at least 1; another is a problem.
+  std::optional<std::int64_t> count(std::string_view key);
   std::optional<double> number(std::string_view key);
+  /// A number as it is written there, or `fallback` where it is absent.
+  std::string number_text(std::string_view key, const std::string& fallback);
   bool boolean(std::string_view key, bool fallback);
   /// A list of scalars; empty where it is absent.
   std::vector<std::string> list(std::string_view key);
+  /// "[0.9, 0.95]", a list of numbers as it is written there; nothing where it is absent or empty.
+  std::optional<std::string> number_list(std::string_view key);
   /// How many items a list of mappings has; 0 where it is absent.
   std::size_t size(std::string_view key);
 

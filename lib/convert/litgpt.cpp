@@ -1,5 +1,6 @@
 #include <cmath>
 #include <filesystem>
+#include <system_error>
 
 #include "base/strings.h"
 #include "convert/converters.h"
@@ -9,9 +10,9 @@ namespace lorikeet::convert {
 namespace {
 
 void convert_lora(ForeignConfig& in, OwnConfig& out) {
-  out.set("lora.rank", in.text("lora_r").value_or("8"));
-  out.set("lora.alpha", in.text("lora_alpha").value_or("16"));
-  out.set("lora.dropout", in.text("lora_dropout").value_or("0.05"));
+  out.set("lora.rank", in.number_text("lora_r", "8"));
+  out.set("lora.alpha", in.number_text("lora_alpha", "16"));
+  out.set("lora.dropout", in.number_text("lora_dropout", "0.05"));
   std::vector<std::string> modules;
   const auto add = [&](const char* key, bool fallback, const std::vector<std::string>& names) {
     if (in.boolean(key, fallback)) modules.insert(modules.end(), names.begin(), names.end());
@@ -22,21 +23,61 @@ void convert_lora(ForeignConfig& in, OwnConfig& out) {
   add("lora_projection", false, {"o_proj"});
   add("lora_mlp", false, {"gate_proj", "up_proj", "down_proj"});
   add("lora_head", false, {"lm_head"});
-  out.set("lora.target_modules", "[" + join(modules, ", ") + "]", "names of Llama-shaped checkpoints");
-  if (const auto quantize = in.text("quantize"))
-    out.set("precision.base_storage", "nf4", "quantize is '" + escape_control(*quantize) + "'");
-  const std::string quantize = in.text("quantize").value_or("bnb.nf4");
-  if (quantize != "bnb.nf4")
-    in.problem("quantize", "is '" + escape_control(quantize) + "', expected null or bnb.nf4");
+  out.set_list("lora.target_modules", modules, "names of Llama-shaped checkpoints");
+}
+
+void convert_quantisation(ForeignConfig& in, OwnConfig& out) {
+  const auto quantize = in.text("quantize");
+  if (!quantize) return;
+  if (*quantize != "bnb.nf4" && *quantize != "bnb.nf4-dq")
+    in.problem("quantize", "is '" + escape_control(*quantize) + "', expected null, bnb.nf4 or bnb.nf4-dq");
+  out.set("precision.base_storage", "nf4", "quantize is '" + escape_control(*quantize) + "'");
+  if (*quantize == "bnb.nf4") note_plain_scales(out, "quantize: bnb.nf4, not bnb.nf4-dq");
+  out.note(
+      "under quantize litgpt's finetune_lora puts a layer norm behind the embedding (bitsandbytes' "
+      "StableEmbedding), here the model is the checkpoint's");
+}
+
+// What is held out; whether anything is.
+bool convert_validation(ForeignConfig& in, OwnConfig& out, const std::string& default_fraction) {
+  const std::string key = "data.init_args.val_split_fraction";
+  const std::string fraction = in.number_text(key, default_fraction);
+  if (in.number(key).value_or(1) == 0) return false;
+  out.set("data.validation.fraction", fraction,
+          in.has(key) ? "other rows than litgpt's" : "litgpt's default; other rows than there");
+  return true;
+}
+
+// A file, or a folder with train.json and val.json (or .jsonl); whether anything is held out.
+bool convert_json(ForeignConfig& in, OwnConfig& out, const std::filesystem::path& path) {
+  std::error_code ignored;
+  const bool file = path.extension() == ".json" || path.extension() == ".jsonl";
+  if (!std::filesystem::is_directory(path, ignored) &&
+      (file || in.has("data.init_args.val_split_fraction"))) {
+    out.set_text("data.train.path", path.string());
+    return convert_validation(in, out, "0.05");
+  }
+  const auto split = [&](const char* name) {
+    const bool lines = !std::filesystem::exists(path / (std::string(name) + ".json"), ignored) &&
+                       std::filesystem::exists(path / (std::string(name) + ".jsonl"), ignored);
+    return (path / (std::string(name) + (lines ? ".jsonl" : ".json"))).string();
+  };
+  out.set_text("data.train.path", split("train"));
+  out.set_text("data.validation.path", split("val"));
+  if (in.has("data.init_args.val_split_fraction"))
+    in.problem("data.init_args.val_split_fraction", "can't be given for a folder, which has val.json");
+  return true;
 }
 
 void convert_data(ForeignConfig& in, OwnConfig& out) {
+  bool held_out = false;
   const std::string name = last_part(in.text("data.class_path").value_or("Alpaca"));
   const auto file = in.text("data.init_args.json_path");
   if (name == "JSON" && file) {
-    out.set_text("data.train.path", *file);
+    held_out = convert_json(in, out, *file);
   } else if (name == "Alpaca2k") {
     out.set_text("data.train.path", "hub:mhenrichsen/alpaca_2k_test");
+    held_out = convert_validation(in, out, "0.05");
   } else {
     in.problem("data.class_path",
                "is '" + escape_control(name) +
@@ -47,12 +88,15 @@ void convert_data(ForeignConfig& in, OwnConfig& out) {
   if (const auto style = in.text("data.init_args.prompt_style"); style && *style != "alpaca")
     in.problem("data.init_args.prompt_style", "is '" + escape_control(*style) + "', expected alpaca");
   out.set("data.chat_template", "alpaca");
-  const std::string fraction =
-      in.text("data.init_args.val_split_fraction").value_or(name == "JSON" ? "0" : "0.05");
-  out.set("data.validation.fraction", fraction, "other rows than litgpt's");
-  if (fraction != "0") out.set_boolean("data.validation.keep_best", false);  // the last is litgpt's
+  if (held_out) {
+    out.set_boolean("data.validation.keep_best", false);  // the last is litgpt's
+    if (const auto every = in.count("eval.interval")) out.set_integer("data.validation.every_steps", *every);
+  }
+  in.pass_over("eval", held_out
+                           ? "validation is over all held-out rows; answers come from `lorikeet generate`"
+                           : "nothing is held out");
   out.set("data.train_on", in.boolean("data.init_args.mask_prompt", false) ? "roles" : "all");
-  if (const auto length = in.integer("train.max_seq_length")) {
+  if (const auto length = in.count("train.max_seq_length")) {
     out.set_integer("data.max_seq_len", *length);
   } else {
     out.set("data.max_seq_len", "8192", "null there: cut at the model's own length");
@@ -65,32 +109,35 @@ void convert_data(ForeignConfig& in, OwnConfig& out) {
 }
 
 void convert_training(ForeignConfig& in, OwnConfig& out) {
-  out.set_integer("batch.global", in.integer("train.global_batch_size").value_or(16));
+  out.set_integer("batch.global", in.count("train.global_batch_size").value_or(16));
   in.pass_over("train.micro_batch_size", "chosen by memory; it changes no number here");
   out.note(
       "litgpt averages the loss of each micro-batch and then these means; here a step's loss is the mean "
       "over all "
       "its label tokens");
-  out.set_integer("training.epochs", in.integer("train.epochs").value_or(5));
-  if (const auto steps = in.integer("train.max_steps")) out.set_integer("training.max_steps", *steps);
+  out.note(
+      "litgpt's steps run across the ends of epochs, and rows that don't fill the last one are left out; "
+      "here "
+      "an epoch's last step takes the rows that are left");
+  out.set_integer("training.epochs", in.count("train.epochs").value_or(5));
+  if (const auto steps = in.count("train.max_steps"))
+    set_step_limit(out, "train.max_steps", "train.epochs", *steps);
   if (in.has("train.max_tokens"))
     in.problem("train.max_tokens", "isn't read by finetune_lora either; take it out");
   if (in.boolean("train.tie_embeddings", false))
     in.problem("train.tie_embeddings", "can't be chosen: config.json says it");
   out.set_integer("training.seed", in.integer("seed").value_or(1337));
-  out.set("training.clip_grad_norm", in.text("train.max_norm").value_or("null"));
+  out.set("training.clip_grad_norm", in.number_text("train.max_norm", "null"));
   out.set("lr_scheduler.name", "cosine");
   out.set("lr_scheduler.warmup_ratio", "null");
   out.set_integer("lr_scheduler.warmup_steps", in.integer("train.lr_warmup_steps").value_or(100));
   if (in.has("train.lr_warmup_fraction"))
     in.problem("train.lr_warmup_fraction", "is a part of an epoch there; give train.lr_warmup_steps");
   in.pass_over("train.min_lr", "finetune_lora doesn't read it: its cosine ends at 0");
-  if (const auto every = in.integer("train.save_interval"))
+  if (const auto every = in.count("train.save_interval"))
     out.set_integer("checkpoint.save_every_steps", *every);
   out.set("metrics.log_every_steps", "1");
   in.pass_over("train.log_interval", "counts micro-batches there, steps here");
-  if (const auto every = in.integer("eval.interval")) out.set_integer("data.validation.every_steps", *every);
-  in.pass_over("eval", "validation is over all held-out rows; answers come from `lorikeet generate`");
 }
 
 void convert_optimizer(ForeignConfig& in, OwnConfig& out) {
@@ -100,14 +147,13 @@ void convert_optimizer(ForeignConfig& in, OwnConfig& out) {
   if (name != "AdamW")
     in.problem("optimizer", "is '" + escape_control(name) + "', expected AdamW, the only one here");
   const auto argument = [&](const std::string& key, const std::string& fallback) {
-    return named ? fallback : in.text("optimizer.init_args." + key).value_or(fallback);
+    return named ? fallback : in.number_text("optimizer.init_args." + key, fallback);
   };
   out.set("optimizer.lr", argument("lr", "1e-3"));
   out.set("optimizer.weight_decay", argument("weight_decay", "0.01"));
   if (named) return;
-  if (const auto betas = in.list("optimizer.init_args.betas"); !betas.empty())
-    out.set("optimizer.betas", "[" + join(betas, ", ") + "]");
-  if (const auto eps = in.text("optimizer.init_args.eps")) out.set("optimizer.eps", *eps);
+  if (const auto betas = in.number_list("optimizer.init_args.betas")) out.set("optimizer.betas", *betas);
+  if (in.has("optimizer.init_args.eps")) out.set("optimizer.eps", argument("eps", "null"));
 }
 
 }  // namespace
@@ -120,6 +166,7 @@ void convert_litgpt(ForeignConfig& in, OwnConfig& out) {
   const std::filesystem::path folder = in.text("checkpoint_dir").value_or("");
   out.set_text("model.path", folder.string(), "a Hugging Face folder with safetensors, or hub:OWNER/NAME");
   convert_lora(in, out);
+  convert_quantisation(in, out);
   convert_data(in, out);
   convert_training(in, out);
   convert_optimizer(in, out);

@@ -9,6 +9,14 @@ void OwnConfig::set_text(const std::string& name, const std::string& text, const
   set(name, config::quote_yaml(text), comment);
 }
 
+void OwnConfig::set_list(const std::string& name, const std::vector<std::string>& texts,
+                         const std::string& comment) {
+  std::vector<std::string> quoted;
+  quoted.reserve(texts.size());
+  for (const std::string& text : texts) quoted.push_back(config::quote_yaml(text));
+  set(name, "[" + join(quoted, ", ") + "]", comment);
+}
+
 void OwnConfig::set(const std::string& name, const std::string& yaml, const std::string& comment) {
   settings_.push_back({name, yaml, comment});
 }

@@ -11,7 +11,9 @@ namespace lorikeet::convert {
 class OwnConfig {
  public:
   void set_text(const std::string& name, const std::string& text, const std::string& comment = "");
-  /// Numbers, booleans, lists, null: `yaml` stands as it is.
+  void set_list(const std::string& name, const std::vector<std::string>& texts,
+                const std::string& comment = "");
+  /// Numbers, booleans, lists of numbers, null: `yaml` stands as it is.
   void set(const std::string& name, const std::string& yaml, const std::string& comment = "");
   void set_boolean(const std::string& name, bool value) { set(name, std::string(value ? "true" : "false")); }
   void set_integer(const std::string& name, std::int64_t value) { set(name, std::to_string(value)); }

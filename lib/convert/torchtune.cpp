@@ -89,33 +89,39 @@ std::vector<std::string> target_modules(ForeignConfig& in, bool fused, OwnConfig
 void convert_lora(ForeignConfig& in, OwnConfig& out) {
   const std::string model = in.text("model._component_").value_or("");
   const bool fused = model.find(".phi3.") != std::string::npos || model.find(".phi4.") != std::string::npos;
-  out.set("lora.rank", in.text("model.lora_rank").value_or("8"));
-  out.set("lora.alpha", in.text("model.lora_alpha").value_or("16"));
-  out.set("lora.dropout", in.text("model.lora_dropout").value_or("0.0"));
-  out.set("lora.target_modules", "[" + join(target_modules(in, fused, out), ", ") + "]");
+  out.set("lora.rank", in.number_text("model.lora_rank", "8"));
+  out.set("lora.alpha", in.number_text("model.lora_alpha", "16"));
+  out.set("lora.dropout", in.number_text("model.lora_dropout", "0.0"));
+  out.set_list("lora.target_modules", target_modules(in, fused, out));
   if (in.boolean("model.use_dora", false)) out.set_boolean("lora.use_dora", true);
   if (last_part(model).starts_with("qlora_") || in.boolean("model.quantize_base", false))
-    out.set("precision.base_storage", "nf4", "its builder is '" + last_part(model) + "'");
+    out.set("precision.base_storage", "nf4", "its builder is '" + escape_control(last_part(model)) + "'");
 }
 
 void convert_training(ForeignConfig& in, OwnConfig& out) {
-  const std::int64_t epochs = in.integer("epochs").value_or(1);
+  const std::int64_t epochs = in.count("epochs").value_or(1);
   out.set_integer("training.epochs", epochs);
-  if (const auto steps = in.integer("max_steps_per_epoch")) {
+  if (const auto steps = in.count("max_steps_per_epoch")) {
     if (epochs == 1) {
-      out.set_integer("training.max_steps", *steps);
+      set_step_limit(out, "max_steps_per_epoch", "the epoch", *steps);
     } else {
       in.problem("max_steps_per_epoch",
                  "with more than one epoch starts each of them anew with other rows left out; "
-                 "training.max_steps counts those of the whole run");
+                 "training.max_steps counts those of the whole run; take it out if no epoch has more steps");
     }
   }
+  out.note(
+      "torchtune leaves out the last rows of an epoch that don't fill a batch_size on all devices, and "
+      "carries "
+      "the batches of an unfinished step into the next epoch (those of the last epoch are lost); here the "
+      "rows "
+      "that are left make the epoch's last step, a smaller one");
   if (const auto seed = in.integer("seed")) {
     out.set_integer("training.seed", *seed);
   } else {
     out.set("training.seed", "42", "null there: each run had its own");
   }
-  out.set("training.clip_grad_norm", in.text("clip_grad_norm").value_or("null"));
+  out.set("training.clip_grad_norm", in.number_text("clip_grad_norm", "null"));
   out.set("training.activation_checkpointing",
           in.boolean("enable_activation_checkpointing", false) ? "full" : "none");
   if (in.boolean("enable_activation_offloading", false)) out.set("training.offload", "activations");
@@ -129,11 +135,10 @@ void convert_optimizer(ForeignConfig& in, OwnConfig& out) {
   if (name != "torch.optim.AdamW")
     in.problem("optimizer._component_",
                "is '" + escape_control(name) + "', expected torch.optim.AdamW, the only one here");
-  out.set("optimizer.lr", in.text("optimizer.lr").value_or("1e-3"));
-  out.set("optimizer.weight_decay", in.text("optimizer.weight_decay").value_or("0.01"));
-  if (const std::vector<std::string> betas = in.list("optimizer.betas"); !betas.empty())
-    out.set("optimizer.betas", "[" + join(betas, ", ") + "]");
-  if (const auto eps = in.text("optimizer.eps")) out.set("optimizer.eps", *eps);
+  out.set("optimizer.lr", in.number_text("optimizer.lr", "1e-3"));
+  out.set("optimizer.weight_decay", in.number_text("optimizer.weight_decay", "0.01"));
+  if (const auto betas = in.number_list("optimizer.betas")) out.set("optimizer.betas", *betas);
+  if (in.has("optimizer.eps")) out.set("optimizer.eps", in.number_text("optimizer.eps", "null"));
   in.pass_over("optimizer.fused", "it always is");
   in.pass_over("optimizer.foreach", "one flat buffer");
   if (in.boolean("optimizer_in_bwd", false))
@@ -173,9 +178,7 @@ void convert_precision_and_device(ForeignConfig& in, OwnConfig& out) {
 void convert_output(ForeignConfig& in, OwnConfig& out) {
   if (const auto folder = in.text("output_dir")) out.set_text("checkpoint.output_dir", *folder);
   out.set_boolean("checkpoint.save_merged", !in.boolean("save_adapter_weights_only", false));
-  out.set_integer("metrics.log_every_steps", in.integer("log_every_n_steps").value_or(1));
-  if (last_part(in.text("metric_logger._component_").value_or("")) == "TensorBoardLogger")
-    out.set_boolean("metrics.tensorboard", true);
+  out.set_integer("metrics.log_every_steps", in.count("log_every_n_steps").value_or(1));
   in.pass_over("metric_logger", "metrics.jsonl in checkpoint.output_dir");
   in.pass_over("log_peak_memory_stats", "metrics.jsonl always has memory_peak_bytes");
   in.pass_over("log_level", "there is one");

@@ -14,16 +14,17 @@ bool is_word_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-// A repository of the Hub, or the local files that a builder of Hugging Face datasets reads.
+// A repository of the Hub or a folder, or files in it; or, where a builder of Hugging Face datasets such as
+// "json" is the source, the local files that it reads.
 void convert_source(ForeignConfig& in, OwnConfig& out, const std::string& fallback) {
   const std::string source = in.text("dataset.source").value_or(fallback);
   const auto files = in.text("dataset.data_files");
-  if (files) {
+  const bool builder = source.find('/') == std::string::npos;
+  const bool local = source.starts_with('/') || source.starts_with('.');
+  if (files && (builder || files->starts_with('/'))) {
     out.set_text("data.train.path", *files);
-  } else if (source.find('/') != std::string::npos && !source.starts_with('/') && !source.starts_with('.')) {
-    out.set_text("data.train.path", "hub:" + source);
-  } else if (source.find('/') != std::string::npos) {
-    out.set_text("data.train.path", source);
+  } else if (!builder) {
+    out.set_text("data.train.path", (local ? source : hub_name(source, "")) + (files ? "/" + *files : ""));
   } else {
     in.problem("dataset.source", "is '" + escape_control(source) + "': expected a repository or data_files");
   }
@@ -99,13 +100,18 @@ void convert_dataset(ForeignConfig& in, OwnConfig& out) {
 
 void convert_torchtune_data(ForeignConfig& in, OwnConfig& out, const ConvertOptions& options) {
   convert_dataset(in, out);
-  const auto length = in.integer("tokenizer.max_seq_len");
+  const auto length = in.count("tokenizer.max_seq_len");
   if (length) {
     out.set_integer("data.max_seq_len", *length);
   } else {
     out.set("data.max_seq_len", std::to_string(kUncutLength), "null there: nothing is cut");
     out.set("data.overlong", "error");
   }
+  if (last_part(in.text("dataset._component_").value_or("")) == "text_completion_dataset")
+    out.note(std::string("torchtune ") +
+             (length ? "cuts a text at max_seq_len and leaves out the rest" : "keeps a text whole") +
+             "; here text is split into chunks of data.max_seq_len that are all trained on" +
+             (length ? ": shorten the texts themselves for the same rows" : ": raise it for longer texts"));
   out.set_boolean("data.shuffle", in.boolean("shuffle", false));
   if (in.has("tokenizer.prompt_template"))
     in.problem("tokenizer.prompt_template",
@@ -113,14 +119,15 @@ void convert_torchtune_data(ForeignConfig& in, OwnConfig& out, const ConvertOpti
   in.pass_over("tokenizer", "the tokenizer is the one in model.path");
   if (in.has("collate_fn")) in.problem("collate_fn", "can't be had here");
 
-  const std::int64_t rows = in.integer("batch_size").value_or(1) *
-                            in.integer("gradient_accumulation_steps").value_or(1) * options.devices;
+  const std::int64_t rows =
+      product_of({in.count("batch_size").value_or(1), in.count("gradient_accumulation_steps").value_or(1),
+                  options.devices});
   const std::string product =
       "batch_size x gradient_accumulation_steps x devices (" + std::to_string(options.devices) + ")";
   if (!in.boolean("dataset.packed", false)) {
     out.set("batch.global", std::to_string(rows), product);
   } else if (length) {
-    out.set("batch.global_tokens", std::to_string(rows * *length),
+    out.set("batch.global_tokens", std::to_string(product_of({rows, *length})),
             product + " x max_seq_len: packs there, tokens here");
   } else {
     in.problem("dataset.packed", "needs tokenizer.max_seq_len");

@@ -161,7 +161,11 @@ TEST_CASE("what differs in axolotl's numbers stands in the file") {
              Contains("# Differs: the optimizer's moments"));
   CHECK_THAT(yaml_of(changed("load_in_4bit: false", "load_in_8bit: true")),
              Contains("# Differs: the base is held"));
+  CHECK_THAT(yaml_of(changed("load_in_4bit: false",
+                             "load_in_4bit: true\nbnb_config_kwargs: { bnb_4bit_use_double_quant: false }")),
+             Contains("# Differs: the scales of the base's blocks of 4 bits"));
   CHECK_THAT(yaml_of(kConfig), Contains("#   wandb_project: birds") && Contains("#   flash_attention: true"));
+  CHECK_THAT(yaml_of(kConfig + "use_tensorboard: true\n"), Contains("#   use_tensorboard: true"));
 }
 
 TEST_CASE("a regular expression and all linear modules are targets too") {
@@ -171,6 +175,48 @@ TEST_CASE("a regular expression and all linear modules are targets too") {
   CHECK(settings_of(changed(list, "lora_target_modules: '.*[.][qv]_proj'\n")).lora.target_modules ==
         std::vector<std::string>{".*[.][qv]_proj"});
   CHECK_THAT(refusal(changed(list, "")), Contains("lora_target_modules is missing"));
+  const auto targets = [&](const std::string& modules) {
+    return settings_of(changed(list, "lora_target_modules: " + modules + "\n")).lora.target_modules;
+  };
+  CHECK(targets(R"(['layers.[\d]+.(up|down)_proj'])") ==
+        std::vector<std::string>{R"(layers.[\d]+.(up|down)_proj)"});
+  CHECK(targets("[q_proj, 'a, b: c']") == std::vector<std::string>{"q_proj", "a, b: c"});
+}
+
+TEST_CASE("modules beside all linear ones are refused where they aren't surely among them") {
+  const std::string list = "lora_target_modules:\n  - q_proj\n  - v_proj\n";
+  const std::string linear = "lora_target_linear: true\n";
+  CHECK(settings_of(changed(list, linear + list)).lora.targets_all_linear());
+  CHECK_THAT(refusal(changed(list, linear + list + "  - lm_head\n")),
+             Contains("lora_target_modules names 'lm_head' beside lora_target_linear"));
+  CHECK_THAT(refusal(changed(list, linear + "lora_target_modules: '.*_proj'\n")), Contains("'.*_proj'"));
+}
+
+TEST_CASE("plugins that change how things are computed need no counterpart, others are refused") {
+  const std::string known =
+      "plugins:\n  - axolotl.integrations.liger.LigerPlugin\n"
+      "  - axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin\n";
+  CHECK_NOTHROW(settings_of(kConfig + known));
+  CHECK_THAT(refusal(kConfig + known + "  - axolotl.integrations.spectrum.SpectrumPlugin\n"),
+             Contains("plugins names 'axolotl.integrations.spectrum.SpectrumPlugin'"));
+}
+
+TEST_CASE("axolotl's warm-up as a part of all steps is rounded otherwise, and the file says so") {
+  const auto rounded = Contains("that axolotl rounds down");
+  CHECK_THAT(yaml_of(kConfig), rounded && !Contains("100 of more"));
+  CHECK_THAT(yaml_of(changed("warmup_ratio: 0.1\n", "")), rounded && Contains("100 of more"));
+  CHECK_THAT(yaml_of(changed("warmup_ratio: 0.1", "warmup_ratio: 0.0")), !rounded);
+  CHECK_THAT(yaml_of(changed("warmup_ratio: 0.1", "warmup_steps: 7")), !rounded);
+  CHECK(settings_of(changed("warmup_ratio: 0.1", "warmup_steps: 1")).lr_scheduler.warmup_steps == 2);
+}
+
+TEST_CASE("steps between axolotl's validations are converted where rows are held out") {
+  const std::string steps = "\neval_steps: 50";
+  CHECK(settings_of(changed("val_set_size: 0.1", "val_set_size: 0.1" + steps)).data.validation.every_steps ==
+        50);
+  const std::string none = changed("val_set_size: 0.1", "val_set_size: 0" + steps);
+  CHECK_FALSE(settings_of(none).data.validation.every_steps);
+  CHECK_THAT(yaml_of(none), Contains("#   eval_steps: 50 - nothing is validated"));
 }
 
 TEST_CASE("fp16 comes before a bf16 that axolotl would choose, but not before one that is set") {
@@ -225,6 +271,10 @@ TEST_CASE("what would change axolotl's result is an error with its line") {
            {"split: train", "split: 'train[:5%]'", "datasets.0.split is 'train[:5%]'"},
            {"val_set_size: 0.1", "val_set_size: 200", "val_set_size counts rows"},
            {"num_epochs: 2", "num_epochs: 0.5", "num_epochs isn't a whole number"},
+           {"num_epochs: 2", "num_epochs: 1e300", "training.epochs: expected"},
+           {"num_epochs: 2", "num_epochs: 2\nmax_steps: -1",
+            "max_steps is -1, expected an integer, at least"},
+           {"micro_batch_size: 5", "micro_batch_size: 99999999999", "batch.global: expected an integer"},
            {"pad_token", "eos_token", "special_tokens.eos_token can't be changed"},
            {"learning_rate: 3e-4\n", "", "learning_rate is missing"},
            {"lora_r: 8", "lora_r: 8\nrelora: true", "relora isn't known here"},

@@ -1,7 +1,9 @@
+#include "base/file.h"
 #include "config/config.h"
 #include "convert/convert.h"
 #include "support/catch.h"
 #include "support/error_text.h"
+#include "support/paths.h"
 
 using namespace lorikeet;
 using Catch::Contains;
@@ -35,6 +37,10 @@ std::string with(const std::string& from, const std::string& to) {
   return kArguments.substr(0, at) + to + kArguments.substr(at + from.size());
 }
 
+config::Settings settings_with(const std::string& from, const std::string& to) {
+  return config::parse_settings(convert::convert_config(with(from, to), "l.yaml").yaml, "converted");
+}
+
 std::string refusal(const std::string& text) {
   return test::error_text([&] { convert::convert_config(text, "l.yaml"); });
 }
@@ -62,6 +68,59 @@ TEST_CASE("litgpt's arguments keep their numbers and its defaults") {
   CHECK(s.optimizer.weight_decay == 0);
   CHECK(s.optimizer.betas[1] == 0.95);
   CHECK_THAT(result.yaml, Contains("litgpt averages the loss of each micro-batch"));
+}
+
+TEST_CASE("litgpt's limit of steps is a number of steps here, and what differs is said") {
+  const convert::Converted result =
+      convert::convert_config(with("epochs: 2", "epochs: 2, max_steps: 30"), "l");
+  CHECK(config::parse_settings(result.yaml, "converted").training.max_steps == 30);
+  CHECK_THAT(result.yaml, Contains("# Differs: train.max_steps only ends train.epochs early there"));
+  CHECK_THAT(refusal(with("epochs: 2", "epochs: 2, max_steps: 0")), Contains("train.max_steps is 0"));
+}
+
+TEST_CASE("a base in 4 bits whose scales are quantised is ours, that with plain scales differs") {
+  const auto yaml = [](const std::string& quantize) {
+    return convert::convert_config(with("quantize:", "quantize: " + quantize), "l").yaml;
+  };
+  for (const char* quantize : {"bnb.nf4", "bnb.nf4-dq"}) {
+    CHECK(config::parse_settings(yaml(quantize), "converted").precision.base_storage ==
+          config::BaseStorage::kNF4);
+    CHECK_THAT(yaml(quantize),
+               Contains("# Differs: under quantize litgpt's finetune_lora puts a layer norm"));
+  }
+  const auto differs =
+      Contains("# Differs: the scales of the base's blocks of 4 bits are held in fp32 there");
+  CHECK_THAT(yaml("bnb.nf4"), differs);
+  CHECK_THAT(yaml("bnb.nf4-dq"), !differs);
+}
+
+TEST_CASE("litgpt's validation is converted where rows are held out") {
+  const auto validation = [](const std::string& data) {
+    return settings_with("json_path: rows.json, val_split_fraction: 0.1", data).data.validation;
+  };
+  CHECK(validation("json_path: rows.json").fraction == 0.05);  // newer litgpt's default
+  for (const char* none : {"0", "0.0"}) {
+    const auto off = validation("json_path: rows.json, val_split_fraction: " + std::string(none));
+    CHECK_FALSE(off.enabled());
+    CHECK_FALSE(off.every_steps);
+  }
+  CHECK_THAT(refusal(with("val_split_fraction: 0.1", "val_split_fraction: few")),
+             Contains("val_split_fraction is 'few', expected a number"));
+}
+
+TEST_CASE("of a folder litgpt's training and validation file are taken") {
+  const test::TemporaryFolder folder;
+  write_file_atomic(folder.path() / "val.jsonl", "");
+  const auto data = [](const std::string& path) {
+    return settings_with("json_path: rows.json, val_split_fraction: 0.1", "json_path: " + path).data;
+  };
+  CHECK(data("rows").train.path == "rows/train.json");
+  CHECK(data("rows").validation.path == "rows/val.json");
+  CHECK(data("rows").validation.every_steps == 50);
+  CHECK_FALSE(data("rows").validation.keep_best);
+  CHECK(data(folder.path().string()).validation.path == (folder.path() / "val.jsonl").string());
+  CHECK_THAT(refusal(with("json_path: rows.json", "json_path: " + folder.path().string())),
+             Contains("val_split_fraction can't be given for a folder"));
 }
 
 TEST_CASE("what litgpt has and would change the result is an error") {

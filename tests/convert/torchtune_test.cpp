@@ -96,6 +96,57 @@ TEST_CASE("the batch is that of all processes, and of packs their tokens") {
   CHECK_THAT(refusal(unlimited), Contains("dataset.packed needs tokenizer.max_seq_len"));
 }
 
+TEST_CASE("a limit of steps in an epoch is a number of steps here, and what differs is said") {
+  const std::string recipe =
+      changed("epochs: 2\nmax_steps_per_epoch: null", "epochs: 1\nmax_steps_per_epoch: 50");
+  CHECK(settings_of(recipe).training.max_steps == 50);
+  CHECK_THAT(convert::convert_config(recipe, "r.yaml").yaml,
+             Contains("# Differs: max_steps_per_epoch only ends the epoch early there") &&
+                 Contains("take it out if all epochs together have fewer than 50 steps"));
+}
+
+TEST_CASE("values that are no settings here are errors with the setting's name, all at once") {
+  const std::string recipe = changed("lora_rank: 4", "lora_rank: 0");
+  CHECK(refusal(recipe) ==
+        "[convert] r.yaml: its values aren't valid as settings here; correct them there: lora.rank: expected "
+        "an integer from 1 to 65536, got '0'");
+  std::string many = recipe;
+  many.replace(many.find("batch_size: 3"), 13, "batch_size: 9000000000000000000");
+  CHECK_THAT(refusal(many), Contains("2 problems in the result:\n  lora.rank: expected") &&
+                                Contains("\n  batch.global: expected an integer from 1 to"));
+  CHECK_THAT(refusal(changed("num_warmup_steps: 11", "num_warmup_steps: -1")),
+             Contains("lr_scheduler.warmup_steps: expected"));
+}
+
+TEST_CASE("a logger for TensorBoard needs no counterpart") {
+  const std::string logger =
+      "metric_logger: { _component_: torchtune.training.metric_logging.TensorBoardLogger, log_dir: logs }\n";
+  CHECK_FALSE(settings_of(kRecipe + logger).metrics.tensorboard);
+  CHECK_THAT(convert::convert_config(kRecipe + logger, "r.yaml").yaml, Contains("#   metric_logger: "));
+}
+
+TEST_CASE("files are those of the repository or folder that is the source, or local ones") {
+  const auto path = [](const std::string& source) {
+    return settings_of(changed("packed: False", source)).data.train.path;
+  };
+  CHECK(path("source: owner/name, data_files: a.json") == "hub:owner/name/a.json");
+  CHECK(path("data_files: a.json") == "hub:tatsu-lab/alpaca/a.json");
+  CHECK(path("source: /data/rows, data_files: a.json") == "/data/rows/a.json");
+  CHECK(path("source: owner/name, data_files: /data/a.json") == "/data/a.json");
+  CHECK(path("source: json, data_files: a.json") == "a.json");
+  CHECK(path("source: owner/name") == "hub:owner/name");
+  CHECK(path("source: ./rows") == "./rows");
+}
+
+TEST_CASE("text that torchtune cuts is split here, and the file says so") {
+  std::string recipe = changed("alpaca_dataset", "text_completion_dataset, source: owner/name");
+  CHECK_THAT(convert::convert_config(recipe, "r.yaml").yaml,
+             Contains("# Differs: torchtune cuts a text at max_seq_len"));
+  recipe.replace(recipe.find("max_seq_len: 512"), 16, "max_seq_len: null");
+  CHECK_THAT(convert::convert_config(recipe, "r.yaml").yaml,
+             Contains("# Differs: torchtune keeps a text whole"));
+}
+
 TEST_CASE("a whole split and a data set with a preset are named as they are") {
   CHECK(settings_of(changed("packed: False", "split: validation")).data.train.split == "validation");
   const config::Settings s = settings_of(changed("alpaca_dataset", "slimorca_dataset"));
@@ -109,7 +160,8 @@ TEST_CASE("what differs in numbers and what has no counterpart stands in the fil
   CHECK_THAT(result.yaml, Contains("# Differs: adapters and their gradients are bf16 in torchtune"));
   CHECK_THAT(result.yaml,
              Contains("#   checkpointer.output_dir: ") && Contains("#   profiler: a mapping - "));
-  CHECK(result.notes.size() == 2);
+  CHECK_THAT(result.yaml, Contains("# Differs: torchtune leaves out the last rows of an epoch"));
+  CHECK(result.notes.size() == 3);
 }
 
 TEST_CASE("rows that torchtune would not cut are not cut in silence") {
@@ -152,6 +204,12 @@ TEST_CASE("what would change the result is an error with its line, all at once")
            {"FullModelHFCheckpointer", "FullModelTorchTuneCheckpointer", "checkpointer._component_"},
            {"dtype: bf16", "dtype: fp16", "dtype is 'fp16'"},
            {"batch_size: 3", "batch_size: three", "batch_size is 'three', expected an integer"},
+           {"batch_size: 3", "batch_size: 0", "r.yaml:18: batch_size is 0, expected an integer, at least 1"},
+           {"epochs: 2\nmax_steps_per_epoch: null", "epochs: 1\nmax_steps_per_epoch: 0",
+            "max_steps_per_epoch is 0"},
+           {"lora_rank: 4", "lora_rank: eight", "model.lora_rank is 'eight', expected a number"},
+           {"lora_alpha: 12", "lora_alpha: ${alpha}", "model.lora_alpha is '${alpha}', expected a number"},
+           {"lr: 5e-4", "lr: 5e-4, betas: [0.9, high]", "optimizer.betas holds 'high'"},
            {"lora_attn_modules: ['q_proj', 'output_proj']", "lora_attn_modules: q_proj", "expected a list"},
            {"loss: {", "resume_from_checkpoint: True\nloss: {", "a run of torchtune's can't be continued"}})
     CHECK_THAT(refusal(changed(from, to)), Contains(says));
