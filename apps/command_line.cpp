@@ -14,7 +14,11 @@ int end_of_parsing(const CLI::App& app, const CLI::ParseError& error) {
     at = at->get_subcommands().front();
     command += " " + at->get_name();
   }
-  log_error(escape_control(error.what()) + "; `" + command + " --help` lists what it takes");
+  std::string what = error.what();
+  // CLI11 reports a missing argument before an unknown one, which is more often the mistake.
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && app.remaining_size(true) > 0)
+    what = CLI::ExtrasError(app.remaining(/*recurse=*/true)).what();
+  log_error(escape_control(what) + "; `" + command + " --help` lists what it takes");
   return 2;
 }
 

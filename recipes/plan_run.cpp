@@ -78,8 +78,14 @@ std::string describe_model(const ModelSession& session) {
          std::to_string(session.adapters->store().numel()) + " parameters";
 }
 
+// Whether a run with this setting would take other devices than these GPUs: the CPU, or one card for several.
+bool takes_others(const config::DeviceSetting& setting, int devices) {
+  using Kind = config::DeviceSetting::Kind;
+  return setting.kind == Kind::kCpu || (devices > 1 && (setting.kind == Kind::kCard || setting.index));
+}
+
 // Only what differs from the config, or from what auto would take, is said again.
-std::vector<std::string> command_of(const PlanRequest& request, const plan::Choice& best,
+std::vector<std::string> command_of(const PlanRequest& request, const plan::Choice& best, bool on_gpus,
                                     std::int64_t usual_micro_tokens) {
   const config::Settings& settings = request.settings;
   std::vector<std::string> command{"lorikeet", "run"};
@@ -97,6 +103,7 @@ std::vector<std::string> command_of(const PlanRequest& request, const plan::Choi
     drop(name);
     command.push_back(name + "=" + value);
   };
+  if (on_gpus && takes_others(settings.device, best.devices)) add("device", "auto");
   if (settings.batch.micro_tokens.value_or(usual_micro_tokens) != best.micro_tokens)
     add("batch.micro_tokens", std::to_string(best.micro_tokens));
   if (settings.training.activation_checkpointing != best.saving.checkpointing)
@@ -149,7 +156,10 @@ std::unique_ptr<RunPlan> plan_run(const PlanRequest& request) {
   out->usual_micro_tokens = usual;
   out->options = plan::all_options(step.job(), out->device.machine, range);
   out->decision = plan::decide(out->options, out->device.machine, out->work, usual);
-  if (out->decision.best != nullptr) out->command = command_of(request, out->decision.best->choice, usual);
+  if (out->decision.best != nullptr) {
+    const bool on_gpus = out->device.target.device == at::kCUDA;
+    out->command = command_of(request, out->decision.best->choice, on_gpus, usual);
+  }
   return out;
 }
 

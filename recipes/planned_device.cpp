@@ -102,6 +102,19 @@ plan::Link imagined_link(const device::DataSheet* sheet, int count) {
   return link_of(device::LinkModel(topology).prior(device::all_gpus(topology)), kLatencyCuda);
 }
 
+// By the card's PCIe generation, with sixteen lanes.
+void take_host_rate(PlannedDevice& out, const device::DataSheet* sheet) {
+  constexpr unsigned kUntoldGeneration = 4, kLanes = 16;
+  const unsigned generation = sheet != nullptr ? sheet->pcie_generation : kUntoldGeneration;
+  const double gb = device::pcie_gb_per_second(generation, kLanes);
+  out.machine.host_bytes_per_second = gb * kGB;
+  out.machine.host_memory_bytes_per_second = kHostMemoryGb * kGB;
+  say(out, "host link",
+      format_number("%.3g GB/s each way, of PCIe ", gb) + std::to_string(generation) +
+          ".0 x16 (docs/topology.md): " + (sheet != nullptr ? "estimated" : "assumed") +
+          format_number("; all GPUs together at most %.0f GB/s, assumed", kHostMemoryGb));
+}
+
 PlannedDevice named_card(const DeviceRequest& request, const config::Settings& settings) {
   const device::DataSheet& sheet = device::require_data_sheet(*request.gpu);
   const device::CudaDevice card = as_cuda_device(sheet);
@@ -121,6 +134,7 @@ PlannedDevice named_card(const DeviceRequest& request, const config::Settings& s
           (sheet.nvlinks > 0 ? std::to_string(sheet.nvlinks) + " NVLinks"
                              : "PCIe " + std::to_string(sheet.pcie_generation) + ".0 x16") +
           " (docs/topology.md)");
+  take_host_rate(out, &sheet);
   return out;
 }
 
@@ -143,6 +157,7 @@ PlannedDevice told_by_figures(const DeviceRequest& request, const config::Settin
   PlannedDevice out{.policy = precision::resolve(settings.precision)};
   out.target = step_target(out.policy, at::kCUDA);
   out.machine.device = "a GPU as told";
+  take_host_rate(out, nullptr);
   return out;
 }
 
@@ -182,12 +197,13 @@ PlannedDevice of_this_machine(const DeviceRequest& request, const config::Settin
   if (const auto memory = available_memory(device, 1)) take_memory(out, *memory, "free now");
   if (device.is_cuda()) {
     out.machine.host_memory_bytes = available_memory(device::Device{}, 1).value_or(0);
-    const std::string name = found.at(static_cast<std::size_t>(device.index)).name;
+    const device::CudaDevice& card = found.at(static_cast<std::size_t>(device.index));
     out.here = static_cast<int>(found.size());
-    take_peak(out, name, request);
-    const device::DataSheet* sheet = device::find_data_sheet(name);
+    const device::DataSheet* sheet = device::find_data_sheet(card.name, card.memory_bytes);
+    take_peak(out, sheet != nullptr ? std::string(sheet->name) : card.name, request);
     if (sheet != nullptr) out.machine.memory_bytes_per_second = sheet->memory_gb_per_second * kGB;
     take_links_here(out, sheet);
+    take_host_rate(out, sheet);
     return out;
   }
   out.here = 1;
@@ -195,20 +211,6 @@ PlannedDevice of_this_machine(const DeviceRequest& request, const config::Settin
   out.machine.seconds_per_byte = kSecondsPerByteCpu;
   out.machine.link = [](int) { return plan::Link{kLoopbackBytesPerSecond, kLatencyCpu}; };
   return out;
-}
-
-// By the card's PCIe generation, with sixteen lanes.
-void take_host_rate(PlannedDevice& out, const std::string& card) {
-  constexpr unsigned kUntoldGeneration = 4, kLanes = 16;
-  const device::DataSheet* sheet = device::find_data_sheet(card);
-  const unsigned generation = sheet != nullptr ? sheet->pcie_generation : kUntoldGeneration;
-  const double gb = device::pcie_gb_per_second(generation, kLanes);
-  out.machine.host_bytes_per_second = gb * kGB;
-  out.machine.host_memory_bytes_per_second = kHostMemoryGb * kGB;
-  say(out, "host link",
-      format_number("%.3g GB/s each way, of PCIe ", gb) + std::to_string(generation) +
-          ".0 x16 (docs/topology.md): " + (sheet != nullptr ? "estimated" : "assumed") +
-          format_number("; all GPUs together at most %.0f GB/s, assumed", kHostMemoryGb));
 }
 
 // The length of each row, where all have the same; else 0.
@@ -272,10 +274,7 @@ PlannedDevice planned_device(const DeviceRequest& request, const config::Setting
     out.machine.link = [gb](int) { return link_of(gb, kLatencyCuda); };
     say(out, "link", format_number("%.3g GB/s, ", gb) + told);
   }
-  if (out.target.device == at::kCUDA) {
-    out.machine.least_seconds_per_layer = plan::kHostSecondsPerLayer;
-    take_host_rate(out, request.gpu ? *request.gpu : out.machine.device);
-  }
+  if (out.target.device == at::kCUDA) out.machine.least_seconds_per_layer = plan::kHostSecondsPerLayer;
   if (out.machine.memory_bytes == 0)
     throw Error("[plan] this machine doesn't tell its free memory; give --device-memory",
                 ErrorKind::kEnvironment);

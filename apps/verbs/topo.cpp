@@ -134,8 +134,16 @@ void print_all(const Shown& shown, const std::vector<device::Selection>& best) {
 }
 
 std::vector<device::Selection> select(const device::LinkModel& model, const Shown& shown,
-                                      const std::optional<std::size_t>& count) {
-  if (count) return {device::best_set(model, shown.candidates, *count)};
+                                      const Options& options) {
+  if (options.select) {
+    try {
+      return {device::best_set(model, shown.candidates, *options.select)};
+    } catch (const Error& error) {
+      // GPUs that a file doesn't have are a mistake in the input, not in this machine.
+      if (options.from.empty()) throw;
+      throw Error(error.what());
+    }
+  }
   if (shown.candidates.size() <= device::kMostCandidates) return device::best_sets(model, shown.candidates);
   log_warning(std::to_string(shown.candidates.size()) + " GPUs are too many to search for best sets");
   return {};
@@ -150,7 +158,7 @@ int run(const Options& options) {
     shown.saved.measured = shown.probe->measured;
   }
   const device::LinkModel model(shown.saved.topology, shown.saved.measured);
-  const auto best = select(model, shown, options.select);
+  const auto best = select(model, shown, options);
   if (options.json) {
     Json json = device::topology_json(shown.saved.topology, shown.saved.measured, best);
     if (shown.inventory) json.set("inventory", device::inventory_json(*shown.inventory));

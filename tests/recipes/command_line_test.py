@@ -51,6 +51,25 @@ class CommandLine(unittest.TestCase):
         self.assert_refused(self.lorikeet("bench", "scale"), "unknown verb 'scale'", "the verbs of `bench` are scaling, compare")
         self.assert_refused(self.lorikeet(), "expected a verb", "run, ls")
 
+    def test_an_unknown_option_is_named_before_an_argument_that_is_missing(self):
+        for words in (["plan"], ["run"], ["cp"], ["eval"], ["merge"], ["bench", "scaling"], ["adapters", "show"], []):
+            self.assert_refused(self.lorikeet(*words, "--bogus"), "not expected: --bogus",
+                                f"`{' '.join(['lorikeet', *words])} --help`")
+        for recipe in ("lora_finetune_single_device", "lora_finetune_distributed"):
+            self.assert_refused(self.run_program(recipe, "--bogus"), "not expected: --bogus")
+        self.assert_refused(self.lorikeet("plan"), "config is required")
+        self.assert_refused(self.lorikeet("plan", "--"), "config is required")
+
+    def test_cp_writes_to_stdout_for_a_dash_and_refuses_a_link_to_itself(self):
+        there = self.work / "copies"
+        there.mkdir()
+        copy = self.assert_ok(self.lorikeet("cp", READY_MADE, "-", cwd=there))
+        self.assertEqual(copy, (harness.ROOT / "recipes" / "configs" / f"{READY_MADE}.yaml").read_text())
+        (there / "loop").symlink_to("loop")
+        for words in (["loop"], ["loop", "--force"], ["loop/a.yaml"]):
+            self.assert_refused(self.lorikeet("cp", READY_MADE, *words, cwd=there), "[cp] expected a file that can be written", "symbolic links")
+        self.assertEqual([path.name for path in there.iterdir()], ["loop"])
+
     def test_a_hub_id_in_the_place_of_a_folder_gets_the_same_answer_everywhere(self):
         says = (f"there is no folder '{HUB_ID}'", f"hub:{HUB_ID}")
         model, data = HUB_ID, ("--data", self.rows)

@@ -84,6 +84,28 @@ class Plan(unittest.TestCase):
         listed = self.plan(self.config, "lora.target_modules=[q_proj, v_proj]")
         self.assertIn("'lora.target_modules=[q_proj, v_proj]'", listed.stdout)
 
+    def test_the_command_runs_on_gpus_where_they_were_planned_for_whatever_device_the_config_names(self):
+        self.assertIn("device: cpu", self.config.read_text())
+        on_h100 = ["--gpu", "H100", "--devices", "1"]
+        self.assertEqual(self.planned(self.config, *on_h100)["command"].count("device=auto"), 1)
+        self.assertEqual([w for w in self.planned(self.config, "device=cpu", *on_h100)["command"] if "device=" in w], ["device=auto"])
+        for named in ("device=cuda", "device=cuda:1"):
+            self.assertEqual([w for w in self.planned(self.config, named, *on_h100)["command"] if "device=" in w], [named])
+        self.assertNotIn("device=auto", self.planned(self.config)["command"])
+        several = self.planned(self.config, "device=cuda:1", "batch.global=512", "--gpu", "H100", "--devices", "2", "--flops-per-second", "1e9")
+        self.assertIn("--nproc", several["command"])
+        self.assertIn("device=auto", several["command"])
+        self.assertNotIn("device=cuda:1", several["command"])
+
+    def test_a_cards_form_and_memory_are_the_ones_that_were_named(self):
+        figures = {}
+        for name in ("A100 40GB", "A100-PCIe-40GB", "A100", "H100-PCIe"):
+            device = self.planned(self.config, "--gpu", name, "--devices", "1")["device"]
+            figures[name] = (device["name"], device["memory_bytes"] >> 30, device["link_bytes_per_second"] > 100e9)
+        self.assertEqual(figures, {"A100 40GB": ("A100-SXM4-40GB", 37, True), "A100-PCIe-40GB": ("A100-PCIE-40GB", 37, False),
+                                   "A100": ("A100", 75, True), "H100-PCIe": ("H100 PCIe", 74, False)})
+        self.assertIn("got 'A100 48GB'; name one of these", self.refused(2, "--gpu", "A100 48GB"))
+
     def test_a_price_becomes_the_cost_of_tokens(self):
         plan = self.planned(self.config, "--gpu", "h100", "--devices", "1", "--price", "3.6")
         best = plan["best"]

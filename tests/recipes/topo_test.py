@@ -72,8 +72,9 @@ class Topo(unittest.TestCase):
         for code, message, *arguments in (
             (2, "line 2: 'PBH' in column 'GPU1' is no link class", "--from", broken),
             (2, "nothing.txt", "--from", self.programs.work / "nothing.txt"),
-            (3, "from 1 to 2, got 3", "--from", FIXTURES / "phb_only.txt", "--select", "3"),
-            (3, "there is none", "--from", FIXTURES / "none.json", "--select", "1"),
+            (2, "from 1 to 2, got 3", "--from", FIXTURES / "phb_only.txt", "--select", "3"),
+            (2, "from 1 to 8, got 9", "--from", FIXTURES / "nvswitch_8_nics.txt", "--select", "9"),
+            (2, "there is none", "--from", FIXTURES / "none.json", "--select", "1"),
             (2, "--select", "--select", "two"),
             (2, "--select", "--select", "0"),
             (2, "--select", "--select", "-1"),
