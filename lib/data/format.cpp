@@ -36,23 +36,6 @@ std::vector<const FormatSpec*> matching_formats(const Json& record, const Column
   return matches;
 }
 
-// A file that wraps its rows, such as {"data": [{...}, ...]}, is read as one row: says so, where it seems so.
-// A list of texts is no sign of it: turns of a conversation may have such a key.
-std::string rows_inside(const Json& record, const Columns& columns) {
-  const auto is_row = [](const FormatSpec* spec) { return spec->format != Format::kText; };
-  for (const auto& [key, value] : record.object()) {
-    if (!value.is_array() || value.array().empty()) continue;
-    const Json& first = value.array().front();
-    if (!first.is_object()) continue;
-    const auto formats = matching_formats(first, columns);
-    if (std::none_of(formats.begin(), formats.end(), is_row)) continue;
-    const std::string name = escape_control(key);
-    return ". Its rows seem to lie in '" + name + "': write that list alone into a file, as `jq '.[\"" +
-           name + "\"]'` does";
-  }
-  return "";
-}
-
 // Says which column of the settings the row lacks: of fields that a format needs, not of those in its turns.
 std::string missing_column(const Json& record, const Columns& columns) {
   const auto is_needed = [](const std::string& name) {
@@ -104,6 +87,22 @@ std::string unknown_field(const Json& record, const Columns& columns) {
 }
 
 }  // namespace
+
+// A list of texts is no sign of rows: turns of a conversation may have such a key.
+std::string rows_inside(const Json& record, const Columns& columns) {
+  const auto is_row = [](const FormatSpec* spec) { return spec->format != Format::kText; };
+  for (const auto& [key, value] : record.object()) {
+    if (!value.is_array() || value.array().empty()) continue;
+    const Json& first = value.array().front();
+    if (!first.is_object()) continue;
+    const auto formats = matching_formats(first, columns);
+    if (std::none_of(formats.begin(), formats.end(), is_row)) continue;
+    const std::string name = escape_control(key);
+    return ". Its rows seem to lie in '" + name + "': write that list alone into a file, as `jq '.[\"" +
+           name + "\"]'` does";
+  }
+  return "";
+}
 
 std::string_view format_name(Format format) { return spec_of(format).name; }
 

@@ -37,6 +37,10 @@ void check_columns(Format format, const Columns& columns);
 /// Throws Error listing keys found and formats known when there is none or more than one.
 Format detect_format(const Json& record, const Columns& columns, const std::string& where);
 
+/// A sentence for errors about a file that wraps its rows, such as {"data": [{...}, ...]}, and so is read as
+/// one: the key that they seem to lie in, and what to do. "" where `record` seems to be no such file.
+std::string rows_inside(const Json& record, const Columns& columns);
+
 /// Names of the fields that a row of the format may lack.
 const std::vector<std::string>& optional_fields(Format format);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -28,8 +29,17 @@ void check(const DataOptions& options) {
 }
 
 std::string source_name(const std::filesystem::path& path) {
-  const std::string name = path.filename().string();
-  return escape_control(name.empty() ? path.parent_path().filename().string() : name);  // "folder/"
+  constexpr std::string_view kPrefix = "datasets--";
+  const std::filesystem::path folder = path.has_filename() ? path : path.parent_path();  // "folder/"
+  const std::filesystem::path snapshots = folder.parent_path();
+  std::string repository = snapshots.parent_path().filename().string();
+  // The name of a snapshot in the Hub's cache is a hash: datasets--OWNER--NAME/snapshots/COMMIT.
+  if (snapshots.filename() != "snapshots" || !repository.starts_with(kPrefix))
+    return escape_control(folder.filename().string());
+  repository.erase(0, kPrefix.size());
+  if (const std::size_t dashes = repository.find("--"); dashes != std::string::npos)
+    repository.replace(dashes, 2, "/");
+  return escape_control(repository);
 }
 
 // The files of a source as they were before anything of them was read.
@@ -250,8 +260,8 @@ std::optional<std::string> incomplete_rows(const FileReport& report) {
   return "[data] " + report.file + ": of " + std::to_string(report.counts.incomplete) + " of " +
          std::to_string(report.counts.rows) +
          " rows the chat template leaves something out: a turn whose role it doesn't know, tools, a tool "
-         "call, "
-         "or the last answer's reasoning; rename the role, or choose another data.chat_template (`lorikeet "
+         "call, or a part of an answer, such as its reasoning; rename the role, or choose another "
+         "data.chat_template (`lorikeet "
          "preview` shows the rows as they are trained on)";
 }
 

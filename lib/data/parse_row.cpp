@@ -115,17 +115,34 @@ Json parse_tools(const Json& record, const Columns& columns, const std::string& 
   const std::string key = key_of("tools", columns);
   const Json* given = record.find(key);
   if (given == nullptr || given->is_null()) return {};
-  const Json tools = given->is_string() && !is_blank(given->string())
-                         ? Json::parse(given->string(), where + ": '" + key + "'")
-                         : *given;
-  if (tools.is_string()) return {};
+  if (given->is_string() && is_blank(given->string())) return {};
+  const auto fail = [&](const std::string& got) {
+    return Error(where + ": expected '" + key +
+                 "' to be a list of JSON schemas (objects), or such a list as a JSON text, got " + got);
+  };
+  const Json tools = [&] {
+    if (!given->is_string()) return *given;
+    try {
+      return Json::parse(given->string(), "text");
+    } catch (const Error& error) {
+      const std::string what = error.what();
+      throw fail("a text that is " + what.substr(what.find("] ") + 2));
+    }
+  }();
   const auto is_object = [](const Json& tool) { return tool.is_object(); };
-  if (!tools.is_array() || !std::all_of(tools.array().begin(), tools.array().end(), is_object)) {
-    throw Error(where + ": expected '" + key +
-                "' to be a list of JSON schemas (objects), or such a list as a JSON text, got " +
-                escape_control(tools.dump().substr(0, 60)));
-  }
+  if (!tools.is_array() || !std::all_of(tools.array().begin(), tools.array().end(), is_object))
+    throw fail(escape_control(tools.dump().substr(0, 60)));
   return tools.array().empty() ? Json() : tools;
+}
+
+// Beside a call or reasoning a message may have no text.
+bool may_lack_content(const text::Message& message) {
+  const Json* calls = message.extra.find("tool_calls");
+  if (calls != nullptr && !(calls->is_array() && calls->array().empty())) return true;
+  return std::any_of(text::kReasoningNames.begin(), text::kReasoningNames.end(), [&](std::string_view name) {
+    const Json* reasoning = message.extra.find(name);
+    return reasoning != nullptr && !(reasoning->is_string() && is_blank(reasoning->string()));
+  });
 }
 
 text::Message parse_message(const Json& turn, const FormatSpec& spec, const Columns& columns,
@@ -144,10 +161,7 @@ text::Message parse_message(const Json& turn, const FormatSpec& spec, const Colu
                         .trained = is_trained_on(turn, where),
                         .extra = extra_of(turn, role_key, content_key)};
   const Json* content = turn.find(content_key);
-  // Beside a call or reasoning a message may have no text.
-  const bool may_lack =
-      message.extra.find("tool_calls") != nullptr || message.extra.find("reasoning_content") != nullptr;
-  message.has_content = !may_lack || (content != nullptr && !content->is_null());
+  message.has_content = !may_lack_content(message) || (content != nullptr && !content->is_null());
   if (message.has_content)
     message.content = content_of(field(turn, spec.of_turns[1], columns, where), content_key, where);
   return message;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "data/format.h"
 
 namespace lorikeet::data {
 namespace {
@@ -138,12 +139,30 @@ std::string RecordFile::where(std::size_t i) const {
   return "[data] " + (is_array_ ? row_place(i + 1, line) : "line " + std::to_string(line)) + " of " + name();
 }
 
+// Where a line of rows is the beginning of a value that ends in a later one.
+void RecordFile::refuse_several_lines(std::size_t i) const {
+  if (is_array_) return;
+  const std::size_t begin = text_.find_first_not_of(" \t\r\n", spans_[i].offset);
+  const std::size_t end = value_end(text_, begin);
+  if (end == std::string_view::npos || end <= spans_[i].offset + spans_[i].length) return;
+  Json value;
+  try {
+    value = Json::parse(text_.substr(begin, end - begin), "value");
+  } catch (const Error&) {
+    return;  // brackets or quotes are missing in this line
+  }
+  const std::string rows = value.is_object() ? rows_inside(value, {}) : "";
+  throw Error(where(i) + ": expected a row a line, got a JSON value over several lines" +
+              (rows.empty() ? "; write one row a line, as `jq -c .` does" : rows));
+}
+
 Json RecordFile::parse(std::size_t i) const {
   const std::string_view record = text_.substr(spans_[i].offset, spans_[i].length);
   static constexpr std::string_view kOneLine = "not valid JSON at line 1, ";
   try {
     return Json::parse(record, "record");
   } catch (const Error& error) {
+    refuse_several_lines(i);
     std::string what = error.what();
     what = what.substr(what.find("] ") + 2);
     // Lines and columns inside the record would be mistaken for the file's.

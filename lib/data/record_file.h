@@ -43,6 +43,7 @@ class RecordFile final : public RecordSource {
   void add_span(std::size_t offset, std::size_t length, std::size_t line);
   void split_lines();
   void split_array();
+  void refuse_several_lines(std::size_t i) const;
   std::string row_place(std::size_t row, std::size_t line) const;
 
   FileBytes file_;

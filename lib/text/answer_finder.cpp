@@ -59,9 +59,22 @@ bool is_whole(const std::string& content, std::string_view written) {
 }
 
 bool has_reasoning(const Message& message) {
-  if (message.content.find("</think>") != std::string::npos) return true;
-  const auto has = [&](const char* key) { return message.extra.find(key) != nullptr; };
-  return has("reasoning_content") || has("reasoning") || has("thinking");
+  return message.content.find("</think>") != std::string::npos ||
+         std::any_of(kReasoningNames.begin(), kReasoningNames.end(),
+                     [&](std::string_view name) { return message.extra.find(name) != nullptr; });
+}
+
+// The message whose text stands at `offset` or first behind it.
+std::optional<std::size_t> message_from(const jinja::MarkedText& text, std::size_t offset,
+                                        std::size_t messages) {
+  std::size_t near = 0;
+  for (const jinja::MarkedText::Run& run : text.runs()) {
+    const std::size_t tag = jinja::tag_of(run.origin);
+    if (tag == 0) continue;
+    near = message_of_tag(tag, near, messages);
+    if (run.end > offset) return near;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -70,7 +83,9 @@ struct AnswerFinder::Row {
   const Conversation& conversation;
   const JinjaChat::Values& values;
   const jinja::MarkedText& whole;
+  bool only_last;
   std::vector<Place> places;
+  std::string shape;  // see AnswerFinder::shape_of
 
   const std::vector<Message>& messages() const { return conversation.messages; }
   bool answers(std::size_t i) const { return messages()[i].role == "assistant"; }
@@ -87,8 +102,14 @@ struct AnswerFinder::Row {
 
 std::vector<ByteRange> AnswerFinder::find(const Conversation& conversation, const JinjaChat::Values& values,
                                           const jinja::MarkedText& whole, bool only_last) const {
-  const Row row{conversation, values, whole, places_of(whole, conversation.messages.size())};
-  if (chat_.has_generation(conversation.tools)) return generated(row, only_last);
+  const bool marks_answers = chat_.has_generation(conversation.tools);
+  const Row row{.conversation = conversation,
+                .values = values,
+                .whole = whole,
+                .only_last = only_last,
+                .places = places_of(whole, conversation.messages.size()),
+                .shape = marks_answers ? "" : shape_of(conversation)};
+  if (marks_answers) return generated(row, only_last);
   const auto last = row.last();
   std::vector<ByteRange> ranges;
   for (std::size_t i = only_last && last ? *last : 0; i < values.size(); ++i) {
@@ -97,6 +118,26 @@ std::vector<ByteRange> AnswerFinder::find(const Conversation& conversation, cons
     if (range.begin < range.end) ranges.push_back(range);
   }
   return ranges;
+}
+
+// The prompt, `asked`, isn't what the whole begins with: from `from` on the two differ, before the answer.
+void AnswerFinder::fail_by_prompt(const Row& row, std::size_t i, const jinja::MarkedText& asked,
+                                  std::size_t from) const {
+  const auto other = message_from(asked, from, i);
+  const bool lacks_system =
+      other && *other < i && row.messages()[*other].role == "system" && row.places[*other].empty();
+  if (lacks_system) {
+    fail(i,
+         "the template writes the system message only into a question that has no answer yet, and leaves it "
+         "out of this row, which would be learnt without it; put the system text into the user's message, or "
+         "choose another data.chat_template");
+  }
+  fail(i, std::string("the template writes what stands before this answer otherwise once the answer is "
+                      "there, so it isn't clear which tokens are the answer; ") +
+              (row.only_last ? ""
+                             : "take the turn out of the loss (\"train\": false), set data.train_on to last "
+                               "where later turns are what is to be learnt, or ") +
+              "choose another data.chat_template");
 }
 
 // Generation blocks, each of the message whose text it holds. A block without any text of a row belongs to a
@@ -133,13 +174,28 @@ std::vector<ByteRange> AnswerFinder::generated(const Row& row, bool only_last) c
   return ranges;
 }
 
+// The roles of a row, by which and by the texts between its messages its answers are known; empty for a row
+// whose contents may decide what the template writes around them.
+std::string AnswerFinder::shape_of(const Conversation& conversation) const {
+  if (!conversation.tools.is_null()) return "";
+  std::string shape;
+  for (const Message& message : conversation.messages) {
+    const bool is_looked_for = std::any_of(
+        chat_.literals().begin(), chat_.literals().end(),
+        [&](const std::string& literal) { return message.content.find(literal) != std::string::npos; });
+    if (is_looked_for || !message.extra.is_null() || is_blank(message.content)) return "";
+    shape += std::to_string(message.role.size()) + ':' + message.role;
+  }
+  return shape;
+}
+
 ByteRange AnswerFinder::answer(const Row& row, std::size_t i) const {
-  const Message& message = row.messages()[i];
   const Place& place = row.places[i];
   const std::string_view whole = row.whole.bytes();
-  const bool plain = message.extra.is_null() && !place.empty() && place.bytes == place.end - place.begin &&
-                     is_whole(message.content, whole.substr(place.begin, place.bytes));
-  if (!plain) return rendered_answer(row, i);
+  const bool is_plain = !row.shape.empty() && !place.empty() && place.bytes == place.end - place.begin &&
+                        is_whole(row.messages()[i].content, whole.substr(place.begin, place.bytes));
+  std::string opened;
+  if (!is_plain) return rendered_answer(row, i, whole.size(), opened);
   // What the template wrote between this text and the rows' texts around it.
   std::size_t before = 0, behind = whole.size(), at = 0;
   for (const jinja::MarkedText::Run& run : row.whole.runs()) {
@@ -152,24 +208,32 @@ ByteRange AnswerFinder::answer(const Row& row, std::size_t i) const {
     }
     at = run.end;
   }
-  std::string key(whole.substr(before, place.begin - before));
+  std::string key = row.shape + '\0' + std::to_string(i) + '\0';
+  key += whole.substr(before, place.begin - before);
   key += '\0';
   key += whole.substr(place.end, behind - place.end);
-  key += i + 1 == row.values.size() ? std::string_view("\0last", 5) : std::string_view("\0", 1);
+  const auto is_opened_by = [&](const std::string& prompt) {
+    return !prompt.empty() && whole.substr(place.begin).starts_with(prompt);
+  };
   {
     const std::shared_lock lock(mutex_);
-    if (const auto known = known_.find(key); known != known_.end())
+    if (const auto known = known_.find(key); known != known_.end() && !is_opened_by(known->second.opened))
       return {place.begin - known->second.before, place.end + known->second.behind};
   }
-  const ByteRange range = rendered_answer(row, i);
-  if (range.begin >= before && range.begin <= place.begin && range.end >= place.end && range.end <= behind) {
+  const ByteRange range = rendered_answer(row, i, behind, opened);
+  if (range.begin >= before && range.begin <= place.begin && range.end >= place.end) {
     const std::unique_lock lock(mutex_);
-    if (known_.size() < kMostKnown) known_[key] = {place.begin - range.begin, range.end - place.end};
+    if (known_.size() < kMostKnown)
+      known_[key] = {
+          .before = place.begin - range.begin, .behind = range.end - place.end, .opened = std::move(opened)};
   }
   return range;
 }
 
-ByteRange AnswerFinder::rendered_answer(const Row& row, std::size_t i) const {
+// The answer by rendering the messages before it, and those through it. It ends at `next` at the latest.
+// `opened` becomes what the prompt has from where the answer's text begins in the whole.
+ByteRange AnswerFinder::rendered_answer(const Row& row, std::size_t i, std::size_t next,
+                                        std::string& opened) const {
   const std::string_view whole = row.whole.bytes();
   const Place& place = row.places[i];
   const jinja::MarkedText asked = [&] {
@@ -186,15 +250,10 @@ ByteRange AnswerFinder::rendered_answer(const Row& row, std::size_t i) const {
   std::size_t begin = common_prefix(asked.bytes(), whole);
   if (begin < asked.size()) {
     // A prompt may open reasoning that the row has none of: the answer begins where the two part.
-    if (place.empty() || begin < place.begin) {
-      fail(i,
-           "the template writes what stands before this answer otherwise once the answer is there, so it "
-           "isn't clear which tokens are the answer; take the turn out of the loss (\"train\": false), set "
-           "data.train_on to last where later turns are what is to be learnt, or choose another "
-           "data.chat_template");
-    }
+    if (place.empty() || begin < place.begin) fail_by_prompt(row, i, asked, begin);
     begin = place.begin;
   }
+  if (!place.empty() && asked.size() > place.begin) opened = asked.bytes().substr(place.begin);
   const bool is_last = i + 1 == row.values.size();
   const jinja::MarkedText through = is_last ? row.whole : row.render(chat_, i + 1, false);
   const Place said = places_of(through, i + 1)[i];
@@ -205,10 +264,11 @@ ByteRange AnswerFinder::rendered_answer(const Row& row, std::size_t i) const {
                             ? "the template leaves out the reasoning of earlier turns"
                             : "the template writes an earlier turn otherwise than the one that is "
                               "answered") +
-                ", so this one isn't in the text as the model would have to say it; set data.train_on to "
-                "last, or choose another data.chat_template");
+                ", so this one isn't in the text as the model would have to say it; " +
+                (row.only_last ? "" : "set data.train_on to last, or ") +
+                "choose another data.chat_template");
   }
-  return {begin, end_of_turn(whole, own, same)};
+  return {begin, end_of_turn(whole, own, std::max(own, std::min(same, next)))};
 }
 
 std::size_t AnswerFinder::end_of_turn(std::string_view text, std::size_t from, std::size_t limit) const {

@@ -20,8 +20,10 @@ namespace lorikeet::text {
 /// begins with, as far as the turn's own text goes. A turn ends behind the first EOS that the template writes
 /// after the turn's text, else behind the first special token there, else where the next turn begins.
 ///
-/// For messages that are only a role and a text the places are remembered by what the template wrote before
-/// and after that text, so that rows of the same shape are rendered once.
+/// Rows of the same shape are rendered once: those of the same roles whose messages are only a role and a
+/// text. What is remembered must hold for every such row, so rows that a template may write otherwise because
+/// of what they say (with tools, other members, an empty text, or a text that the template looks for) are
+/// always rendered.
 class AnswerFinder {
  public:
   /// Both must outlive it.
@@ -37,12 +39,16 @@ class AnswerFinder {
   struct Split {
     std::size_t before;  // bytes of the range before the turn's text
     std::size_t behind;
+    std::string opened;  // what the generation prompt has where the turn's text begins
   };
   struct Row;
 
   std::vector<ByteRange> generated(const Row& row, bool only_last) const;
   ByteRange answer(const Row& row, std::size_t i) const;
-  ByteRange rendered_answer(const Row& row, std::size_t i) const;
+  ByteRange rendered_answer(const Row& row, std::size_t i, std::size_t next, std::string& opened) const;
+  [[noreturn]] void fail_by_prompt(const Row& row, std::size_t i, const jinja::MarkedText& asked,
+                                   std::size_t from) const;
+  std::string shape_of(const Conversation& conversation) const;
   std::size_t end_of_turn(std::string_view text, std::size_t from, std::size_t limit) const;
 
   const JinjaChat& chat_;

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/strings.h"
+#include "text/jinja/lexer.h"
+#include "text/jinja/text_functions.h"
 
 namespace lorikeet::text {
 namespace {
@@ -62,6 +64,62 @@ std::string reasoning_of(const Message& message) {
   return "";
 }
 
+// See JinjaChat::literals.
+std::vector<std::string> literals_of(std::string_view source) {
+  using Kind = jinja::TokenKind;
+  const auto is_mark = [](char c) {
+    return static_cast<unsigned char>(c) > ' ' && !(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'z') &&
+           !(c >= 'A' && c <= 'Z') && c != '_';
+  };
+  std::vector<std::string> literals;
+  const std::vector<jinja::Token> tokens = jinja::tokenize(jinja::normalize_source(source));
+  for (std::size_t i = 1; i + 1 < tokens.size(); ++i) {
+    const std::string& text = tokens[i].text;
+    const jinja::Token &left = tokens[i - 1], &right = tokens[i + 1];
+    const bool is_searched_for = right.kind == Kind::kName && (right.text == "in" || right.text == "not");
+    const bool is_written = left.kind == Kind::kVariableBegin || left.text == "+" || left.text == "~";
+    if (tokens[i].kind == Kind::kString && text.size() > 2 && (is_searched_for || !is_written) &&
+        std::any_of(text.begin(), text.end(), is_mark))
+      literals.push_back(text);
+  }
+  std::sort(literals.begin(), literals.end());
+  literals.erase(std::unique(literals.begin(), literals.end()), literals.end());
+  return literals;
+}
+
+std::string without_white(std::string text) {
+  std::erase_if(text, [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); });
+  return text;
+}
+
+// Whether a part of a learnt answer's content isn't there. Templates trim texts, and write by themselves the
+// marks around reasoning that they found in a content, so where fewer bytes of the content are there than it
+// has, all that is written is searched for it.
+bool cuts_answers(const std::vector<Message>& messages, const jinja::MarkedText& rendered, TrainOn train_on) {
+  std::array<std::size_t, jinja::kOriginTags> written{}, said{};
+  std::vector<std::size_t> learnt;
+  for (std::size_t i = messages.size(); i-- > 0;) {
+    if (messages[i].role != "assistant") continue;
+    if (train_on == TrainOn::kAll || messages[i].trained) learnt.push_back(i);
+    if (train_on == TrainOn::kLast) break;
+  }
+  for (const std::size_t i : learnt) said.at(1 + i % kMessageTags) += trim(messages[i].content).size();
+  std::size_t begin = 0;
+  for (const jinja::MarkedText::Run& run : rendered.runs()) {
+    written.at(jinja::tag_of(run.origin)) += run.end - begin;
+    begin = run.end;
+  }
+  std::string all;
+  for (const std::size_t i : learnt) {
+    const std::size_t tag = 1 + i % kMessageTags;
+    if (messages[i].extra.is_null() && written.at(tag) >= said.at(tag)) continue;
+    if (all.empty()) all = without_white(rendered.bytes());
+    const jinja::MarkedText content = stripped(jinja::MarkedText(messages[i].content), {}, true, true);
+    if (all.find(without_white(content.bytes())) == std::string::npos) return true;
+  }
+  return false;
+}
+
 // Templates trim texts.
 std::string first_line(const std::string& text) {
   const std::string trimmed = trim(text);
@@ -88,7 +146,7 @@ Json as_templates_read(const Json& message) {
 }
 
 JinjaChat::JinjaChat(const TemplateSources& sources, const std::string& date)
-    : main_(sources.main.value()), options_{.date = date} {
+    : main_(sources.main.value()), literals_(literals_of(*sources.main)), options_{.date = date} {
   jinja::require_date(date);
   if (sources.with_tools) with_tools_ = std::make_unique<const jinja::Template>(*sources.with_tools);
   for (const auto& [name, token] : sources.tokens) variables_.emplace_back(name, jinja::Value::text(token));
@@ -125,9 +183,9 @@ bool leaves_out_content(std::span<const Message> messages, const jinja::MarkedTe
   return false;
 }
 
-bool leaves_out_something(const Conversation& row, const jinja::MarkedText& rendered) {
+bool leaves_out_something(const Conversation& row, const jinja::MarkedText& rendered, TrainOn train_on) {
   const std::vector<Message>& messages = row.messages;
-  if (leaves_out_content(messages, rendered)) return true;
+  if (leaves_out_content(messages, rendered) || cuts_answers(messages, rendered, train_on)) return true;
   const auto is_plain = [](const Message& message) { return message.extra.is_null(); };
   if (row.tools.is_null() && std::all_of(messages.begin(), messages.end(), is_plain)) return false;
   std::array<std::string, jinja::kOriginTags> written;  // by each message

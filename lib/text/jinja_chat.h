@@ -39,6 +39,11 @@ class JinjaChat {
   jinja::MarkedText render(std::span<const jinja::Value> messages, const Json& tools,
                            bool generation_prompt) const;
 
+  /// The texts in quotes of the template for rows without tools that it may look for in a content
+  /// ("</think>"): those of three bytes or more with a punctuation mark, other than those that it only
+  /// writes. Names of roles are none.
+  const std::vector<std::string>& literals() const { return literals_; }
+
   /// True if the template for rows with or without tools marks the answers by {% generation %} blocks.
   bool has_generation(const Json& tools) const { return template_for(tools).has_generation(); }
 
@@ -47,6 +52,7 @@ class JinjaChat {
 
   jinja::Template main_;
   std::unique_ptr<const jinja::Template> with_tools_;
+  std::vector<std::string> literals_;
   jinja::RenderOptions options_;
   std::vector<std::pair<std::string, jinja::Value>> variables_;
 };
@@ -56,10 +62,12 @@ class JinjaChat {
 bool leaves_out_content(std::span<const Message> messages, const jinja::MarkedText& rendered);
 
 /// Whether `rendered` lacks what the row has: templates leave out roles that they don't know, and may know
-/// nothing of tools or reasoning. That is a message of whose content nothing is there (beside tool calls, not
-/// its first line), a tool or a tool call whose function is named nowhere, or the reasoning of the last
-/// message, if that is the assistant's and has it in a member of its own. Messages 63 apart count as one.
-bool leaves_out_something(const Conversation& row, const jinja::MarkedText& rendered);
+/// nothing of tools or reasoning, or drop it. That is a message of whose content nothing is there (beside
+/// tool calls, not its first line), an answer that `train_on` names of which a part isn't there (as of
+/// reasoning in its content; white space doesn't count), a tool or a tool call whose function is named
+/// nowhere, or the reasoning of the last message, if that is the assistant's and has it in a member of its
+/// own. Messages 63 apart count as one.
+bool leaves_out_something(const Conversation& row, const jinja::MarkedText& rendered, TrainOn train_on);
 
 /// The number of the message that a run of text with this tag is from, of `count`; of those that share the
 /// tag the one nearest to `near`. The tag isn't 0.

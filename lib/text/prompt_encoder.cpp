@@ -66,7 +66,7 @@ EncodedPrompt PromptEncoder::encode(const Conversation& row, TrainOn train_on) c
     std::vector<ByteRange> trained;
     if (train_on != TrainOn::kAll) trained = answers_->find(row, values, whole, train_on == TrainOn::kLast);
     out = encode_marked(whole, trained, tokenizer());
-    out.leaves_out_something = leaves_out_something(row, whole);
+    out.leaves_out_something = leaves_out_something(row, whole, train_on);
   } else {
     require_plain(row, builtin());
     std::vector<Message> messages = row.messages;

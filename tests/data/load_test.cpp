@@ -56,6 +56,20 @@ TEST_CASE("a validation fraction near 1 leaves a row to train on, and a single r
                     Catch::Contains("[data.validation.fraction] expected at least 2 rows"));
 }
 
+TEST_CASE("a data set in the Hub's cache goes by its own name, not by its snapshot's") {
+  test::DataFixture data;
+  const std::filesystem::path snapshot =
+      data.folder / "datasets--owner--name" / "snapshots" / "0123456789abcdef";
+  std::filesystem::create_directories(snapshot);
+  write_file_atomic(snapshot / "train.jsonl", text_rows(3, 3));
+  const auto name = [&](const std::filesystem::path& path) {
+    return data::load_file(path, data.options, *test::fake_tokenizer()).report.file;
+  };
+  CHECK(name(snapshot) == "owner/name");
+  CHECK(name(snapshot / "") == "owner/name");
+  CHECK(name(snapshot / "train.jsonl") == "train.jsonl");
+}
+
 TEST_CASE("a validation file is read like the training file") {
   test::DataFixture data;
   const auto validation = data.write(text_rows(2, 5), "valid.jsonl");

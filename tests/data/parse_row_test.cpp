@@ -200,6 +200,18 @@ TEST_CASE("turns that can't be trained on are errors that name the turn") {
   CHECK_THROWS_WITH(parse(R"({"messages": "a"})", Format::kChat), Contains("got string"));
 }
 
+TEST_CASE("beside a call or reasoning, under any of its names, a message may have no content") {
+  const auto turn = [](const std::string& more) {
+    return messages(
+        parse(R"({"messages": [{"role": "assistant", "content": null, )" + more + "}]}", Format::kChat))[0];
+  };
+  for (const char* more : {R"("tool_calls": [{"id": "1"}])", R"("reasoning_content": "hm")",
+                           R"("thinking": "hm")", R"("reasoning": "hm")"})
+    CHECK_FALSE(turn(more).has_content);
+  for (const char* more : {R"("tool_calls": [])", R"("tool_calls": null)", R"("thinking": " ")"})
+    CHECK_THROWS_WITH(turn(more), Contains("turn 1: expected 'content' to be a string, got null"));
+}
+
 TEST_CASE("other members of a message and the row's tools are kept for the template") {
   const data::Row row = parse(R"({"functions": "[{\"name\": \"f\"}]", "messages": [
       {"role": "assistant", "content": null, "tool_calls": [{"id": "1"}], "weight": 1, "name": null},
@@ -217,7 +229,8 @@ TEST_CASE("other members of a message and the row's tools are kept for the templ
   for (const char* none : {"null", "[]", "\"[]\"", "\"\""}) CHECK(tools(none).is_null());
   CHECK_THROWS_WITH(tools("{}"), Contains("line 1 of f") && Contains("list of JSON schemas"));
   CHECK_THROWS_WITH(tools("[1]"), Contains("list of JSON schemas"));
-  CHECK_THROWS_WITH(tools("\"[{\""), Contains("'tools'"));
+  CHECK_THROWS_WITH(tools("\"[{\""), Catch::StartsWith("[data] line 1 of f: expected 'tools' to be a list") &&
+                                         Contains("got a text that is not valid JSON at line 1, column 2"));
 }
 
 TEST_CASE("tokens have labels of their own or learn every token") {

@@ -5,6 +5,7 @@
 #include "data/zstd.h"
 #include "data_fixture.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 
 using namespace lorikeet;
 
@@ -42,6 +43,25 @@ TEST_CASE("errors in a one-line array name the row, not line 1") {
                     Catch::StartsWith("[data] row 3 of rows: not valid JSON at column 6 of the row:"));
   CHECK_THROWS_WITH(open(folder, "[{\"a\": 1}, {\"a\": 2} {\"a\": 3}]"),
                     Catch::Contains("row 3 of rows") && !Catch::Contains("line"));
+}
+
+TEST_CASE("a value over several lines is an error that says how rows are written") {
+  const test::TemporaryFolder folder;
+  const auto error = [&](const std::string& bytes, std::size_t i) {
+    return test::error_text([&] { open(folder, bytes).parse(i); });
+  };
+  const std::string pretty = "{\n  \"prompt\": \"{a\",\n  \"completion\": \"b\"\n}\n";
+  CHECK(error(pretty + pretty, 0) ==
+        "[data] line 1 of rows: expected a row a line, got a JSON value over several lines; write one row a "
+        "line, as `jq -c .` does");
+  CHECK_THAT(error("{\"a\": 1}\n" + pretty, 1), Catch::StartsWith("[data] line 2 of rows: expected a row a"));
+  CHECK_THAT(error("{\"a\": 1}\n[1,\n2]\n", 1), Catch::Contains("several lines; write"));
+  CHECK_THAT(error("{\"data\": [\n{\"prompt\": \"a\", \"completion\": \"b\"}\n]}", 0),
+             Catch::Contains("over several lines. Its rows seem to lie in 'data'"));
+  // Lines that lack something are none.
+  CHECK_THAT(error("{\"a\": 1\n{\"a\": 2}\n", 0),
+             Catch::Contains("line 1 of rows: not valid JSON at column"));
+  CHECK_THAT(error("{\"a\": [1\n{\"a\": 2}]}\n", 0), Catch::Contains("not valid JSON"));
 }
 
 TEST_CASE("a NUL byte in a record is an error, never the end of it") {

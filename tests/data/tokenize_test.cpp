@@ -246,6 +246,30 @@ TEST_CASE("the result doesn't depend on the number of threads") {
   CHECK(fingerprints[0] == fingerprints[2]);
 }
 
+TEST_CASE("the row that is refused depends neither on the rows before it nor on the number of threads") {
+  test::DataFixture data;
+  data.tokenizer_options.chat_template =
+      "{% if messages[0].role == 'system' %}{% set system = messages[0].content %}{% set turns = "
+      "messages[1:] %}"
+      "{% else %}{% set turns = messages %}{% endif %}{% for m in turns %}{% if m.role == 'user' %}[INST]"
+      "{% if loop.last and system is defined %}{{ system }}\n\n{% endif %}{{ m.content }}[/INST]"
+      "{% else %}{{ m.content }}</s>{% endif %}{% endfor %}";
+  std::string plain;
+  for (int i = 0; i < 200; ++i)
+    plain += one_line(
+        R"({"messages": [{"role": "user", "content": "R"}, {"role": "assistant", "content": "B"}]})");
+  for (const unsigned threads : {1U, 2U, 8U}) {
+    data.options.threads = threads;
+    CHECK(data.load(plain).dataset.size() == 200);
+    const std::string system =
+        R"({"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "Q"},
+ {"role": "assistant", "content": "A"}]})";
+    CHECK_THROWS_WITH(data.load(plain + one_line(system)),
+                      Contains("line 201") && Contains("system message"));
+    CHECK_THROWS_WITH(data.load(one_line(system) + plain), Contains("line 1 ") && Contains("system message"));
+  }
+}
+
 TEST_CASE("train_on last labels the last answer alone, by a built-in template and by one in Jinja") {
   test::DataFixture data;
   data.tokenizer_options.chat_template =

@@ -189,6 +189,10 @@ TEST_CASE("strftime_now writes the given date on every day") {
   CHECK(Template("{{ strftime_now('%d %b %Y') }}").render({}, options).bytes() == "26 Jul 2024");
   options.date = "2025-01-02";
   CHECK(Template("{{ strftime_now('%d %b %Y') }}").render({}, options).bytes() == "02 Jan 2025");
+  // A time without a zone, as transformers has it.
+  CHECK(Template("{{ strftime_now('%Z|%z|%f|%%z|%Y%') }}").render({}, options).bytes() ==
+        "||000000|%z|2025%");
+  CHECK(Template("{{ strftime_now('%z') }}").render({}, options).bytes().empty());
   options.date = "tomorrow";
   CHECK_THAT(test::error_text([&] { Template("").render({}, options); }),
              Contains("expected a date such as 2024-07-26"));

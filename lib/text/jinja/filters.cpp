@@ -272,8 +272,9 @@ struct Entry {
   std::string_view name;
   Filter function;
 };
-constexpr std::array<Entry, 22> kFilters{{{"trim", trim},
+constexpr std::array<Entry, 23> kFilters{{{"trim", trim},
                                           {"string", string},
+                                          {"safe", string},  // nothing is escaped here
                                           {"length", count},
                                           {"count", count},
                                           {"default", fallback},

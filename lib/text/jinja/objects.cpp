@@ -118,6 +118,26 @@ Value raise_exception(Interpreter&, const Arguments& arguments) {
   throw RenderError("the template refuses these messages: " + message.bytes());
 }
 
+// A time without a zone has none to write in Python, which writes microseconds, too: C's strftime does
+// otherwise.
+std::string as_c_has_it(std::string_view format) {
+  std::string out;
+  for (std::size_t i = 0; i < format.size(); ++i) {
+    if (format[i] != '%' || i + 1 == format.size()) {
+      out += format[i];
+      continue;
+    }
+    const char next = format[++i];
+    if (next == 'f') {
+      out += "000000";
+    } else if (next != 'z' && next != 'Z') {
+      out += '%';
+      out += next;
+    }
+  }
+  return out;
+}
+
 Value strftime_now(Interpreter& interpreter, const Arguments& arguments) {
   ArgumentReader read("strftime_now", arguments);
   const MarkedText format = to_text(read.required("format"));
@@ -132,7 +152,8 @@ Value strftime_now(Interpreter& interpreter, const Arguments& arguments) {
   if (format.size() > 200) throw RenderError("strftime_now: the format is too long");
   if (format.empty()) return MarkedText();
   std::array<char, 4096> buffer{};
-  const std::size_t length = std::strftime(buffer.data(), buffer.size(), format.bytes().c_str(), &time);
+  const std::string pattern = as_c_has_it(format.bytes());
+  const std::size_t length = std::strftime(buffer.data(), buffer.size(), pattern.c_str(), &time);
   return MarkedText(std::string_view(buffer.data(), length));
 }
 
