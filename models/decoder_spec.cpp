@@ -29,6 +29,7 @@ nn::CausalLMSpec decoder_spec(const DecoderSizes& s, const nn::RotarySpec& rotar
                     .vocab_size = s.vocab_size,
                     .max_position = positions(s, rotary),
                     .tied_head = s.tied_head},
+          .padding_id = s.padding_id,
           .rotary = rotary,
           .final_norm = {"model.norm", s.hidden_size, norm_eps},
           .head = {.hidden_size = s.hidden_size, .vocab_size = s.vocab_size}};

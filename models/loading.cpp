@@ -8,7 +8,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "models/quantization_config.h"
 #include "models/quantized_weights.h"
+#include "models/registry.h"
 #include "models/staged_upload.h"
 #include "models/tensor_pieces.h"
 #include "ops/dtype.h"
@@ -207,6 +209,24 @@ std::string untied_head(const nn::CausalLM& model, const io::Checkpoint& checkpo
          "own (as transformers 5 takes this checkpoint), or take the tensor out of the file";
 }
 
+// "" unless config.json has a quantization_config and no tensor is quantised, as transformers writes models
+// that bitsandbytes doesn't reach. It computes with such numbers as they are.
+std::string unquantized_throughout(const nn::CausalLM& model, const io::Checkpoint& checkpoint) {
+  if (has_quantized(checkpoint) || !std::filesystem::exists(checkpoint.folder() / "config.json")) return "";
+  const Json config = read_config_json(checkpoint.folder());
+  const auto said = quantization_in_config(JsonView(config, "config.json"));
+  const auto& units = model.store().units();
+  const bool wanted = std::any_of(units.begin(), units.end(), [](const auto& unit) {
+    const auto& segments = unit->segments();
+    return std::any_of(segments.begin(), segments.end(),
+                       [](const nn::WeightSegment& segment) { return segment.quantized != nullptr; });
+  });
+  if (!said || !wanted) return "";
+  return "linear weights: expected " + short_name(*said) +
+         ", since config.json has a quantization_config, got numbers in all of them; remove "
+         "quantization_config from config.json to compute with these as they are, as transformers does";
+}
+
 LoadReport compare_weights(const nn::CausalLM& model, const io::Checkpoint& checkpoint) {
   LoadReport report;
   const io::CheckpointNames& names = model.spec().checkpoint_names;
@@ -226,6 +246,8 @@ LoadReport compare_weights(const nn::CausalLM& model, const io::Checkpoint& chec
     }
   }
   if (const std::string problem = untied_head(model, checkpoint); !problem.empty())
+    report.mismatched.push_back(problem);
+  if (const std::string problem = unquantized_throughout(model, checkpoint); !problem.empty())
     report.mismatched.push_back(problem);
   for (const auto& [name, view] : checkpoint.tensors()) {
     if (!wanted.contains(name) && !is_derivable(name, model) && !is_of_other_part(name, names))

@@ -24,6 +24,18 @@ void require_consistent(const ConfigReader& config, const DecoderSizes& sizes) {
   }
 }
 
+// transformers gives the id to torch.nn.Embedding as its padding_idx, which counts from the end below 0. An
+// id without a row never occurs.
+std::int64_t read_padding_id(const ConfigReader& config, std::int64_t vocab_size, std::int64_t absent) {
+  constexpr const char* kKey = "pad_token_id";
+  const JsonView& json = config.view();
+  const bool given = json.has(kKey);
+  if (!given && json.json().find(kKey) != nullptr) return -1;  // null
+  std::int64_t id = given ? json.at(kKey).as_int() : absent;
+  if (given && id < 0) id += vocab_size;
+  return id >= 0 && id < vocab_size ? id : -1;
+}
+
 DecoderSizes read_sizes(ConfigReader& config, HeadDim head_dim, const DecoderSizes& defaults) {
   const auto size = [&](const char* key, std::int64_t largest, std::int64_t absent) {
     return absent > 0 ? config.size_or(key, largest, absent) : config.size(key, largest);
@@ -38,6 +50,7 @@ DecoderSizes read_sizes(ConfigReader& config, HeadDim head_dim, const DecoderSiz
       size("num_key_value_heads", kLargestWidth, defaults.kv_heads > 0 ? defaults.kv_heads : s.heads);
   s.max_position = size("max_position_embeddings", kMostPositions, defaults.max_position);
   s.tied_head = config.flag("tie_word_embeddings", defaults.tied_head);
+  s.padding_id = read_padding_id(config, s.vocab_size, defaults.padding_id);
   const bool given = head_dim == HeadDim::kRequired || config.has("head_dim");
   s.head_dim = given ? size("head_dim", kLargestWidth, defaults.head_dim) : implied_head_dim(config, s);
   if (head_dim == HeadDim::kImplied && given && s.head_dim != implied_head_dim(config, s)) {

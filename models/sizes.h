@@ -17,6 +17,7 @@ struct DecoderSizes {
   std::int64_t head_dim = 0;
   std::int64_t max_position = 0;
   bool tied_head = false;
+  std::int64_t padding_id = -1;  ///< CausalLMSpec's
 };
 
 // Far above any real model, yet a whole model of such sizes has fewer than 2^57 parameters: no product of
@@ -34,8 +35,8 @@ enum class HeadDim {
 };
 
 /// Reads vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads,
-/// num_key_value_heads (absent: as many as heads), head_dim, max_position_embeddings and
-/// tie_word_embeddings. A key that is absent has the number of `defaults`, where that isn't 0. Throws Error
+/// num_key_value_heads (absent: as many as heads), head_dim, max_position_embeddings, tie_word_embeddings and
+/// pad_token_id. A key that is absent has the number of `defaults`, where that isn't 0. Throws Error
 /// naming the key for what is missing, out of range or contradicting.
 DecoderSizes read_sizes(ConfigReader& config, HeadDim head_dim = HeadDim::kOptional,
                         const DecoderSizes& defaults = {});

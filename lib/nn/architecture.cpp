@@ -162,9 +162,10 @@ void append_layers(Architecture& all, const std::vector<DecoderLayerSpec>& layer
 }  // namespace
 
 Architecture architecture(const CausalLMSpec& spec) {
-  [[maybe_unused]] const auto& [shape, embedding_name, embedding_scale, embedding_scale_rounded, rotary,
-                                local_rotary, layers, final_norm, head, checkpoint_names] = spec;
-  // What the layers' own lines say, and what only limits lengths or follows from the rest.
+  [[maybe_unused]] const auto& [shape, embedding_name, embedding_scale, embedding_scale_rounded, padding_id,
+                                rotary, local_rotary, layers, final_norm, head, checkpoint_names] = spec;
+  // What the layers' own lines say, what only limits lengths or follows from the rest, and of the embedding
+  // what only its gradient knows (padding_id).
   [[maybe_unused]] const auto& [layer_count, hidden_size, heads, kv_heads, head_dim, intermediate_size,
                                 vocab_size, max_position, layer_linear_parameters, output_row_parameters,
                                 tied_head] = shape;

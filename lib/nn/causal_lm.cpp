@@ -16,6 +16,7 @@ CausalLM::CausalLM(const CausalLMSpec& spec, LinearFactory& factory) : spec_(spe
   embedding_ = factory.embedding({.name = spec.embedding_name,
                                   .scale = spec.embedding_scale,
                                   .scale_rounded = spec.embedding_scale_rounded,
+                                  .padding_id = spec.padding_id,
                                   .tied_head = shape.tied_head ? spec.head.name : ""},
                                  embedding_table_);
   if (spec.rotary) rotary_.emplace(*spec.rotary);

@@ -15,6 +15,7 @@ struct CausalLMSpec {
   std::string embedding_name = "model.embed_tokens";
   double embedding_scale = 1;
   bool embedding_scale_rounded = false;    ///< to the compute dtype before it multiplies (Gemma)
+  std::int64_t padding_id = -1;            ///< EmbeddingSpec's
   std::optional<RotarySpec> rotary;        ///< of layers with LayerRotary::kGlobal
   std::optional<RotarySpec> local_rotary;  ///< of layers with LayerRotary::kLocal
   std::vector<DecoderLayerSpec> layers;

@@ -123,9 +123,10 @@ class Embedding {
 /// What a family asks of its embedding.
 struct EmbeddingSpec {
   std::string name;
-  double scale = 1;            ///< multiplies what is looked up
-  bool scale_rounded = false;  ///< to the compute dtype before it multiplies (Gemma)
-  std::string tied_head;       ///< name of the head that shares the table; empty where none does
+  double scale = 1;              ///< multiplies what is looked up
+  bool scale_rounded = false;    ///< to the compute dtype before it multiplies (Gemma)
+  std::int64_t padding_id = -1;  ///< the id whose row gets no gradient from the lookup; -1: none
+  std::string tied_head;         ///< name of the head that shares the table; empty where none does
 };
 
 /// What a family asks of its head.

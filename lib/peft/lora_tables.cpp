@@ -22,7 +22,8 @@ class LoraEmbedding : public nn::FrozenEmbedding {
       : nn::FrozenEmbedding(spec, table, adapters.store().policy()),
         adapters_(adapters),
         module_(std::move(module)),
-        magnitudes_(adapters, module_) {}
+        magnitudes_(adapters, module_),
+        padding_id_(spec.padding_id) {}
 
   bool learns() const override { return true; }
 
@@ -38,11 +39,11 @@ class LoraEmbedding : public nn::FrozenEmbedding {
   }
   void lookup_backward(const at::Tensor& dy, const at::Tensor& ids,
                        const nn::EmbeddingKept& kept) const override {
-    if (!module_.magnitude) return ops::lora_embedding_backward(dy, ids, projection());
+    if (!module_.magnitude) return ops::lora_embedding_backward(dy, ids, projection(), padding_id_);
     const ops::DoraMagnitude dora = magnitudes_.last();
     const auto back = ops::scale_columns_backward(dy, kept.rows, dora.factors());
     dora.add_gradient(back.factors);
-    ops::lora_embedding_backward(back.dx, ids, projection());
+    ops::lora_embedding_backward(back.dx, ids, projection(), padding_id_);
   }
 
  private:
@@ -51,13 +52,17 @@ class LoraEmbedding : public nn::FrozenEmbedding {
   const LoraAdapters& adapters_;
   LoraAdapters::Module module_;
   DoraMagnitudes magnitudes_;
+  std::int64_t padding_id_;
 };
 
 // An embedding whose table is the store's.
 class TrainedEmbedding : public nn::FrozenEmbedding {
  public:
   TrainedEmbedding(const nn::EmbeddingSpec& spec, const AdapterStore& store, LoraAdapters::Table table)
-      : nn::FrozenEmbedding(spec, table.weight, store.policy()), store_(store), own_(std::move(table)) {}
+      : nn::FrozenEmbedding(spec, table.weight, store.policy()),
+        store_(store),
+        own_(std::move(table)),
+        padding_id_(spec.padding_id) {}
 
   bool learns() const override { return true; }
 
@@ -69,13 +74,14 @@ class TrainedEmbedding : public nn::FrozenEmbedding {
   void lookup_backward(const at::Tensor& dy, const at::Tensor& ids,
                        const nn::EmbeddingKept& /*kept*/) const override {
     at::Tensor gradient = store_.gradient(own_.segment);
-    ops::embedding_backward(gradient, dy, ids);
+    ops::embedding_backward(gradient, dy, ids, 1, padding_id_);
     *own_.reached = true;
   }
 
  private:
   const AdapterStore& store_;
   LoraAdapters::Table own_;
+  std::int64_t padding_id_;
 };
 
 class LoraHead : public nn::FrozenHead {

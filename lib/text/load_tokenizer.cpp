@@ -1,8 +1,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/strings.h"
 #include "text/folder_config.h"
 #include "text/new_tokens.h"
+#include "text/normalizer.h"
 #include "text/sentencepiece_tokenizer.h"
 #include "text/tokenizer_json.h"
 
@@ -29,6 +31,31 @@ bool looks_like_tiktoken(std::string_view bytes) {
          space + 1 < bytes.size() && bytes[space + 1] >= '0' && bytes[space + 1] <= '9';
 }
 
+// A word is found in the normalised text. Llama 2's normaliser puts "▁" before every stretch of text, and so
+// before the word itself: it would be found behind a blank alone, and take the blank with it.
+void require_found_within_text(const std::vector<AddedToken>& added, const JsonView& json) {
+  const auto settings = json.maybe("normalizer");
+  if (!settings) return;
+  const auto normalizer = make_normalizer(*settings);
+  const auto normal = [&](const std::string& text) {
+    NormalText normal{text, true};
+    normalizer->apply(normal);
+    return normal.text;
+  };
+  for (const AddedToken& token : added) {
+    if (!token.normalized || normal("x" + token.content).find(normal(token.content)) != std::string::npos)
+      continue;
+    throw Error(
+        "[model.add_tokens] expected a tokenizer that finds '" + escape_control(token.content) +
+        "' anywhere in a text, got " + json.where() + ", whose normalizer makes '" +
+        escape_control(normal(token.content)) +
+        "' of it: it would be found at the start of a text or after a blank alone, and take the blank "
+        "with it; take the files that AutoTokenizer.from_pretrained(...).save_pretrained(...) of "
+        "transformers 5 writes of a LlamaTokenizer, with a Metaspace pre_tokenizer in the normalizer's "
+        "place (tokens of model.add_special_tokens, which rows can't say, aren't normalised)");
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& folder) {
@@ -52,6 +79,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& fol
     std::string bytes = read_file(json_path, kTokenizerLimitBytes);
     if (!added.empty()) bytes = tokenizer_json_with(bytes, added);
     const Json json = Json::parse(bytes, json_path.string(), {.max_values = kTokenizerLimitValues});
+    if (!added.empty()) require_found_within_text(added, JsonView(json, json_path.string()));
     const std::string description =
         has_model ? "tokenizer.json (chosen over tokenizer.model, which is there too)" : "tokenizer.json";
     return make_tokenizer_json(json, config, json_path.string(), description,

@@ -14,7 +14,8 @@ const DecoderSizes kGemma3Defaults = {.vocab_size = 262208,
                                       .kv_heads = 4,
                                       .head_dim = 256,
                                       .max_position = 131072,
-                                      .tied_head = true};
+                                      .tied_head = true,
+                                      .padding_id = 0};
 
 // Every norm's scale is 1 + weight, the embedding is multiplied by sqrt(hidden_size) in the compute dtype.
 nn::CausalLMSpec gemma_base(const DecoderSizes& sizes, const nn::RotarySpec& rotary, double eps) {
@@ -77,7 +78,6 @@ nn::CausalLMSpec gemma3_decoder(const JsonView& json, const std::string& model) 
                                  .layer_type = by_type ? "sliding_attention" : nullptr,
                                  .scaled = false,
                                  .absent_theta = 1e4});
-  const double attention_cap = read_cap(config, "attn_logit_softcapping");
   spec.head.soft_cap = read_cap(config, "final_logit_softcapping");
   config.finish();
   spec.shape.max_position = sizes.max_position;  // with linear scaling's factor in it already
@@ -90,7 +90,6 @@ nn::CausalLMSpec gemma3_decoder(const JsonView& json, const std::string& model) 
     attention.qk_norm = nn::QkNormSpec{{attention.prefix + ".q_norm", sizes.head_dim, eps, true},
                                        {attention.prefix + ".k_norm", sizes.head_dim, eps, true}};
     attention.options.window = windows[static_cast<std::size_t>(i)];
-    attention.options.soft_cap = attention_cap;
     layer.rotary = attention.options.window > 0 ? nn::LayerRotary::kLocal : nn::LayerRotary::kGlobal;
     spec.layers.push_back(layer);
   }
@@ -101,7 +100,7 @@ nn::CausalLMSpec gemma3_decoder(const JsonView& json, const std::string& model) 
 
 nn::CausalLMSpec gemma_spec(const JsonView& json) {
   ConfigReader config(json, "gemma");
-  const DecoderSizes sizes = read_sizes(config, HeadDim::kRequired, {.tied_head = true});
+  const DecoderSizes sizes = read_sizes(config, HeadDim::kRequired, {.tied_head = true, .padding_id = 0});
   const double eps = config.epsilon("rms_norm_eps");
   // "gelu" in the first files meant the formula with tanh, as transformers reads it.
   config.choice("hidden_act", "gelu_pytorch_tanh", {"gelu", "gelu_pytorch_tanh"});
@@ -121,7 +120,7 @@ nn::CausalLMSpec gemma_spec(const JsonView& json) {
 
 nn::CausalLMSpec gemma2_spec(const JsonView& json) {
   ConfigReader config(json, "gemma2");
-  const DecoderSizes sizes = read_sizes(config, HeadDim::kRequired, {.tied_head = true});
+  const DecoderSizes sizes = read_sizes(config, HeadDim::kRequired, {.tied_head = true, .padding_id = 0});
   const double eps = config.epsilon("rms_norm_eps");
   config.choice("hidden_activation", "gelu_pytorch_tanh", {"gelu_pytorch_tanh"});
   const bool bias = config.flag("attention_bias", false);

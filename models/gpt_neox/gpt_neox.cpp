@@ -30,6 +30,7 @@ nn::CausalLMSpec gpt_neox_spec(const JsonView& json) {
   };
   nn::CausalLMSpec spec = decoder_spec(sizes, rotary, eps);
   spec.embedding_name = "gpt_neox.embed_in";
+  spec.padding_id = -1;  // transformers gives this family's embedding no padding_idx
   spec.final_norm = norm("gpt_neox.final_layer_norm");
   spec.checkpoint_names = {
       .prefixes = {{"lm_head.", "embed_out."}}};  // transformers 5 and PEFT on it say lm_head

@@ -7,7 +7,7 @@ namespace lorikeet::models {
 
 nn::CausalLMSpec olmo2_spec(const JsonView& json) {
   ConfigReader config(json, "olmo2");
-  const DecoderSizes sizes = read_sizes(config);
+  const DecoderSizes sizes = read_sizes(config, HeadDim::kOptional, {.padding_id = 1});
   const double eps = config.epsilon("rms_norm_eps");
   config.choice("hidden_act", "silu", {"silu"});
   const bool bias = config.flag("attention_bias", false);

@@ -7,7 +7,7 @@ namespace lorikeet::models {
 
 nn::CausalLMSpec phi3_spec(const JsonView& json) {
   ConfigReader config(json, "phi3");
-  const DecoderSizes sizes = read_sizes(config);
+  const DecoderSizes sizes = read_sizes(config, HeadDim::kOptional, {.padding_id = 32000});
   const double eps = config.epsilon("rms_norm_eps");
   config.choice("hidden_act", "silu", {"silu"});
   const std::int64_t window = config.size_or("sliding_window", kMostPositions, 0);

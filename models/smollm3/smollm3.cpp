@@ -33,7 +33,8 @@ std::vector<bool> read_rotated(ConfigReader& config, const DecoderSizes& sizes) 
 
 nn::CausalLMSpec smollm3_spec(const JsonView& json) {
   ConfigReader config(json, "smollm3");
-  const DecoderSizes sizes = read_sizes(config, HeadDim::kOptional, {.tied_head = true});
+  const DecoderSizes sizes =
+      read_sizes(config, HeadDim::kOptional, {.tied_head = true, .padding_id = 128004});
   const double eps = config.epsilon("rms_norm_eps");
   config.choice("hidden_act", "silu", {"silu"});
   const bool attention_bias = config.flag("attention_bias", false), mlp_bias = config.flag("mlp_bias", false);
@@ -43,7 +44,7 @@ nn::CausalLMSpec smollm3_spec(const JsonView& json) {
   for (const std::int64_t window : read_windows(config, sizes, [](std::int64_t) { return false; })) {
     if (window > 0) config.fail("layer_types", "has sliding_attention, but use_sliding_window is false");
   }
-  nn::CausalLMSpec spec = decoder_spec(sizes, read_rope(config, sizes.head_dim), eps);
+  nn::CausalLMSpec spec = decoder_spec(sizes, read_rope(config, sizes.head_dim, {.absent_theta = 2e6}), eps);
   config.finish();
   for (std::int64_t i = 0; i < sizes.layers; ++i) {
     nn::DecoderLayerSpec layer = llama_layer(sizes, eps, i);

@@ -186,6 +186,38 @@ TEST_CASE("rotary settings of another family are refused") {
   });
 }
 
+TEST_CASE("where a file has no rotary base, it is the family's own, as in transformers") {
+  const std::string none = R"({"rope_parameters": "absent", "rope_scaling": null})";
+  CHECK(spec_of(kSmollm3, none).rotary->theta == 2e6);
+  for (const auto& variant : {kMistral, kQwen2, kQwen3, kGranite, kGemma, kGemma2, kOlmo2})
+    CHECK(spec_of(variant, none).rotary->theta == 1e4);
+}
+
+TEST_CASE("the embedding leaves out the gradient of pad_token_id, as transformers' classes do") {
+  const std::string absent = R"({"pad_token_id": "absent"})";
+  for (const auto& variant :
+       {kMistral, kQwen2, kQwen3, kGranite, kSmollm3, kLongrope, kGemma, kGemma2, kGemma3, kOlmo2}) {
+    CAPTURE(variant);
+    CHECK(spec_of(variant, R"({"pad_token_id": 3})").padding_id == 3);
+    CHECK(spec_of(variant, R"({"pad_token_id": null})").padding_id == -1);
+    CHECK(spec_of(variant, R"({"pad_token_id": -1})").padding_id == 47);  // the last of 48 rows
+    CHECK(spec_of(variant, R"({"pad_token_id": 48})").padding_id == -1);
+    CHECK(spec_of(variant, R"({"pad_token_id": -49})").padding_id == -1);
+  }
+  CHECK(spec_of(kNested, R"({"text_config.pad_token_id": 3, "pad_token_id": 5})").padding_id == 3);
+  // Absent: what the configuration class has.
+  for (const auto& variant : {kMistral, kQwen2, kQwen3, kGranite})
+    CHECK(spec_of(variant, absent).padding_id == -1);
+  for (const auto& variant : {kGemma, kGemma2, kGemma3}) CHECK(spec_of(variant, absent).padding_id == 0);
+  CHECK(spec_of(kOlmo2, absent).padding_id == 1);
+  CHECK(spec_of(kLongrope, absent).padding_id == -1);  // without a row of that id
+  CHECK(spec_of(kLongrope, R"({"pad_token_id": "absent", "vocab_size": 32064})").padding_id == 32000);
+  CHECK(spec_of(kSmollm3, R"({"pad_token_id": "absent", "vocab_size": 128256})").padding_id == 128004);
+  // Their embeddings have no padding_idx.
+  for (const auto& variant : {kNeox, kFalcon})
+    CHECK(spec_of(variant, R"({"pad_token_id": 3})").padding_id == -1);
+}
+
 TEST_CASE("what a family has no meaning for is refused where it isn't off") {
   check_refused({
       {kFalcon, R"({"alibi": true})", "alibi] true is not supported"},
@@ -203,6 +235,8 @@ TEST_CASE("what a family has no meaning for is refused where it isn't off") {
       {kGemma2, R"({"final_logit_softcapping": -1})", "final_logit_softcapping] expected"},
       {kGemma2, R"({"query_pre_attn_scalar": "absent"})", "'query_pre_attn_scalar' is missing"},
       {kGemma3, R"({"use_bidirectional_attention": true})", "use_bidirectional_attention"},
+      {kGemma3, R"({"attn_logit_softcapping": 50.0})",
+       "attn_logit_softcapping] the family gemma3_text has no such setting"},
       {kOlmo2, R"({"clip_qkv": 8.0})", "clip_qkv"},
       {kQwen2, R"({"is_causal": false})", "is_causal"},
       {kOldNeox, R"({"partial_rotary_factor": 0.25})", "'rotary_pct' and 'partial_rotary_factor' differ"},

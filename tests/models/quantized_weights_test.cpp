@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 
+#include "base/file.h"
 #include "models/loading.h"
 #include "models/quantization_config.h"
 #include "models/toy_family.h"
@@ -322,6 +323,19 @@ TEST_CASE("a quantised checkpoint for a model of numbers is a mismatch") {
   const LoadReport report = compare_weights(model, checkpoint);
   REQUIRE_FALSE(report.complete());
   CHECK_THAT(report.mismatched.front(), Contains("bitsandbytes"));
+}
+
+TEST_CASE("a checkpoint of numbers whose config.json has a quantisation is a mismatch: it isn't quantised") {
+  const TemporaryFolder folder;
+  const Toy toy;
+  const io::Checkpoint checkpoint = written(folder, toy_state(toy.model, 7));
+  write_file_atomic(folder / "config.json", "{}");
+  CHECK(compare_weights(toy.model, checkpoint).complete());  // a run's own precision.base_storage
+  write_file_atomic(folder / "config.json", R"({"quantization_config": {"quant_method": "bitsandbytes",
+      "load_in_4bit": true, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": true}})");
+  const LoadReport report = compare_weights(toy.model, checkpoint);
+  REQUIRE(report.mismatched.size() == 1);
+  CHECK_THAT(report.mismatched.front(), Contains("quantization_config") && Contains("got numbers"));
 }
 
 TEST_CASE("config.json says how a checkpoint is quantised") {

@@ -84,6 +84,25 @@ TEST_CASE("an embedding with an adapter is a lookup in the changed table, and so
   CHECK(u.reached);
 }
 
+TEST_CASE(
+    "positions of the padding id give a table, and an adapter's row of it, no gradient, as in PyTorch") {
+  constexpr std::int64_t kPadding = 4;
+  const at::Tensor dy = leaf({ids().numel(), kWidth}, 5).detach();
+  const at::Tensor table = leaf({kRows, kWidth}, 4);
+  (at::embedding(table, ids(), kPadding) * dy).sum().backward();
+  at::Tensor gradient = at::zeros({kRows, kWidth}, dy.options());
+  embedding_backward(gradient, dy, ids(), 1, kPadding);
+  CHECK(relative_distance(gradient, table.grad()) < 1e-15);
+  CHECK(at::equal(gradient[kPadding], at::zeros({kWidth}, dy.options())));
+
+  Update u = update();
+  const at::Tensor a = u.a.clone().requires_grad_(), b = u.b.clone().requires_grad_();
+  (1.5 * at::mm(at::embedding(b, ids(), kPadding), a) * dy).sum().backward();
+  lora_embedding_backward(dy, ids(), u.projection(), kPadding);
+  CHECK(relative_distance(u.grad_a, a.grad()) < 1e-14);
+  CHECK(relative_distance(u.grad_b, b.grad()) < 1e-14);
+}
+
 TEST_CASE("an adapter on an embedding in bf16 is the fp32 one, to bf16's digits") {
   Update half = update(at::kBFloat16), full = update(at::kFloat);
   full.a = half.a.to(at::kFloat);

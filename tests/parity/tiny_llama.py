@@ -25,6 +25,8 @@ VARIANTS = {
     "llama3-rope": {"rope_parameters": LLAMA3_ROPE},
     "linear-rope": {"rope_parameters": LINEAR_ROPE},
     "tied": {"tie_word_embeddings": True},
+    "padded": {"pad_token_id": 1},  # the end of a sequence, as in Granite
+    "padded-tied": {"pad_token_id": 1, "tie_word_embeddings": True},
     "biases": {"attention_bias": True, "mlp_bias": True},
     "head-dim": {"head_dim": 24},
     "large-vocabulary": {"vocab_size": 512},

@@ -121,6 +121,22 @@ class TrainingParity(Runs):
                            overrides=[f"lora.modules_to_save=[{', '.join(saved)}]",
                                       f"lora.ensure_weight_tying={str(tie).lower()}"])
 
+    def test_ten_steps_that_train_the_embedding_where_the_padding_occurs_in_rows_equal_peft(self):
+        for row in self.rows:
+            for name in ("input_ids", "labels"):
+                row[name] = [1 if i % 5 == 4 and value >= 0 else value for i, value in enumerate(row[name])]
+        tiny_llama.write_rows(self.data, self.rows)
+        targets = ["q_proj", "embed_tokens"]
+        adapter, saved = [f"lora.target_modules=[{', '.join(targets)}]"], ["lora.modules_to_save=[embed_tokens]"]
+        for variant, overrides, options in (
+                ("padded", saved, {"modules_to_save": ["embed_tokens"]}),
+                ("padded-tied", saved, {"modules_to_save": ["embed_tokens"], "ensure_weight_tying": True}),
+                ("padded", adapter, {"targets": targets}),
+                ("padded", [*adapter, "lora.use_dora=true"], {"targets": targets, "use_dora": True})):
+            with self.subTest(variant, overrides=overrides):
+                self.clear()
+                self.check(f"{variant} {overrides}", variant, overrides=overrides, **options)
+
     def test_ten_steps_of_loraplus_equal_peft(self):
         self.check("LoRA+", overrides=["optimizer.loraplus_lr_ratio=8"], training={"loraplus_lr_ratio": 8})
 

@@ -112,6 +112,27 @@ TEST_CASE("a fresh adapter on the embedding, and fresh tables, change nothing") 
   CHECK(a.std().item<double>() == Approx(1).margin(0.4));  // 24 draws of a normal distribution
 }
 
+TEST_CASE("the padding's row of the embedding gets no gradient: trained whole, by an adapter, with DoRA") {
+  nn::CausalLMSpec spec = test::toy_spec();
+  spec.padding_id = 5;
+  const nn::Batch batch = test::labelled({{1, 5, 7}, {5, 2}});
+  for (const LoraConfig& config :
+       {LoraConfig{.modules_to_save = {"wte"}}, LoraConfig{.target_modules = {"wte"}},
+        LoraConfig{.use_dora = true, .target_modules = {"wte"}}}) {
+    test::ToyLora toy(config, test::fp32_policy(), {}, spec);
+    toy.adapters.initialize(LoraInit::kKaiming, toy.model.store());
+    const auto& tables = toy.adapters.tables();
+    const at::Tensor gradient = toy.adapters.store().gradient(
+        tables.empty() ? toy.adapters.modules().front().b : tables.front().segment);
+    gradient.zero_();
+    nn::EmbeddingKept kept;
+    toy.model.embed(batch, &kept);
+    toy.model.embedding().backward(at::ones({5, 24}), batch, kept);
+    for (const std::int64_t id : {1, 7, 2}) CHECK(gradient[id].count_nonzero().item<std::int64_t>() > 0);
+    CHECK(gradient[5].count_nonzero().item<std::int64_t>() == 0);
+  }
+}
+
 TEST_CASE("rows that are added to a table are the mean of its rows, with next to no noise") {
   test::ToyLora toy({.rank = 3, .modules_to_save = {"wte", "output"}, .table_rows = 40});
   toy.adapters.initialize(LoraInit::kKaiming, toy.model.store());

@@ -16,7 +16,9 @@ const std::string kTokenizer = R"({"version": "1.0", "added_tokens": [
     "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]},
     "decoder": {"type": "Fuse"}, "padding": 1e31})";
 
-struct Folder : test::TemporaryFolder {
+using test::TemporaryFolder;
+
+struct Folder : TemporaryFolder {
   Folder() { write_file_atomic(*this / "tokenizer.json", kTokenizer); }
 };
 
@@ -58,6 +60,24 @@ TEST_CASE("files with new tokens load as the same tokenizer, and are otherwise a
   CHECK(config.find("1000000000000000019884624838656") != std::string::npos);
   const Json parsed = Json::parse(config, "test");
   CHECK(JsonView(parsed, "test").at("added_tokens_decoder").at("6").at("content").as_string() == "<x>");
+}
+
+TEST_CASE("a word that the normaliser puts a mark before is refused, a control token isn't") {
+  const TemporaryFolder folder;
+  const auto load = [&](const std::string& normalizer, const NewTokens& tokens) {
+    std::string json = kTokenizer;
+    json.insert(1, R"("normalizer": )" + normalizer + ",");
+    write_file_atomic(folder / "tokenizer.json", json);
+    return load_tokenizer_with(folder.path(), tokens).tokenizer;
+  };
+  const std::string llama2 = R"({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"},
+      {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]})";
+  CHECK_THROWS_WITH(load(llama2, {.words = {"ba"}}),
+                    Catch::Contains("[model.add_tokens]") && Catch::Contains("'▁ba'") &&
+                        Catch::Contains("model.add_special_tokens") && Catch::Contains("Metaspace"));
+  CHECK(load(llama2, {.special = {"ba"}})->id_of("ba") == 5);
+  CHECK(load(R"({"type": "NFC"})", {.words = {"ba"}})->encode("aba", {}) == std::vector<TokenId>{0, 5});
+  CHECK(load(R"({"type": "Lowercase"})", {.words = {"BA"}})->encode("aba", {}) == std::vector<TokenId>{0, 5});
 }
 
 TEST_CASE("tokens without text, and tokens named twice, are errors that name the setting") {

@@ -87,18 +87,22 @@ at::Tensor lora_embedding(const at::Tensor& ids, const FrozenMatrix& table, cons
   return y;
 }
 
-void lora_embedding_backward(const at::Tensor& dy, const at::Tensor& ids, const LoraProjection& update) {
+void lora_embedding_backward(const at::Tensor& dy, const at::Tensor& ids, const LoraProjection& update,
+                             std::int64_t padding) {
   check_ids(ids);
   LoraProjection p = update;
-  embedding_backward(p.grad_b, matmul_nt(dy, p.a), ids, p.scale);
+  embedding_backward(p.grad_b, matmul_nt(dy, p.a), ids, p.scale, padding);
   if (p.grad_a.defined()) matmul_tn_add(p.grad_a, take_rows(p.b, ids), dy, p.scale);
   if (p.reached != nullptr) *p.reached = true;
 }
 
-void embedding_backward(at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& ids, double scale) {
+void embedding_backward(at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& ids, double scale,
+                        std::int64_t padding) {
   check_ids(ids);
   check_tensor(dy.dim() == 2 && dy.size(0) == ids.size(0) && dy.size(1) == gradient.size(1), kOp,
                "a gradient of the rows [ids, columns of the table]", dy);
+  if (padding >= 0)
+    return embedding_backward(gradient, dy.masked_fill(ids.eq(padding).unsqueeze(1), 0), ids, scale);
   if (gradient.is_meta()) {
     // index_put_ has no Meta form in C++.
     if (reference_ops() || kernels_of(gradient) == at::kCUDA) at::empty(dy.sizes(), gradient.options());
