@@ -54,6 +54,7 @@ void outlive_stderr() { std::signal(SIGPIPE, SIG_IGN); }
 
 int guarded(const std::function<int()>& body) {
   open_standard_descriptors();
+  std::signal(SIGXFSZ, SIG_IGN);
   // Both while there is one thread.
   ops::bound_product_caches();
   ops::flush_denormals();

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "config/config.h"
@@ -12,10 +14,23 @@
 namespace lorikeet::recipes {
 namespace {
 
+constexpr const char* kTrainedWithFile = "lorikeet_adapter.json";
+
 bool is_run(const std::filesystem::path& folder) {
   std::error_code ignored;
   return std::filesystem::exists(folder / "run.json", ignored) &&
          std::filesystem::exists(folder / "config.yaml", ignored);
+}
+
+// The settings of a run in `folder`; nothing, with a warning, where they can't be read.
+std::optional<config::Settings> run_settings(const std::filesystem::path& folder) {
+  if (!is_run(folder)) return std::nullopt;
+  try {
+    return config::load_settings(folder / "config.yaml");
+  } catch (const Error& error) {
+    log_warning(std::string(error.what()) + "; the settings of the adapter's run aren't known");
+    return std::nullopt;
+  }
 }
 
 std::optional<text::TemplateSources> own_sources(const std::filesystem::path& folder) {
@@ -99,14 +114,44 @@ std::optional<std::filesystem::path> tokenizer_of_adapter(const std::filesystem:
   return std::nullopt;
 }
 
-std::optional<config::Settings> run_settings(const std::filesystem::path& folder) {
-  if (!is_run(folder)) return std::nullopt;
+std::string_view name_of(config::BaseStorage quantized) {
+  return quantized == config::BaseStorage::kNF4 ? "nf4" : "fp8";
+}
+
+std::optional<TrainedWith> trained_with(const std::filesystem::path& folder) {
+  const std::filesystem::path run = run_of_adapter(folder);
+  if (const auto settings = run_settings(run)) {
+    TrainedWith with{.template_date = settings->data.template_date};
+    const auto storage = settings->precision.base_storage;
+    if (storage == config::BaseStorage::kNF4 || storage == config::BaseStorage::kF8)
+      with.base_storage = storage;
+    return with;
+  }
+  const std::filesystem::path file = run / kTrainedWithFile;
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return std::nullopt;
   try {
-    return config::load_settings(folder / "config.yaml");
+    const Json json = Json::parse(read_file(file), file.string());
+    const JsonView view(json, file.string());
+    TrainedWith with{.template_date = view.at("template_date").as_string()};
+    if (const auto storage = view.maybe("base_storage")) {
+      for (const auto quantized : {config::BaseStorage::kNF4, config::BaseStorage::kF8}) {
+        if (storage->as_string() == name_of(quantized)) with.base_storage = quantized;
+      }
+      if (!with.base_storage) storage->fail("nf4 or fp8");
+    }
+    return with;
   } catch (const Error& error) {
-    log_warning(std::string(error.what()) + "; the settings of the adapter's run aren't known");
+    log_warning(std::string(error.what()) + "; how the adapter was trained isn't known");
     return std::nullopt;
   }
+}
+
+void write_trained_with(const std::filesystem::path& folder, const TrainedWith& with) {
+  Json json;
+  if (with.base_storage) json.set("base_storage", std::string(name_of(*with.base_storage)));
+  json.set("template_date", with.template_date);
+  write_file_atomic(folder / kTrainedWithFile, json.dump(2) + "\n");
 }
 
 std::optional<AdapterTemplate> adapter_template(const std::filesystem::path& folder) {
@@ -126,6 +171,8 @@ std::optional<AdapterTemplate> adapter_template(const std::filesystem::path& fol
       log_warning("the adapter in '" + folder.string() + "' was trained with the chat template of '" +
                   setting + "', of which its folder has no copy; name it by data.chat_template");
     }
+  } else if (const auto with = trained_with(run)) {
+    result.date = with->template_date;
   }
   const auto found = own ? parsed(*own, result.date, run) : std::nullopt;
   if (!found) return std::nullopt;

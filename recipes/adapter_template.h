@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "config/settings.h"
 #include "data/format.h"
@@ -24,14 +25,29 @@ std::filesystem::path run_of_adapter(const std::filesystem::path& adapter);
 /// That folder, where the files of a tokenizer lie in it.
 std::optional<std::filesystem::path> tokenizer_of_adapter(const std::filesystem::path& adapter);
 
-/// The settings of a run in `folder`; nothing, with a warning, where they can't be read, and nothing where
-/// the folder is no run's.
-std::optional<config::Settings> run_settings(const std::filesystem::path& folder);
+/// What decides, beside its files, how an adapter has to be asked.
+struct TrainedWith {
+  /// kNF4 or kF8, where the linear weights of the base were held so; nothing for plain numbers.
+  std::optional<config::BaseStorage> base_storage;
+  std::string template_date = config::DataSettings{}.template_date;  ///< data.template_date
+
+  bool operator==(const TrainedWith&) const = default;
+};
+
+/// "nf4" or "fp8".
+std::string_view name_of(config::BaseStorage quantized);
+
+/// How the adapter in `folder` was trained, by the settings of its run, or by what write_trained_with wrote
+/// there. Nothing, with a warning, where these can't be read, and nothing where there are none.
+std::optional<TrainedWith> trained_with(const std::filesystem::path& folder);
+
+/// Writes it beside an adapter that is no run's own.
+void write_trained_with(const std::filesystem::path& folder, const TrainedWith& with);
 
 /// The template that the adapter in `folder` was trained with, as far as its files say so: config.yaml and
 /// the tokenizer's files of a run of this program (also for its best/ and checkpoints/step_N/), the
-/// tokenizer's files of any other adapter. Throws nothing for files that can't be read: they say nothing
-/// then.
+/// tokenizer's files of any other adapter, and the date of write_trained_with. Throws nothing for files that
+/// can't be read: they say nothing then.
 std::optional<AdapterTemplate> adapter_template(const std::filesystem::path& folder);
 
 /// A warning that names both, where rows of format `rows` are written by another template in a run of

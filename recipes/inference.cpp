@@ -34,13 +34,11 @@ constexpr std::size_t kGenerationBatch = 64;
 // base is read in the same form, unless the command line says in which.
 config::PrecisionSettings precision_for(const std::filesystem::path& adapter,
                                         config::PrecisionSettings precision) {
-  const auto run = run_settings(run_of_adapter(adapter));
-  if (precision.base_storage || !run) return precision;
-  const std::optional<config::BaseStorage> there = run->precision.base_storage;
-  if (there != config::BaseStorage::kNF4 && there != config::BaseStorage::kF8) return precision;
-  log_info("the base is read in " + std::string(there == config::BaseStorage::kNF4 ? "nf4" : "fp8") +
+  const auto with = trained_with(adapter);
+  if (precision.base_storage || !with || !with->base_storage) return precision;
+  log_info("the base is read in " + std::string(name_of(*with->base_storage)) +
            ", as the adapter's run had it; precision.base_storage=bf16 reads it in bf16");
-  precision.base_storage = there;
+  precision.base_storage = with->base_storage;
   return precision;
 }
 

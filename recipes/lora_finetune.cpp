@@ -221,7 +221,7 @@ class Finetune {
     confirm_micro_tokens();
     if (folder_ != nullptr)
       io::require_free_space(output_dir(), output_bytes(settings_, sampler_.total_steps() - state_.step,
-                                                        adapters.store().numel()));
+                                                        adapters.store().numel(), resume));
   }
 
   // On a GPU the plan has the last word only after a real pass; all ranks make the same passes, and take the
@@ -289,8 +289,8 @@ class Finetune {
     // At once: checkpoints are adapters too, and are asked in the words of the same template.
     copy_tokenizer_files(base(), output_dir());
     add_tokens(output_dir(), session_.added_tokens);
-    if (inputs_.chat_template) set_chat_template(output_dir(), *inputs_.chat_template);
-    metrics_.emplace(output_dir() / "metrics.jsonl", replaces_ ? 0 : state_.step);
+    if (inputs_.chat_template) set_chat_template(output_dir(), *inputs_.chat_template, base());
+    metrics_.emplace(output_dir() / "metrics.jsonl", replaces_ ? 0 : state_.step, state_.validation_pending);
   }
 
   train::LoopEnd loop(const RunFolder::Identity& identity, bool replaces) {

@@ -108,7 +108,8 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
     weights.write_config(folder->path());
     record_merged(folder->path(), adapter);
     if (const auto trained = adapter_template(adapter))
-      set_chat_template(folder->path(), text::jinja_of(trained->chosen, trained->chosen.rows));
+      set_chat_template(folder->path(), text::jinja_of(trained->chosen, trained->chosen.rows),
+                        folder->path());
   }
   InterruptGuard::stop_if_requested();
   const ModelSession merged =

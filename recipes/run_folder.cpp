@@ -12,6 +12,7 @@
 #include "base/strings.h"
 #include "config/config.h"
 #include "io/disk.h"
+#include "io/manifest.h"
 #include "io/remove_tree.h"
 #include "io/safetensors.h"
 #include "peft/adapter_file.h"
@@ -28,6 +29,8 @@ constexpr const char* kRunFile = "run.json";
 
 // The member of a run.json whose run is being replaced.
 constexpr const char* kGivenUp = "given_up";
+// That of a finished run's result: sizes and SHA-256 of its files.
+constexpr const char* kResultFiles = "result_files";
 
 // What a run writes at the top of its folder, beside run.json, the tokenizer's files and its folders.
 constexpr std::array kOwnFiles{"config.yaml", "metrics.jsonl", "adapter_model.safetensors",
@@ -98,14 +101,16 @@ bool RunFolder::nothing_to_lose() const {
              std::filesystem::directory_iterator();
 }
 
-// What of a finished run's result is gone or can't be read; "" for nothing.
-std::string RunFolder::result_problem() const {
+// What of a finished run's result is gone, can't be read, or isn't what `run` recorded; "" for nothing.
+std::string RunFolder::result_problem(const JsonView& run) const {
   try {
     peft::load_adapter_config(path_);
     io::SafetensorsFile::open(path_ / "adapter_model.safetensors");
     for (const char* name : {"config.yaml", "metrics.jsonl"}) {
       if (!std::filesystem::exists(path_ / name)) return std::string(name) + " isn't there";
     }
+    // Earlier versions recorded none.
+    if (const auto files = run.maybe(kResultFiles)) io::check_files(path_, *files);
   } catch (const Error& error) {
     return error.what();
   }
@@ -189,12 +194,12 @@ RunFolder::Begin RunFolder::compare(const Json& record, const Identity& identity
     throw Error(where + "holds " + (finished ? "this run, finished" : "an unfinished run") +
                 ", and checkpoint.resume is 'never'" + kHint);
   if (finished) {
-    const std::string problem = result_problem();
+    const std::string problem = result_problem(run);
     if (problem.empty()) return Begin::kFinished;
     if (train::CheckpointStore(path_, "", std::nullopt).steps().empty())
       throw Error(where + "holds a finished run whose result is damaged (" + problem +
                   "), and no checkpoint to write it from" + kHint);
-    log_warning("the finished run there lacks its result (" + problem +
+    log_warning("the result of the finished run there is damaged (" + problem +
                 "): it is written again from the last checkpoint");
     return Begin::kResume;
   }
@@ -247,8 +252,17 @@ void RunFolder::write(const Identity& identity, bool finished, const Json& facts
                            .set("policy", identity.policy)
                            .set("architecture", architecture_json(identity.architecture))
                            .set("tensors", tensors_json(identity.tensors)));
+  if (finished) json.set(kResultFiles, io::list_files(path_, result_files()));
   for (const auto& [key, value] : facts.object()) json.set(key, value);
   write_file_atomic(path_ / kRunFile, json.dump(2) + "\n");
+}
+
+std::vector<std::string> RunFolder::result_files() const {
+  std::vector<std::string> names{"adapter_model.safetensors", "adapter_config.json"};
+  for (const char* name : kTokenizerFiles) {
+    if (std::filesystem::exists(path_ / name)) names.emplace_back(name);
+  }
+  return names;
 }
 
 void RunFolder::forget_run() const {

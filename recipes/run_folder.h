@@ -78,7 +78,8 @@ class RunFolder {
   /// Removes the merged checkpoint of an adapter that was the result before.
   void forget_merged() const;
 
-  /// Writes run.json: `identity`, whether the run is finished, and `facts` for people.
+  /// Writes run.json: `identity`, whether the run is finished, with sizes and SHA-256 of its result's files
+  /// then, and `facts` for people.
   void write(const Identity& identity, bool finished, const Json& facts) const;
 
   /// The micro-batches that the run there settled by itself; none where its settings said them.
@@ -91,7 +92,8 @@ class RunFolder {
 
  private:
   bool nothing_to_lose() const;
-  std::string result_problem() const;
+  std::string result_problem(const JsonView& run) const;
+  std::vector<std::string> result_files() const;
   void forget_folder(const char* name) const;
   static Json read_record(const std::filesystem::path& file);
   Begin compare(const Json& record, const Identity& identity, bool resume) const;

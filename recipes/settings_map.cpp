@@ -1,9 +1,14 @@
 #include "recipes/settings_map.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <optional>
 
 #include "base/error.h"
+#include "recipes/best_adapter.h"
 #include "recipes/step_traces.h"
+#include "train/checkpoint.h"
 #include "train/schedule.h"
 
 namespace lorikeet::recipes {
@@ -108,7 +113,8 @@ data::DataOptions data_options(const config::Settings& settings, std::int64_t em
   return options;
 }
 
-std::uint64_t output_bytes(const config::Settings& settings, std::int64_t steps, std::int64_t numbers) {
+std::uint64_t output_bytes(const config::Settings& settings, std::int64_t steps, std::int64_t numbers,
+                           bool resumed) {
   steps = std::max<std::int64_t>(steps, 0);
   const config::CheckpointSettings& checkpoint = settings.checkpoint;
   std::int64_t kept = 1;
@@ -116,8 +122,15 @@ std::uint64_t output_bytes(const config::Settings& settings, std::int64_t steps,
   if (checkpoint.save_every_epochs) kept += settings.training.epochs / *checkpoint.save_every_epochs;
   kept = std::min(kept, std::max<std::int64_t>(steps, 1));
   if (checkpoint.keep_last) kept = std::min(kept, *checkpoint.keep_last);
+  std::int64_t replaced = 0;
+  if (resumed) {
+    const std::filesystem::path folder = checkpoint.output_dir;
+    const std::int64_t there = std::ssize(train::CheckpointStore(folder, "", std::nullopt).steps());
+    if (checkpoint.keep_last) kept = std::min(kept, std::max<std::int64_t>(*checkpoint.keep_last - there, 0));
+    if (std::filesystem::exists(folder / kBestFolder)) replaced = numbers * 4;
+  }
   const std::int64_t of_one = numbers * 12 + (1 << 20);  // values, two moments; and the other files
-  return static_cast<std::uint64_t>((kept + 2) * of_one);
+  return static_cast<std::uint64_t>((kept + 2) * of_one - replaced);
 }
 
 data::MicroOptions micro_options(const config::Settings& settings, std::int64_t micro_tokens) {

@@ -26,8 +26,10 @@ data::DataOptions data_options(const config::Settings& settings);
 /// The same for a model that is known: ids given as tokens are below the rows of its embedding.
 data::DataOptions data_options(const config::Settings& settings, std::int64_t embedding_rows);
 /// Bytes that the rest of a run, `steps` of them with so many trained numbers, may add to its output folder:
-/// the checkpoints that it keeps, one that is being written, and the adapter.
-std::uint64_t output_bytes(const config::Settings& settings, std::int64_t steps, std::int64_t numbers);
+/// the checkpoints that it keeps, one that is being written, and the adapter. Where the run is `resumed`, new
+/// checkpoints beyond checkpoint.keep_last and a new best/ take the place of those in its folder.
+std::uint64_t output_bytes(const config::Settings& settings, std::int64_t steps, std::int64_t numbers,
+                           bool resumed);
 /// With batch.micro_tokens as it was settled.
 data::MicroOptions micro_options(const config::Settings& settings, std::int64_t micro_tokens);
 /// Every grade of activation checkpointing, in the order of its cost.

@@ -38,8 +38,9 @@ void add_tokens(const std::filesystem::path& folder, const std::vector<text::Add
   write_file_atomic(config, text::tokenizer_config_with(settings, tokens));
 }
 
-void set_chat_template(const std::filesystem::path& folder, const std::string& jinja) {
-  if (text::read_folder_config(folder).chat_template == jinja) return;
+void set_chat_template(const std::filesystem::path& folder, const std::string& jinja,
+                       const std::filesystem::path& source) {
+  if (text::read_folder_config(source).chat_template == jinja) return;
   const std::filesystem::path config = folder / "tokenizer_config.json";
   if (std::filesystem::exists(config)) {
     const std::string text = read_file(config);

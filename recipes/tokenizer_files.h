@@ -28,7 +28,10 @@ void add_tokens(const std::filesystem::path& folder, const std::vector<text::Add
 
 /// Makes `jinja` the chat template of the tokenizer's files in `folder`: chat_template.jinja, and the
 /// "chat_template" of tokenizer_config.json where there is one, whose other members stay as they are. Changes
-/// nothing where that is the folder's template already.
-void set_chat_template(const std::filesystem::path& folder, const std::string& jinja);
+/// nothing where that is the template of `source` already, the folder that the files were copied from:
+/// `folder` itself may hold the chat_template.jinja of an earlier call, which doesn't say what the copied
+/// tokenizer_config.json has.
+void set_chat_template(const std::filesystem::path& folder, const std::string& jinja,
+                       const std::filesystem::path& source);
 
 }  // namespace lorikeet::recipes

@@ -87,7 +87,7 @@ void warn_of_absent(const Options& o, const std::vector<peft::AbsentModule>& abs
 }
 
 int write(const Options& o, const Result& result) {
-  recipes::write_adapter(result.adapter, o.inputs[0], o.output);
+  recipes::write_adapter(result.adapter, {o.inputs.begin(), o.inputs.end()}, o.output);
   if (o.json) {
     std::cout << report_json(o, result).dump(2) << "\n";
   } else {

@@ -36,7 +36,7 @@ int import_adapter(const Options& o) {
   peft::AdapterContents adapter =
       peft::read_foreign_adapter(o.file, JsonView(config, o.base + "/config.json"), *scale);
   adapter.base_model = o.base;
-  recipes::write_adapter(adapter, o.base, o.output);
+  recipes::write_adapter(adapter, {o.base}, o.output);
   std::cout << escape_control("wrote " + std::to_string(adapter.modules.size()) + " modules to " + o.output)
             << "\n";
   return 0;

@@ -109,9 +109,10 @@ std::size_t find_invalid_utf8(std::string_view text) {
 bool is_utf8(std::string_view text) { return find_invalid_utf8(text) == std::string_view::npos; }
 
 std::string format_number(const char* pattern, double value) {
-  std::array<char, 64> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), pattern, value);
-  return buffer.data();
+  const int length = std::snprintf(nullptr, 0, pattern, value);
+  std::string text(static_cast<std::size_t>(std::max(length, 0)), '\0');
+  std::snprintf(text.data(), text.size() + 1, pattern, value);
+  return text;
 }
 
 std::string format_bytes(std::uint64_t bytes) {

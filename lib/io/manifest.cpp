@@ -19,30 +19,19 @@ constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20;
 
 }  // namespace
 
-void write_manifest(const std::filesystem::path& folder) {
-  std::set<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (!entry.is_symlink() && entry.is_regular_file()) names.insert(entry.path().filename().string());
-  }
+Json list_files(const std::filesystem::path& folder, const std::vector<std::string>& names) {
   Json files{Json::Object{}};
   for (const std::string& name : names) {
-    if (name == kMarkerFile || name == kManifestFile) continue;
     const MappedFile file(folder / name);
     files.set(name, Json()
                         .set("bytes", static_cast<std::int64_t>(file.bytes().size()))
                         .set("sha256", sha256_hex(file.bytes())));
   }
-  write_file_atomic(folder / kManifestFile,
-                    Json().set("format", kFormat).set("files", std::move(files)).dump(2) + "\n");
+  return files;
 }
 
-bool check_manifest(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / kManifestFile;
-  if (!std::filesystem::exists(path)) return false;
-  const Json json = Json::parse(read_file(path, kMostBytes), path.string());
-  const JsonView manifest(json, path.string());
-  if (manifest.at("format").as_int() != kFormat) manifest.at("format").fail(std::to_string(kFormat));
-  for (const auto& [name, listed] : manifest.at("files").members()) {
+void check_files(const std::filesystem::path& folder, const JsonView& list) {
+  for (const auto& [name, listed] : list.members()) {
     const auto differs = [&, &name = name](const std::string& how) {
       throw Error("[checkpoint] '" + escape_control((folder / name).string()) + "' " + how +
                   ": it was damaged or replaced after it was written");
@@ -55,6 +44,27 @@ bool check_manifest(const std::filesystem::path& folder) {
     if (sha256_hex(file.bytes()) != listed.at("sha256").as_string())
       differs("has another SHA-256 than its manifest says");
   }
+}
+
+void write_manifest(const std::filesystem::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (!entry.is_symlink() && entry.is_regular_file()) names.insert(entry.path().filename().string());
+  }
+  for (const char* own : {kMarkerFile, kManifestFile}) names.erase(own);
+  write_file_atomic(
+      folder / kManifestFile,
+      Json().set("format", kFormat).set("files", list_files(folder, {names.begin(), names.end()})).dump(2) +
+          "\n");
+}
+
+bool check_manifest(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / kManifestFile;
+  if (!std::filesystem::exists(path)) return false;
+  const Json json = Json::parse(read_file(path, kMostBytes), path.string());
+  const JsonView manifest(json, path.string());
+  if (manifest.at("format").as_int() != kFormat) manifest.at("format").fail(std::to_string(kFormat));
+  check_files(folder, manifest.at("files"));
   return true;
 }
 

@@ -1,12 +1,22 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
 
 namespace lorikeet::io {
 
 /// The file that lists a folder's other files with their sizes and SHA-256:
 /// {"format": 1, "files": {"<name>": {"bytes": n, "sha256": "<hex>"}}}.
 inline constexpr const char* kManifestFile = "manifest.json";
+
+/// The list of a manifest, {"<name>": {"bytes": n, "sha256": "<hex>"}}, of these files in `folder`.
+Json list_files(const std::filesystem::path& folder, const std::vector<std::string>& names);
+
+/// Throws Error naming the first listed file that is missing or isn't what was written.
+void check_files(const std::filesystem::path& folder, const JsonView& list);
 
 /// Writes the manifest of all regular files directly in `folder`, our marker left out. Throws Error
 /// (kEnvironment).

@@ -36,6 +36,8 @@ TEST_CASE("utf-8 check refuses overlong forms, surrogates and what lies beyond U
 
 TEST_CASE("numbers are formatted for people") {
   CHECK(format_number("%.2f ms", 1.005e2) == "100.50 ms");
+  const std::string words(100, 'x');
+  CHECK(format_number((words + " %g " + words).c_str(), 2) == words + " 2 " + words);
   CHECK(format_bytes(512) == "512 B");
   CHECK(format_bytes(std::uint64_t{3} << 29) == "1.5 GiB");
   CHECK(format_seconds(12.34) == "12.3 s");

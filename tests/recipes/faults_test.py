@@ -9,6 +9,7 @@ writes; LORIKEET_TEST_FAULTS=all tries every one (scripts/faults).
 
 import collections
 import concurrent.futures
+import json
 import os
 import pathlib
 import re
@@ -109,6 +110,20 @@ class Faults(unittest.TestCase):
             if name.endswith(".safetensors"):
                 self.assertEqual(ours[name], content, name)
         self.assertEqual(harness.metrics(output), harness.metrics(self.work / "whole" / "run"))
+
+    def test_a_run_that_goes_on_needs_no_space_for_what_it_replaces(self):
+        run = self.work / "space" / "run"
+        self.assertEqual(self.run_counted("space", {})[0].returncode, 0)
+        facts = json.loads((run / "run.json").read_text())
+        checkpoint = 12 * facts["adapter_parameters"] + 2**20
+        free = {"LORIKEET_FAULT_FREE_BYTES": str(2 * checkpoint)}  # one that is kept asks for three times as much
+        refused, _ = self.run_counted("no-space", free)
+        self.assertEqual(refused.returncode, 3, refused.stderr)
+        self.assertIn("[disk] expected at least", refused.stderr)
+        (run / "run.json").write_text(json.dumps({**facts, "finished": False}))
+        result, _ = self.run_counted("space", free)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.require_equal_to_whole(run)
 
     def test_killed_at_a_file_call(self):
         points = self.points()

@@ -58,7 +58,6 @@ def run(command, timeout, stdin="", largest_file=None):
     """`largest_file`: writing a file beyond so many bytes fails, as on a full disk."""
 
     def limit():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
 
     return subprocess.run(

@@ -104,15 +104,25 @@ class Precision(unittest.TestCase):
             self.assertEqual((killed / "adapter_model.safetensors").read_bytes(),
                              (self.work / whole / "adapter_model.safetensors").read_bytes())
             self.assertEqual(harness.metrics(killed), harness.metrics(self.work / whole))
-            asked = {}
-            for how, settings in (("as it was", []), ("named", [storage]), ("plain", ["precision.base_storage=bf16"])):
-                result = self.programs.verb("eval", harness.EXAMPLE / "base", "--adapter", killed, "--data",
+            asked, derived = {}, self.work / f"derived_{name}"
+            result = self.programs.verb("adapters", "scale", killed, "1", "--output", derived)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            for how, settings, adapter in (("as it was", [], killed), ("derived", [], derived), ("named", [storage], killed),
+                                           ("plain", ["precision.base_storage=bf16"], killed)):
+                result = self.programs.verb("eval", harness.EXAMPLE / "base", "--adapter", adapter, "--data",
                                             harness.EXAMPLE / "heldout.jsonl", *settings)
                 self.assertEqual(result.returncode, 0, result.stderr)
                 self.assertEqual(f"the base is read in {name}, as the adapter's run had it" in result.stderr, not settings)
                 asked[how] = json.loads(result.stdout)["loss"]
             self.assertEqual(asked["as it was"], asked["named"])
+            self.assertEqual(asked["as it was"], asked["derived"])
             self.assertNotEqual(asked["plain"], asked["named"])
+        # Of one that is derived itself, and a run.
+        result = self.programs.verb("adapters", "average", self.work / "derived_nf4", self.work / "whole_fp8", "--output",
+                                    self.work / "average")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("whole_fp8' was trained with weights in fp8 and", result.stderr)
+        self.assertEqual(json.loads((self.work / "average" / "lorikeet_adapter.json").read_text())["base_storage"], "nf4")
 
     def test_a_storage_that_a_quantised_checkpoint_does_not_have_is_refused(self):
         base = self.work / "base"

@@ -101,9 +101,12 @@ class Resume(unittest.TestCase):
         """The whole run as if it had been killed after its last checkpoint, with other facts in its run.json."""
         output = self.programs.work / name
         shutil.copytree(self.whole, output)
+        self.mark_unfinished(output, **facts)
+        return output
+
+    def mark_unfinished(self, output, **facts):
         run = json.loads((output / "run.json").read_text())
         (output / "run.json").write_text(json.dumps({**run, "finished": False, **facts}))
-        return output
 
     def test_automatic_micro_batches_stay_as_the_run_began_with_them(self):
         self.assertEqual(json.loads((self.whole / "run.json").read_text())["micro_tokens"], 2048)
@@ -124,6 +127,35 @@ class Resume(unittest.TestCase):
             self.require_equal_to_whole(output)
             facts = json.loads((output / "run.json").read_text())
             self.assertEqual((facts["activation_checkpointing"], facts["offload"]), taken)
+
+    def test_a_resumed_run_leaves_the_files_of_one_that_never_stopped(self):
+        template = self.programs.work / "template.jinja"
+        template.write_text("{% for m in messages %}B {{ m['role'] }}: {{ m['content'] }}{{ eos_token }}{% endfor %}")
+        # A base with a template of its own, and one without.
+        for name, own in (("own", {"chat_template": template.read_text().replace("B", "A")}), ("none", {})):
+            base = self.programs.work / f"base-{name}"
+            shutil.copytree(harness.EXAMPLE / "base", base)
+            config = json.loads((base / "tokenizer_config.json").read_text())
+            (base / "tokenizer_config.json").write_text(json.dumps({**config, **own}))
+            whole, resumed = self.programs.work / f"template-{name}", self.programs.work / f"template-{name}-resumed"
+            settings = [f"model.path={base}", f"data.chat_template={template}", "training.max_steps=6"]
+            result = self.programs.train(whole, *settings)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            shutil.copytree(whole, resumed)
+            self.mark_unfinished(resumed)
+            shutil.rmtree(resumed / "checkpoints" / "step_6")
+            for said, damage in (("resuming after step 3", "adapter_config.json"), ("written again", "chat_template.jinja")):
+                (resumed / damage).unlink()
+                result = self.programs.train(resumed, *settings)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertIn(said, result.stderr)
+                self.assertEqual(self.top_level(resumed), self.top_level(whole))
+            self.assertEqual(json.loads((whole / "tokenizer_config.json").read_text())["chat_template"], template.read_text())
+
+    def top_level(self, run):
+        """The run's own files without its path, and without the two that have times in them."""
+        return {name: content.replace(bytes(run), b"RUN") for name, content in harness.tree(run).items()
+                if "/" not in name and name not in ("run.json", "metrics.jsonl")}
 
     def test_a_checkpoint_that_was_cut_is_refused_with_the_way_out(self):
         output = self.unfinished_copy("cut")

@@ -156,14 +156,17 @@ class RunFolder(unittest.TestCase):
         name = "adapter_model.safetensors"
         damages = {"gone": lambda run: (run / name).unlink(), "empty": lambda run: (run / name).write_bytes(b""),
                    "cut": lambda run: os.truncate(run / name, (run / name).stat().st_size - 1),
-                   "config": lambda run: (run / "adapter_config.json").unlink()}
+                   "config": lambda run: (run / "adapter_config.json").unlink(),
+                   "flipped": lambda run: self.flip_a_bit(run / name),
+                   "tokenizer": lambda run: (run / "tokenizer_config.json").unlink(),
+                   "cut-tokenizer": lambda run: os.truncate(run / "tokenizer.json", 100)}
         for damage, of in damages.items():
             output = self.copy_of(self.cosine, f"damaged-{damage}")
             of(output)
             result = self.programs.train(output)
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertIn("written again from the last checkpoint", result.stderr)
-            for file in (name, "adapter_config.json", "metrics.jsonl"):
+            for file in (name, "adapter_config.json", "metrics.jsonl", "tokenizer.json", "tokenizer_config.json"):
                 self.assertEqual((output / file).read_bytes(), (self.cosine / file).read_bytes())
             again = self.programs.train(output)
             self.assertIn("finished already", again.stderr)
@@ -171,6 +174,22 @@ class RunFolder(unittest.TestCase):
         (output / name).unlink()
         shutil.rmtree(output / "checkpoints")
         self.require_refused(output, f"{name}", "no checkpoint to write it from", "checkpoint.overwrite=true")
+
+    @staticmethod
+    def flip_a_bit(file):
+        content = bytearray(file.read_bytes())
+        content[-1] ^= 1
+        file.write_bytes(content)
+
+    def test_a_finished_run_of_a_version_that_recorded_no_hashes_is_still_finished(self):
+        output = self.copy_of(self.cosine, "no-hashes")
+        run = json.loads((output / "run.json").read_text())
+        self.assertIn("adapter_model.safetensors", run.pop("result_files"))
+        (output / "run.json").write_text(json.dumps(run))
+        self.flip_a_bit(output / "adapter_model.safetensors")
+        result = self.programs.train(output)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("finished already", result.stderr)
 
     def test_a_merged_checkpoint_without_its_weights_is_merged_again(self):
         output, merge = self.programs.work / "unmerged", ["checkpoint.save_merged=true", "training.max_steps=3", *CONSTANT]

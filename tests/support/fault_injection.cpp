@@ -6,10 +6,12 @@
 //   LORIKEET_FAULT_HOW    "kill": SIGKILL instead of the call
 //                         "slow": it and all later ones come 20 ms later
 //                         "full": it and all later ones that need room on the disk fail with ENOSPC
+//   LORIKEET_FAULT_FREE_BYTES  what every file system reports as free
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -190,5 +192,15 @@ int chmod(const char* path, mode_t mode) noexcept {
   if (fault("chmod", path_of(AT_FDCWD, path), Need::kNone)) return -1;
   return real<int(const char*, mode_t)>("chmod")(path, mode);
 }
+
+#define STATVFS_FUNCTION(name)                                                                    \
+  int name(const char* path, struct name* info) noexcept {                                        \
+    const int result = real<int(const char*, struct name*)>(#name)(path, info);                   \
+    if (const char* bytes = std::getenv("LORIKEET_FAULT_FREE_BYTES"); bytes && result == 0)       \
+      info->f_bavail = static_cast<decltype(info->f_bavail)>(std::atoll(bytes)) / info->f_frsize; \
+    return result;                                                                                \
+  }
+STATVFS_FUNCTION(statvfs)
+STATVFS_FUNCTION(statvfs64)
 
 }  // extern "C"
