@@ -105,7 +105,9 @@ Json extra_of(const Json& turn, const std::string& role_key, const std::string& 
   for (const auto& [key, value] : turn.object()) {
     const bool known = key == role_key || key == content_key ||
                        std::find(kNotExtra.begin(), kNotExtra.end(), key) != kNotExtra.end();
-    if (!known && !value.is_null()) extra.set(key, value);
+    // Templates that ask whether there is such a member would write an empty list as a call.
+    const bool calls_nothing = key == "tool_calls" && value.is_array() && value.array().empty();
+    if (!known && !value.is_null() && !calls_nothing) extra.set(key, value);
   }
   return extra;
 }
@@ -137,8 +139,7 @@ Json parse_tools(const Json& record, const Columns& columns, const std::string& 
 
 // Beside a call or reasoning a message may have no text.
 bool may_lack_content(const text::Message& message) {
-  const Json* calls = message.extra.find("tool_calls");
-  if (calls != nullptr && !(calls->is_array() && calls->array().empty())) return true;
+  if (message.extra.find("tool_calls") != nullptr) return true;
   return std::any_of(text::kReasoningNames.begin(), text::kReasoningNames.end(), [&](std::string_view name) {
     const Json* reasoning = message.extra.find(name);
     return reasoning != nullptr && !(reasoning->is_string() && is_blank(reasoning->string()));

@@ -215,7 +215,7 @@ TEST_CASE("beside a call or reasoning, under any of its names, a message may hav
 TEST_CASE("other members of a message and the row's tools are kept for the template") {
   const data::Row row = parse(R"({"functions": "[{\"name\": \"f\"}]", "messages": [
       {"role": "assistant", "content": null, "tool_calls": [{"id": "1"}], "weight": 1, "name": null},
-      {"role": "tool", "content": "5", "tool_call_id": "1"}]})",
+      {"role": "tool", "content": "5", "tool_call_id": "1", "tool_calls": []}]})",
                               Format::kChat, {{"tools", "functions"}});
   const auto& conversation = std::get<text::Conversation>(row);
   CHECK(conversation.tools.dump() == R"([{"name":"f"}])");
