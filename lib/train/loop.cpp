@@ -154,8 +154,10 @@ class Loop {
         "[train] step " + std::to_string(m.step) + ": " +
             (std::isfinite(m.loss) ? "the gradient norm" : "the loss") +
             " is not finite; its examples are on " + p_.training.source_places(step.examples) +
-            " of the training data; the adapter was not changed by this step and no checkpoint of it was "
-            "written; " +
+            " of the training data; the adapter was not changed by this step, " +
+            (saved_step_ > 0 ? "the last checkpoint is that of step " + std::to_string(saved_step_)
+                             : std::string("and no checkpoint was written before it")) +
+            "; " +
             (m.step == 1
                  ? "nothing was learnt before it: look at the base's weights, lora.init and these rows"
                  : "lower optimizer.lr or look at these rows") +

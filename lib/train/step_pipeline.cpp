@@ -77,7 +77,8 @@ FinishedStep StepPipeline::finish(const LaunchedStep& launched, const std::funct
     out.interrupted = gather(own, &m);
     for (const auto& [collective, bytes] : sent_bytes()) {
       const auto before = launched.sent_bytes.find(collective);
-      m.sent_bytes[collective] = bytes - (before == launched.sent_bytes.end() ? 0 : before->second);
+      const double sent = bytes - (before == launched.sent_bytes.end() ? 0 : before->second);
+      if (sent > 0) m.sent_bytes[collective] = sent;
     }
   } else {
     m.loss = own.loss_sum;

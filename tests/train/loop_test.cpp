@@ -299,7 +299,8 @@ TEST_CASE(
   for (const std::size_t example : rig.sampler.step(4).examples)
     named.push_back(std::to_string(10 + example));
   CHECK_THAT(error_text([&] { rig.run(); }, ErrorKind::kRunFailed),
-             Contains("[train] step 5: the loss is not finite") && Contains("lines " + join(named, ", ")));
+             Contains("[train] step 5: the loss is not finite") && Contains("lines " + join(named, ", ")) &&
+                 Contains("the last checkpoint is that of step 4"));
   CHECK(rig.checkpoints.steps() == Steps{1, 2, 3, 4});
   CHECK(at::equal(rig.toy.adapters.store().values(), kept));
   CHECK(rig.lines().size() == 4);
