@@ -95,7 +95,7 @@ void check_sources(const DataSettings& data, std::vector<std::string>& problems)
         "data.train.mix_by and data.train.stopping_strategy: have no effect without a weight in an entry of "
         "data.train.sources");
   }
-  SourceSettings own = train;
+  auto own = static_cast<const SourceSettings&>(train);
   own.path = SourceSettings{}.path;
   if (!data.train.sources.empty() && own != SourceSettings{}) {
     problems.emplace_back(
