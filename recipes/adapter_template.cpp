@@ -33,6 +33,28 @@ std::optional<config::Settings> run_settings(const std::filesystem::path& folder
   }
 }
 
+// What write_trained_with wrote; nothing, with a warning, where it can't be read.
+std::optional<TrainedWith> read_trained_with(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / kTrainedWithFile;
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return std::nullopt;
+  try {
+    const Json json = Json::parse(read_file(file), file.string());
+    const JsonView view(json, file.string());
+    TrainedWith with{.template_date = view.at("template_date").as_string()};
+    if (const auto storage = view.maybe("base_storage")) {
+      for (const auto quantized : {config::BaseStorage::kNF4, config::BaseStorage::kF8}) {
+        if (storage->as_string() == name_of(quantized)) with.base_storage = quantized;
+      }
+      if (!with.base_storage) storage->fail("nf4 or fp8");
+    }
+    return with;
+  } catch (const Error& error) {
+    log_warning(std::string(error.what()) + "; how the adapter was trained isn't known");
+    return std::nullopt;
+  }
+}
+
 std::optional<text::TemplateSources> own_sources(const std::filesystem::path& folder) {
   try {
     auto sources = text::templates_of(text::read_folder_config(folder));
@@ -127,24 +149,7 @@ std::optional<TrainedWith> trained_with(const std::filesystem::path& folder) {
       with.base_storage = storage;
     return with;
   }
-  const std::filesystem::path file = run / kTrainedWithFile;
-  std::error_code ignored;
-  if (!std::filesystem::exists(file, ignored)) return std::nullopt;
-  try {
-    const Json json = Json::parse(read_file(file), file.string());
-    const JsonView view(json, file.string());
-    TrainedWith with{.template_date = view.at("template_date").as_string()};
-    if (const auto storage = view.maybe("base_storage")) {
-      for (const auto quantized : {config::BaseStorage::kNF4, config::BaseStorage::kF8}) {
-        if (storage->as_string() == name_of(quantized)) with.base_storage = quantized;
-      }
-      if (!with.base_storage) storage->fail("nf4 or fp8");
-    }
-    return with;
-  } catch (const Error& error) {
-    log_warning(std::string(error.what()) + "; how the adapter was trained isn't known");
-    return std::nullopt;
-  }
+  return read_trained_with(run);
 }
 
 void write_trained_with(const std::filesystem::path& folder, const TrainedWith& with) {
@@ -171,7 +176,7 @@ std::optional<AdapterTemplate> adapter_template(const std::filesystem::path& fol
       log_warning("the adapter in '" + folder.string() + "' was trained with the chat template of '" +
                   setting + "', of which its folder has no copy; name it by data.chat_template");
     }
-  } else if (const auto with = trained_with(run)) {
+  } else if (const auto with = read_trained_with(run)) {
     result.date = with->template_date;
   }
   const auto found = own ? parsed(*own, result.date, run) : std::nullopt;

@@ -117,8 +117,7 @@ void convert_training(ForeignConfig& in, OwnConfig& out) {
       "its label tokens");
   out.note(
       "litgpt's steps run across the ends of epochs, and rows that don't fill the last one are left out; "
-      "here "
-      "an epoch's last step takes the rows that are left");
+      "here an epoch's last step takes the rows that are left");
   out.set_integer("training.epochs", in.count("train.epochs").value_or(5));
   if (const auto steps = in.count("train.max_steps"))
     set_step_limit(out, "train.max_steps", "train.epochs", *steps);

@@ -112,10 +112,8 @@ void convert_training(ForeignConfig& in, OwnConfig& out) {
   }
   out.note(
       "torchtune leaves out the last rows of an epoch that don't fill a batch_size on all devices, and "
-      "carries "
-      "the batches of an unfinished step into the next epoch (those of the last epoch are lost); here the "
-      "rows "
-      "that are left make the epoch's last step, a smaller one");
+      "carries the batches of an unfinished step into the next epoch (those of the last epoch are lost); "
+      "here the rows that are left make the epoch's last step, a smaller one");
   if (const auto seed = in.integer("seed")) {
     out.set_integer("training.seed", *seed);
   } else {

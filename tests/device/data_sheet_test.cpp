@@ -70,7 +70,7 @@ TEST_CASE("a driver's name leads to the variant of its form and memory") {
   }
 }
 
-TEST_CASE("variants of one name are told apart by the memory that the driver gives") {
+TEST_CASE("variants of one name are distinguished by the memory that the driver gives") {
   CHECK(find_data_sheet("NVIDIA GeForce RTX 3080", std::uint64_t{12} << 30)->name == "RTX 3080 12GB");
   CHECK(find_data_sheet("NVIDIA GeForce RTX 3080", std::uint64_t{10} << 30)->name == "RTX 3080");
 }
