@@ -211,6 +211,19 @@ std::vector<fs::path> existing(std::vector<fs::path> files) {
   return files;
 }
 
+// A file beside its packed form holds the same rows: read together, they would count twice.
+void refuse_packed_copies(const std::vector<fs::path>& files) {
+  const std::set<fs::path> all(files.begin(), files.end());
+  for (const fs::path& file : files) {
+    const std::string ending = ascii_lower(file.extension().string());
+    if (ending != ".gz" && ending != ".zst") continue;
+    const fs::path unpacked = fs::path(file).replace_extension();
+    if (!all.contains(unpacked)) continue;
+    fail(file, "its rows would be read twice, since '" + escape_control(unpacked.filename().string()) +
+                   "' stands beside it; remove one of the two, or name the files to read");
+  }
+}
+
 using FilesBySplit = std::map<std::string, std::vector<fs::path>>;
 
 // The split that is asked for, by its own name or the usual one; where none is asked for, the only one where
@@ -263,7 +276,11 @@ std::vector<fs::path> files_of_split(const fs::path& folder, const std::string& 
 
 std::vector<fs::path> find_source_files(const fs::path& path, const std::string& split) {
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) return existing(files_of_split(path, split));
+  if (fs::is_directory(path, ignored)) {
+    std::vector<fs::path> files = existing(files_of_split(path, split));
+    refuse_packed_copies(files);
+    return files;
+  }
   if (!split.empty()) {
     fail(path, "the split '" + escape_control(split) +
                    "' chooses among the files of a folder, and this is none; leave out data.train.split (of "
@@ -272,6 +289,7 @@ std::vector<fs::path> find_source_files(const fs::path& path, const std::string&
   if (fs::exists(path, ignored) || !is_pattern(path)) return {path};
   std::vector<fs::path> files = matching_files(path);
   if (files.empty()) fail(path, "no file matches this pattern");
+  refuse_packed_copies(files);
   return existing(std::move(files));
 }
 

@@ -14,8 +14,8 @@ namespace lorikeet::data {
 /// and files belong to splits, those of train are taken, or of the only split that is named after it. A
 /// warning names what the choice leaves out, folders that are read together, and folders that may not be
 /// read. Hidden files and the Hub's own JSON files (dataset_info.json, state.json, ...) are not rows. Throws
-/// Error when there is no such path, no data file in it or no such split, and for a link among the files that
-/// leads nowhere.
+/// Error when there is no such path, no data file in it or no such split, for a link among the files that
+/// leads nowhere, and for a file that stands beside its packed form.
 std::vector<std::filesystem::path> find_source_files(const std::filesystem::path& path,
                                                      const std::string& split);
 

@@ -138,6 +138,16 @@ TEST_CASE("a pattern gives the files that match, in the order of their names") {
   CHECK_FALSE(data::source_exists(folder.root / "*.tsv"));
 }
 
+TEST_CASE("a file beside its packed form is an error, since its rows would be read twice") {
+  const Folder folder;
+  for (const char* name : {"train.jsonl", "train.jsonl.gz", "test.jsonl.zst", "more/train.csv.GZ"})
+    folder.add(name);
+  CHECK_THROWS_WITH(folder.find(), Contains("train.jsonl.gz'") && Contains("'train.jsonl' stands beside it"));
+  CHECK_THROWS_WITH(folder.find("train.*"), Contains("would be read twice"));
+  CHECK(folder.find("", "test") == "test.jsonl.zst");
+  CHECK(folder.find("train.jsonl*[z]") == "train.jsonl.gz");
+}
+
 TEST_CASE("a folder without data files is an error") {
   const Folder folder;
   folder.add("README.md");
