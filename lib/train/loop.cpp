@@ -96,9 +96,13 @@ class Loop {
     const auto file = trace_file(step.index + 1);
     std::optional<trace::StepTrace> trace;
     if (file) trace.emplace(p_.device.is_cuda());
+    const RunState before = state_;
     const StepMetrics metrics = train(step);
     if (!p_.device.is_cuda()) release_free_heap();
-    require_finite(metrics, step);
+    if (!is_finite(metrics)) {
+      state_ = before;
+      fail(metrics, step);
+    }
     if (!first_step_done_ && hooks_.first_step) hooks_.first_step();
     first_step_done_ = true;
     try {
@@ -147,17 +151,20 @@ class Loop {
            !trace_file(next + 1) && !interrupted();
   }
 
-  void require_finite(const StepMetrics& m, const data::Step& step) const {
+  bool is_finite(const StepMetrics& m) const {
     const bool skipped = state_.scaler && !overflowed_at_one_;
-    if (std::isfinite(m.loss) && (std::isfinite(m.grad_norm) || skipped)) return;
+    return std::isfinite(m.loss) && (std::isfinite(m.grad_norm) || skipped);
+  }
+
+  // Ends the run at a step whose numbers aren't finite. Such a step changes nothing, so that the one before
+  // it can be saved.
+  [[noreturn]] void fail(const StepMetrics& m, const data::Step& step) {
+    const std::string kept = save_unchanged();
     throw Error(
         "[train] step " + std::to_string(m.step) + ": " +
             (std::isfinite(m.loss) ? "the gradient norm" : "the loss") +
             " is not finite; its examples are on " + p_.training.source_places(step.examples) +
-            " of the training data; the adapter was not changed by this step, " +
-            (saved_step_ > 0 ? "the last checkpoint is that of step " + std::to_string(saved_step_)
-                             : std::string("and no checkpoint was written before it")) +
-            "; " +
+            " of the training data; " + kept + "; " +
             (m.step == 1
                  ? "nothing was learnt before it: look at the base's weights, lora.init and these rows"
                  : "lower optimizer.lr or look at these rows") +
@@ -165,6 +172,20 @@ class Loop {
                  ? "; values beyond fp16's 65504 do this too: precision.preset=bf16 or fp32 has room"
                  : ""),
         ErrorKind::kRunFailed);
+  }
+
+  // Saves state_'s step unless the optimizer has counted an update since: one launched ahead on a GPU may
+  // have had finite gradients. Says what there is to go on from.
+  std::string save_unchanged() {
+    const std::int64_t skipped = state_.scaler ? state_.scaler->skipped() : 0;
+    const auto updates = p_.optimizer.updates().item<double>();
+    try {
+      if (saved_step_ < state_.step && updates == static_cast<double>(state_.step - skipped)) save();
+    } catch (const Error& error) {
+      log_warning(error.what());
+    }
+    return saved_step_ > 0 ? "the last checkpoint is that of step " + std::to_string(saved_step_)
+                           : std::string("no checkpoint was written before it");
   }
 
   void write_line(const Json& line) const {

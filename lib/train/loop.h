@@ -68,9 +68,10 @@ enum class LoopEnd { kFinished, kEarlyStop, kInterrupted };
 /// Runs the steps from `state.step` to the sampler's last, saving, validating and reporting on the way.
 /// `state` is kept current. A state whose patience has run out already, of a run that was stopped before it
 /// could end, gives kEarlyStop at once; one whose validation is pending begins with that. Throws Error
-/// (kRunFailed) at the first loss or gradient norm that is not finite, naming the step and the data's lines;
-/// no checkpoint is written from then on. Where the policy scales gradients, a step whose gradients overflow
-/// is skipped and counted instead, until nothing is left to lower.
+/// (kRunFailed) at the first loss or gradient norm that is not finite, naming the step and the data's lines,
+/// with a checkpoint of the step before it, unless a step behind it has changed the adapter already. Where
+/// the policy scales gradients, a step whose gradients overflow is skipped and counted instead, until nothing
+/// is left to lower.
 LoopEnd run_loop(const LoopParts& parts, const LoopOptions& options, const LoopHooks& hooks, RunState& state);
 
 }  // namespace lorikeet::train

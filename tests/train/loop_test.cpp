@@ -278,21 +278,29 @@ TEST_CASE("an interrupt before the first step leaves no checkpoint") {
   CHECK(rig.checkpoints.steps().empty());
 }
 
+namespace {
+
+void spoil_head(Rig& rig) {
+  for (const auto& unit : rig.toy.model.store().units()) {
+    for (std::size_t i = 0; i < unit->segments().size(); ++i) {
+      if (unit->segments()[i].name == "output.weight") {
+        unit->tensor(i).fill_(std::numeric_limits<float>::quiet_NaN());
+      }
+    }
+  }
+}
+
+}  // namespace
+
 TEST_CASE(
-    "a loss that is not finite stops the run, names the lines, and leaves adapter and checkpoints alone") {
+    "a loss that is not finite stops the run, names the lines, and leaves a checkpoint of the step before") {
   Rig rig;
-  rig.options.save_every_steps = 1;
+  rig.options.save_every_steps = 3;
   at::Tensor kept;
   rig.hooks.interrupted = [&] {
     if (rig.state.step != 4) return false;
     kept = rig.toy.adapters.store().values().clone();
-    for (const auto& unit : rig.toy.model.store().units()) {
-      for (std::size_t i = 0; i < unit->segments().size(); ++i) {
-        if (unit->segments()[i].name == "output.weight") {
-          unit->tensor(i).fill_(std::numeric_limits<float>::quiet_NaN());
-        }
-      }
-    }
+    spoil_head(rig);
     return false;
   };
   std::vector<std::string> named;
@@ -301,9 +309,27 @@ TEST_CASE(
   CHECK_THAT(error_text([&] { rig.run(); }, ErrorKind::kRunFailed),
              Contains("[train] step 5: the loss is not finite") && Contains("lines " + join(named, ", ")) &&
                  Contains("the last checkpoint is that of step 4"));
-  CHECK(rig.checkpoints.steps() == Steps{1, 2, 3, 4});
+  CHECK(rig.checkpoints.steps() == Steps{3, 4});
   CHECK(at::equal(rig.toy.adapters.store().values(), kept));
   CHECK(rig.lines().size() == 4);
+
+  Rig other;
+  CHECK(rig.checkpoints.load(4, other.toy.adapters, other.optimizer).step == 4);
+  CHECK(at::equal(other.toy.adapters.store().values(), kept));
+}
+
+TEST_CASE("an adapter that was updated behind a step that is not finite is not saved as the step before") {
+  Rig rig;
+  rig.options.save_every_steps = 3;
+  rig.hooks.interrupted = [&] {
+    if (rig.state.step != 4) return false;
+    rig.optimizer.updates().add_(1);  // as a step does that was launched ahead
+    spoil_head(rig);
+    return false;
+  };
+  CHECK_THAT(error_text([&] { rig.run(); }, ErrorKind::kRunFailed),
+             Contains("step 5") && Contains("the last checkpoint is that of step 3"));
+  CHECK(rig.checkpoints.steps() == Steps{3});
 }
 
 namespace {
