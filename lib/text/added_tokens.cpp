@@ -115,6 +115,7 @@ std::vector<TextSegment> AddedTokenMatcher::split(std::string_view text, bool pa
     // White space that an earlier token took stays with that one.
     if (token.lstrip) begin = std::max(skip_space_left(text, begin), done);
     if (token.rstrip) end = skip_space_right(text, end);
+    if (begin >= end) continue;  // white space of its own, all of it taken
     if (done < begin) out.push_back({done, begin, std::nullopt});
     out.push_back({begin, end, token.id});
     done = end;

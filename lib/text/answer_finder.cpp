@@ -260,13 +260,15 @@ ByteRange AnswerFinder::rendered_answer(const Row& row, std::size_t i, std::size
   const std::size_t own = std::max(said.end, begin);
   const std::size_t same = common_prefix(through.bytes(), whole);
   if (same < own) {
-    fail(i, std::string(has_reasoning(row.messages()[i])
-                            ? "the template leaves out the reasoning of earlier turns"
-                            : "the template writes an earlier turn otherwise than the one that is "
-                              "answered") +
-                ", so this one isn't in the text as the model would have to say it; " +
-                (row.only_last ? "" : "set data.train_on to last, or ") +
-                "choose another data.chat_template");
+    fail(i,
+         std::string(has_reasoning(row.messages()[i])
+                         ? "the template leaves out the reasoning of earlier turns"
+                         : "the template writes an earlier turn otherwise than the one that is "
+                           "answered") +
+             ", so this one isn't in the text as the model would have to say it; " +
+             (row.only_last ? "" : "set data.train_on to last, or ") +
+             "choose a data.chat_template with {% generation %} blocks, such as TRL's qwen3_training.jinja "
+             "for Qwen3");
   }
   return {begin, end_of_turn(whole, own, std::max(own, std::min(same, next)))};
 }

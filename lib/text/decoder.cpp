@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "text/byte_level.h"
 #include "text/pattern.h"
+#include "text/prepend_scheme.h"
 #include "text/unicode.h"
 
 namespace lorikeet::text {
@@ -151,9 +152,8 @@ std::unique_ptr<Decoder> make_decoder(const JsonView& json) {
   if (type == "ByteLevel") return std::make_unique<ByteLevel>();
   if (type == "Fuse") return std::make_unique<Fuse>();
   if (type == "Metaspace") {
-    const bool prepends = json.has("prepend_scheme") ? json.at("prepend_scheme").as_string() != "never"
-                                                     : json.get_bool("add_prefix_space", true);
-    return std::make_unique<Metaspace>(one_character(json.at("replacement")), prepends);
+    return std::make_unique<Metaspace>(one_character(json.at("replacement")),
+                                       read_prepend_scheme(json) != PrependScheme::kNever);
   }
   if (type == "Replace") {
     return std::make_unique<Replace>(read_pattern(json.at("pattern")), json.at("content").as_string());

@@ -135,11 +135,12 @@ Json as_templates_read(const Json& message) {
     const Json* found = message.find(name);
     if (reasoning == nullptr && found != nullptr && !found->is_null()) reasoning = found;
   }
+  // transformers' {"thinking": reasoning, **message}: first, with the message's own value where it has one.
   const Json* thinking = message.find(kThinking);
-  if (reasoning != nullptr && (thinking == nullptr || thinking->is_null()))
-    members.emplace_back(kThinking, *reasoning);
+  if (reasoning != nullptr)
+    members.emplace_back(kThinking, thinking == nullptr || thinking->is_null() ? *reasoning : *thinking);
   for (const auto& [name, value] : message.object())
-    if (!value.is_null()) members.emplace_back(name, value);
+    if (!value.is_null() && name != kThinking) members.emplace_back(name, value);
   Json result(std::move(members));
   if (reasoning != nullptr) result.set(kReasoning, *reasoning);
   return result;

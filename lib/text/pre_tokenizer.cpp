@@ -6,6 +6,7 @@
 #include "base/strings.h"
 #include "text/byte_level.h"
 #include "text/pattern.h"
+#include "text/prepend_scheme.h"
 #include "text/regex_syntax.h"
 #include "text/unicode.h"
 
@@ -107,9 +108,7 @@ class ByteLevel final : public PreTokenizer {
 
 class Metaspace final : public PreTokenizer {
  public:
-  enum class Prepend { kAlways, kFirst, kNever };
-
-  Metaspace(std::string replacement, Prepend prepend, bool split)
+  Metaspace(std::string replacement, PrependScheme prepend, bool split)
       : replacement_(std::move(replacement)), prepend_(prepend), split_(split) {}
 
   void apply(Pieces& pieces) const override {
@@ -138,7 +137,8 @@ class Metaspace final : public PreTokenizer {
   std::string mark(const Piece& piece) const {
     std::string out;
     out.reserve(piece.text.size() * 3 / 2 + replacement_.size());
-    const bool prefix = prepend_ == Prepend::kAlways || (prepend_ == Prepend::kFirst && piece.at_start);
+    const bool prefix =
+        prepend_ == PrependScheme::kAlways || (prepend_ == PrependScheme::kFirst && piece.at_start);
     if (prefix && !piece.text.starts_with(' ') && !piece.text.starts_with(replacement_)) out += replacement_;
     for (const char c : piece.text) {
       if (c == ' ') {
@@ -151,7 +151,7 @@ class Metaspace final : public PreTokenizer {
   }
 
   std::string replacement_;
-  Prepend prepend_;
+  PrependScheme prepend_;
   bool split_;
 };
 
@@ -160,21 +160,7 @@ std::unique_ptr<PreTokenizer> make_metaspace(const JsonView& json) {
   if (replacement.empty() || utf8_length(replacement[0]) != replacement.size()) {
     json.at("replacement").fail("one character");
   }
-  // Files from before prepend_scheme have add_prefix_space instead.
-  auto prepend = Metaspace::Prepend::kAlways;
-  if (const auto scheme = json.maybe("prepend_scheme")) {
-    const std::string& name = scheme->as_string();
-    if (name == "first") {
-      prepend = Metaspace::Prepend::kFirst;
-    } else if (name == "never") {
-      prepend = Metaspace::Prepend::kNever;
-    } else if (name != "always") {
-      scheme->fail("always, first or never");
-    }
-  } else if (!json.get_bool("add_prefix_space", true)) {
-    prepend = Metaspace::Prepend::kNever;
-  }
-  return std::make_unique<Metaspace>(replacement, prepend, json.get_bool("split", true));
+  return std::make_unique<Metaspace>(replacement, read_prepend_scheme(json), json.get_bool("split", true));
 }
 
 void add_steps(const JsonView& json, bool last, bool bytes_allowed, PreTokenizerSteps& out) {

@@ -1,5 +1,8 @@
 #include "text/regex_syntax.h"
 
+#include <algorithm>
+#include <array>
+
 #include "base/error.h"
 #include "base/strings.h"
 
@@ -12,6 +15,21 @@ constexpr std::string_view kNotSpaces =
     R"(\x00-\x08\x0e-\x1f\x21-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
     R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
 constexpr std::string_view kHexDigits = "0-9a-fA-F";
+// ² ³ ¹ ¼ ½ ¾: below U+0100 Oniguruma asks an older table, in which they are word characters.
+constexpr std::string_view kLatin1Numbers = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
+
+struct PosixBracket {
+  std::string_view name, set;
+};
+constexpr std::array<PosixBracket, 9> kPosixBrackets{{{"alpha", R"(\p{Alphabetic})"},
+                                                      {"digit", R"(\p{Nd})"},
+                                                      {"alnum", R"(\p{Alphabetic}\p{Nd})"},
+                                                      {"word", kWordClass},
+                                                      {"space", kSpaces},
+                                                      {"punct", R"(\p{P}\p{S})"},
+                                                      {"upper", R"(\p{Uppercase})"},
+                                                      {"lower", R"(\p{Lowercase})"},
+                                                      {"xdigit", kHexDigits}}};
 
 class Translator {
  public:
@@ -65,7 +83,7 @@ class Translator {
 
   void escape() {
     const char next = at_ + 1 < in_.size() ? in_[at_ + 1] : '\0';
-    const std::string word(kWordClass);
+    const std::string word = std::string(kWordClass) + std::string(in_class_ ? "" : kLatin1Numbers);
     switch (next) {
       case 's': put_set(kSpaces, false); return;
       case 'S': put_set(kNotSpaces, false); return;
@@ -129,12 +147,21 @@ class Translator {
       if (in_.substr(at_, 2) != "[:") unsupported("a class inside a class");
       const std::size_t end = in_.find(":]", at_);
       if (end == std::string_view::npos) unsupported("a class inside a class");
-      take(end + 2 - at_);
+      posix_bracket(in_.substr(at_ + 2, end - at_ - 2));
     } else if (in_.substr(at_, 2) == "&&") {
       unsupported("the class operator &&");
     } else {
       take(1);
     }
+  }
+
+  void posix_bracket(std::string_view name) {
+    const auto bracket = std::find_if(kPosixBrackets.begin(), kPosixBrackets.end(),
+                                      [&](const PosixBracket& one) { return one.name == name; });
+    const bool by_case = name == "upper" || name == "lower";
+    if (bracket == kPosixBrackets.end() || (by_case && ignores_case_))
+      unsupported("[:" + std::string(name) + ":]" + (by_case ? " with (?i)" : ""));
+    put(bracket->set, name.size() + 4);
   }
 
   // "(?im-x" or "(?im-x:": Ruby's m is PCRE2's s.
@@ -146,6 +173,8 @@ class Translator {
       ++end;
     }
     if (end == at_ + 1 || end >= in_.size() || (in_[end] != ':' && in_[end] != ')')) return;
+    const std::string_view on = in_.substr(at_, std::min(in_.find('-', at_), end) - at_);
+    if (on.find('i') != std::string_view::npos) ignores_case_ = true;
     for (; at_ < end; ++at_) out_ += in_[at_] == 'm' ? 's' : in_[at_];
   }
 
@@ -161,6 +190,7 @@ class Translator {
   std::string out_;
   std::size_t at_ = 0;
   bool in_class_ = false;
+  bool ignores_case_ = false;  // somewhere so far
 };
 
 }  // namespace

@@ -154,6 +154,8 @@ def trained_json_kinds():
                       ("punctuation", pre_tokenizers.Punctuation()), ("punctuation-contiguous", pre_tokenizers.Punctuation("contiguous")),
                       ("whitespace", pre_tokenizers.Whitespace()), ("whitespace-split", pre_tokenizers.WhitespaceSplit()),
                       ("word-boundary", pre_tokenizers.Split(Regex(r"\b"), "isolated")),
+                      ("numbers-by-three", pre_tokenizers.Split(Regex(r"\d{1,3}(?=(?:\d{3})*\b)"), "isolated")),
+                      ("posix-brackets", pre_tokenizers.Split(Regex(r"[[:punct:]]+|[[:upper:][:digit:]]|[^[:space:][:alpha:]]+"), "isolated")),
                       ("words", pre_tokenizers.Split(Regex(r"[\w.]+|\h"), "removed", invert=True)),
                       ("lines", pre_tokenizers.Split(Regex(r"^.|(?m:..)$|[^\S\n]"), "isolated")),
                       ("empty-matches", pre_tokenizers.Split(Regex(r"x*"), "merged_with_previous")),

@@ -105,6 +105,12 @@ TEST_CASE(
   CHECK(of_row(render("{{ x | tojson }}", "a\n\"b")) == "a\\n\\\"b");
 }
 
+TEST_CASE("what is escaped of a row's text beside a safe one stays the row's text") {
+  const MarkedText text = render("{{ '<b>' | safe + x }}", "<&");
+  CHECK(text.bytes() == "<b>&lt;&amp;");
+  CHECK(of_row(text) == "&lt;&amp;");
+}
+
 TEST_CASE("what generation blocks write is marked") {
   const MarkedText text = render("a{% generation %}b{{ x }}{% endgeneration %}c", "r");
   REQUIRE(text.bytes() == "abrc");

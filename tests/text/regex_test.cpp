@@ -32,6 +32,24 @@ TEST_CASE("patterns mean what they mean to Oniguruma") {
   CHECK(matches("(?m:a.b)", "a\nb") == Strings{"a\nb"});
   CHECK(matches("^b", "a\nb") == Strings{"b"});
   CHECK(matches("[]a]+", "]a") == Strings{"]a"});
+  // Latin-1's superscripts and fractions are word characters, but not in a class; others aren't at all.
+  CHECK(matches(R"(\w)", "²①½") == Strings{"²", "½"});
+  CHECK(matches(R"(\W)", "²①½") == Strings{"①"});
+  CHECK(matches(R"([\w])", "²①½").empty());
+  CHECK(matches(R"([^\w])", "²①½").size() == 3);
+  CHECK(matches(R"(a\b)", "a a² a① aa") == Strings{"a", "a", "a"});
+  CHECK(matches(R"(a\B)", "a a² a① ab") == Strings{"a", "a"});
+  CHECK(matches(R"(\d{1,3}(?=(?:\d{3})*\b))", "1000² 1000①") == Strings{"1", "000"});
+  CHECK(matches("[[:alpha:]]+", "aé\u0301東1_") == Strings{"aé", "東"});
+  CHECK(matches("[[:alnum:]]+", "aé1²_") == Strings{"aé1"});
+  CHECK(matches("[[:digit:]]+", "1٣²") == Strings{"1٣"});
+  CHECK(matches("[[:punct:]]+", "!$+©_a") == Strings{"!$+©_"});
+  CHECK(matches("[[:space:]]+", "a\u180e \u00a0\u2028b") == Strings{" \u00a0\u2028"});
+  CHECK(matches("[[:word:]]+", "ae\u0301²") == Strings{"ae\u0301"});
+  CHECK(matches("[[:upper:]]", "aÉǅⅧ") == Strings{"É", "Ⅷ"});
+  CHECK(matches("[[:lower:]]", "Aéª") == Strings{"é", "ª"});
+  CHECK(matches("[[:xdigit:]]+", "1fＦg") == Strings{"1f"});
+  CHECK(matches("[^[:punct:] x]+", "ab,cx") == Strings{"ab", "c"});
   CHECK(matches(R"(\p{N}{1,3})", "12345") == Strings{"123", "45"});
 }
 
@@ -41,7 +59,8 @@ TEST_CASE("an empty match directly behind another doesn't count") {
 }
 
 TEST_CASE("what has no equal form in PCRE2 is refused") {
-  for (const char* pattern : {"[a&&b]", "[a[b]]", R"([\W])", R"([\H])", "a{1,2}+", R"(\p{)", R"(\u00)"}) {
+  for (const char* pattern : {"[a&&b]", "[a[b]]", R"([\W])", R"([\H])", "[[:cntrl:]]", "[[:^alpha:]]",
+                              "(?i)[[:upper:]]", "a{1,2}+", R"(\p{)", R"(\u00)"}) {
     INFO(pattern);
     CHECK_THROWS_WITH(Regex::from_oniguruma(pattern, "file"),
                       Catch::Contains("[file]") && Catch::Contains("not supported"));

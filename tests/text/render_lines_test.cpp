@@ -55,6 +55,9 @@ TEST_CASE("messages come to the template without nulls, and with reasoning under
         "\"{'thinking': 'r', 'reasoning': 'r', 'reasoning_content': 'r'}\"\n");
   CHECK(lines("{{ messages[0] }}", R"([{"reasoning_content": null, "thinking": "t", "role": "a"}])") ==
         "\"{'thinking': 't', 'role': 'a', 'reasoning_content': 't'}\"\n");
+  // `thinking` comes first, wherever the row has it.
+  CHECK(lines("{{ messages[0] }}", R"([{"role": "a", "reasoning_content": "r", "thinking": "t"}])") ==
+        "\"{'thinking': 't', 'role': 'a', 'reasoning_content': 'r'}\"\n");
 }
 
 TEST_CASE("the messages' text is a row's, tokens and template are not") {
@@ -75,8 +78,7 @@ TEST_CASE("bad input is named by its line, what stands before is written") {
   CHECK_THAT(test::error_text([&] { render_lines(renderer, in, out); }),
              Contains("[line 2]") && Contains("at least one message"));
   CHECK(out.str() == "\"1\"\n");
-  CHECK_THAT(test::error_text([] { lines("", "[1]"); }),
-             Contains("expected a message, an object, got integer"));
+  CHECK_THAT(test::error_text([] { lines("", "[1]"); }), Contains("expected a message, an object, got 1"));
   CHECK_THAT(test::error_text([] { lines("", "{}"); }), Contains("expected an array"));
   CHECK_THAT(test::error_text([] { lines("", "[{}"); }), Contains("line 1"));
   CHECK_THAT(test::error_text([] { lines("\n {{ raise_exception('no') }}", "[{}]"); }),

@@ -68,11 +68,25 @@ TEST_CASE("a special token is text when parse_special is off, and others are sti
 TEST_CASE("added tokens take white space and mind words as they are flagged") {
   CHECK(encode(added("<x>", R"("lstrip": true)"), "a  <x> b") == Ids{1, 9, 4, 2});
   CHECK(encode(added("<x>", R"("rstrip": true)"), "a <x>  b") == Ids{1, 4, 9, 2});
+  const std::string after = R"({"added_tokens": [{"id": 9, "content": "<x>", "rstrip": true},
+      {"id": 10, "content": "  ", "lstrip": true}]})";
+  CHECK(encode(after, "a<x>  b") == Ids{1, 9, 2});  // the second one's white space is all taken
+  CHECK(encode(after, "a<x>b  ") == Ids{1, 9, 2, 10});
   CHECK(encode(added("ab", R"("single_word": true, "normalized": false)"), "ab abc _ab") ==
         Ids{9 - 4, 4, 7, 4, 8, 5});
   const std::string lower = R"({"normalizer": {"type": "Lowercase"}, "added_tokens": [
       {"id": 9, "content": "XY", "normalized": true}, {"id": 10, "content": "ZZ", "normalized": false}]})";
   CHECK(encode(lower, "xyXYzzZZ") == Ids{9, 9, 0, 0, 10});
+}
+
+TEST_CASE("a Metaspace from before prepend_scheme prepends by add_prefix_space") {
+  const auto with = [](const std::string& more) {
+    return encode(R"({"pre_tokenizer": {"type": "Metaspace", "replacement": "_")" + more + "}}", "a a");
+  };
+  CHECK(with("") == Ids{8, 1, 8, 1});
+  CHECK(with(R"(, "add_prefix_space": true)") == Ids{8, 1, 8, 1});
+  CHECK(with(R"(, "add_prefix_space": false)") == Ids{1, 8, 1});
+  CHECK(with(R"(, "add_prefix_space": true, "prepend_scheme": "never")") == Ids{1, 8, 1});
 }
 
 TEST_CASE("the leftmost and then the longest added token is found") {
@@ -149,6 +163,10 @@ TEST_CASE("a component that isn't supported is named, with its place") {
   refused(R"({"model": {"type": "BPE", "vocab": {}, "merges": [], "end_of_word_suffix": "</w>"}})",
           "end_of_word_suffix");
   refused(R"({"model": {"type": "BPE", "vocab": {}, "merges": [], "dropout": 0.1}})", "dropout");
+  for (const std::string part : {"pre_tokenizer", "decoder"})
+    refused(R"({")" + part + R"(": {"type": "Metaspace", "replacement": "_", "add_prefix_space": false,)" +
+                R"( "prepend_scheme": "first"}})",
+            "expected true, beside the prepend_scheme 'first', got false");
   refused(R"({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "[a&&b]"}, "behavior": "Isolated"}})",
           "&&");
   refused(R"({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a"}, "behavior": "Isolated"}})",

@@ -43,6 +43,14 @@ Value string(const Value& value, const Arguments& arguments, Budget& budget) {
   return text;
 }
 
+Value safe(const Value& value, const Arguments& arguments, Budget& budget) {
+  ArgumentReader("safe", arguments).finish();
+  MarkedText text = to_text(value);
+  budget.make(text.size());
+  text.set_safe(true);
+  return text;
+}
+
 Value count(const Value& value, const Arguments& arguments, Budget&) {
   ArgumentReader("length", arguments).finish();
   return length(value);
@@ -75,6 +83,7 @@ Value last(const Value& value, const Arguments& arguments, Budget& budget) {
   if (sequence != nullptr && sequence->kind == Sequence::Kind::kIterator)
     throw RenderError("a generator can't be reversed; make a list of it before its last item is taken");
   if (value.is_undefined()) fail_undefined(value);
+  if (value.is_text() && value.truth()) return item_of(value, std::int64_t{-1});
   const std::vector<Value> items = elements(value, budget);
   return items.empty() ? Value::undefined("no last item, the sequence was empty") : items.back();
 }
@@ -104,7 +113,8 @@ Value replace(const Value& value, const Arguments& arguments, Budget& budget) {
   const MarkedText to = to_text(read.required("new"));
   const Value* limit = read.maybe("count");
   read.finish();
-  const MarkedText text = to_text(value);
+  MarkedText text = to_text(value);
+  text.set_safe(false);  // the filter, unlike the method, escapes nothing
   budget.make(text.size());
   budget.use(text.size() * from.size() / (1U << 16U));
   budget.make((text.size() / std::max<std::size_t>(from.size(), 1) + 1) * to.size());
@@ -167,9 +177,10 @@ Value indent(const Value& value, const Arguments& arguments, Budget& budget) {
     by = MarkedText(std::string(blanks, ' '));
   }
   MarkedText text = *value.as_text();
+  if (by.safe() && !text.safe()) throw RenderError("indent: a width marked safe isn't supported");
   text.append("\n", kFromTemplate);
   const std::vector<MarkedText> lines = split_lines(text, false);
-  MarkedText out;
+  MarkedText out = text.emptied();
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) out.append("\n", kFromTemplate);
     budget.make(by.size() + lines[i].size());
@@ -217,6 +228,7 @@ std::optional<std::int64_t> truncated(double number) {
 }
 
 Value to_int(const Value& value, const Arguments& arguments, Budget&) {
+  if (value.is_undefined()) fail_undefined(value);
   ArgumentReader read("int", arguments);
   const Value* otherwise = read.maybe("default");
   const std::int64_t base = read.integer("base", 10);
@@ -232,6 +244,7 @@ Value to_int(const Value& value, const Arguments& arguments, Budget&) {
 }
 
 Value to_float(const Value& value, const Arguments& arguments, Budget&) {
+  if (value.is_undefined()) fail_undefined(value);
   ArgumentReader read("float", arguments);
   const Value* otherwise = read.maybe("default");
   read.finish();
@@ -274,7 +287,7 @@ struct Entry {
 };
 constexpr std::array<Entry, 23> kFilters{{{"trim", trim},
                                           {"string", string},
-                                          {"safe", string},  // nothing is escaped here
+                                          {"safe", safe},
                                           {"length", count},
                                           {"count", count},
                                           {"default", fallback},

@@ -8,6 +8,16 @@
 #include "text/jinja/output.h"
 
 namespace lorikeet::text::jinja {
+namespace {
+
+// jinja2 writes what a filter or call block makes as it is: it must be a text.
+void append_text(const Value& value, MarkedText& out) {
+  const MarkedText* text = value.as_text();
+  if (text == nullptr) throw RenderError("the block makes no text but '" + value.type_name() + "'");
+  out.append(*text);
+}
+
+}  // namespace
 
 const Value* Scope::find(Symbol symbol) const {
   for (const Scope* scope = this; scope != nullptr; scope = scope->parent)
@@ -131,7 +141,7 @@ Interpreter::Flow Interpreter::execute(const Statement& statement, Scope* scope,
     }
     case Kind::kCall: run_call(statement, scope, out); return Flow::kNext;
     case Kind::kFilter:
-      out.append(to_text(filtered(*statement.filter, captured(statement.body, scope), scope)));
+      append_text(filtered(*statement.filter, captured(statement.body, scope), scope), out);
       return Flow::kNext;
     case Kind::kWith: run_with(statement, scope, out); return Flow::kNext;
     case Kind::kGeneration: {
@@ -165,18 +175,13 @@ Interpreter::Flow Interpreter::run_loop(const Statement& statement, Scope* scope
     }
     items = std::move(kept);
   }
-  if (items.empty()) {
-    Scope* inner = enter(scope);
-    const Flow flow = execute(statement.otherwise, inner, out);
-    leave(inner);
-    return flow;
-  }
   LoopState state{.statement = &statement, .scope = scope, .items = &items, .index = 0, .depth = depth};
   const auto loop = std::make_shared<Loop>(&state);
   struct End {
     Loop& loop;
     ~End() { loop.end(); }
   } const end{*loop};
+  bool completed = false;
   for (; state.index < items.size(); ++state.index) {
     budget_.use(1);
     Scope* inner = enter(scope);
@@ -184,9 +189,15 @@ Interpreter::Flow Interpreter::run_loop(const Statement& statement, Scope* scope
     assign(statement.targets[0], items[state.index], inner);
     const Flow flow = execute(statement.body, inner, out);
     leave(inner);
+    if (flow == Flow::kNext) completed = true;
     if (flow == Flow::kBreak) break;
   }
-  return Flow::kNext;
+  if (completed) return Flow::kNext;
+  // As in jinja2: also where break or continue ended each body that began.
+  Scope* inner = enter(scope);
+  const Flow flow = execute(statement.otherwise, inner, out);
+  leave(inner);
+  return flow;
 }
 
 Value Interpreter::call_loop(const Statement& loop, Scope* scope, const Value& items, std::size_t depth) {
@@ -202,7 +213,7 @@ void Interpreter::run_call(const Statement& statement, Scope* scope, MarkedText&
   const Value callee = evaluate(*call.children[0], scope);
   Arguments given = arguments(call, scope);
   given.named.emplace_back("caller", std::shared_ptr<Object>(std::make_shared<Macro>(statement, scope)));
-  out.append(to_text(call_value(callee, std::move(given))));
+  append_text(call_value(callee, std::move(given)), out);
 }
 
 void Interpreter::run_with(const Statement& statement, Scope* scope, MarkedText& out) {

@@ -38,6 +38,7 @@ void MarkedText::append(const MarkedText& other, std::size_t begin, std::size_t 
 
 MarkedText MarkedText::substr(std::size_t begin, std::size_t end) const {
   MarkedText part;
+  part.safe_ = safe_;
   part.append(*this, begin, end);
   return part;
 }

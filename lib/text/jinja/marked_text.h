@@ -39,9 +39,14 @@ class MarkedText {
   std::size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
 
+  /// jinja2's Markup, which the filter `safe` makes: HTML in texts that are added to it is escaped. Copies
+  /// and `substr` keep it; `append` leaves it as it is.
+  bool safe() const { return safe_; }
+  void set_safe(bool safe) { safe_ = safe; }
+  /// The empty text, safe where this one is.
+  MarkedText emptied() const { return substr(0, 0); }
+
   Origin origin_at(std::size_t offset) const;
-  /// Of the first byte; `kFromTemplate` for the empty text.
-  Origin first_origin() const { return runs_.empty() ? kFromTemplate : runs_.front().origin; }
 
   void append(std::string_view bytes, Origin origin);
   void append(const MarkedText& other) { append(other, 0, other.size()); }
@@ -53,6 +58,7 @@ class MarkedText {
  private:
   std::string bytes_;
   std::vector<Run> runs_;
+  bool safe_ = false;
 };
 
 }  // namespace lorikeet::text::jinja

@@ -74,9 +74,12 @@ Value partition(const Value& self, const Arguments& arguments, Budget&) {
   const std::size_t at =
       kFromRight ? text.bytes().rfind(separator.bytes()) : text.bytes().find(separator.bytes());
   if (at == std::string::npos)
-    return kFromRight ? Value::tuple({MarkedText(), MarkedText(), text})
-                      : Value::tuple({text, MarkedText(), MarkedText()});
-  return Value::tuple({text.substr(0, at), separator, text.substr(at + separator.size(), text.size())});
+    return kFromRight ? Value::tuple({text.emptied(), text.emptied(), text})
+                      : Value::tuple({text, text.emptied(), text.emptied()});
+  MarkedText found = separator;
+  found.set_safe(text.safe());
+  return Value::tuple(
+      {text.substr(0, at), std::move(found), text.substr(at + separator.size(), text.size())});
 }
 
 template <bool kStart>
@@ -98,7 +101,7 @@ Value touches(const Value& self, const Arguments& arguments, Budget&) {
 Value replace(const Value& self, const Arguments& arguments, Budget& budget) {
   ArgumentReader read("replace", arguments);
   const MarkedText& from = text_argument(read, "old");
-  const MarkedText& to = text_argument(read, "new");
+  const MarkedText to = escaped_for(*self.as_text(), text_argument(read, "new"));
   const std::int64_t limit = read.integer("count", -1);
   read.finish();
   const std::size_t often = self.as_text()->size() / std::max<std::size_t>(from.size(), 1) + 1;
@@ -143,25 +146,25 @@ Value join(const Value& self, const Arguments& arguments, Budget& budget) {
   ArgumentReader read("join", arguments);
   const Value& parts = read.required("iterable");
   read.finish();
-  MarkedText out;
+  MarkedText out = self.as_text()->emptied();
   bool first = true;
   for (const Value& part : elements(parts, budget)) {
     if (!part.is_text()) throw RenderError("join: expected strings, got '" + part.type_name() + "'");
     if (!first) out.append(*self.as_text());
     first = false;
-    out.append(*part.as_text());
+    out.append(escaped_for(*self.as_text(), *part.as_text()));
     budget.make(self.as_text()->size() + part.as_text()->size());
   }
   return out;
 }
 
-template <bool (*kIs)(char32_t)>
+template <bool (*kIs)(char32_t), bool kOfEmpty = false>
 Value all_are(const Value& self, const Arguments& arguments, Budget&) {
   ArgumentReader("this method", arguments).finish();
   const std::string& text = self.as_text()->bytes();
   for (std::size_t at = 0; at < text.size();)
     if (!kIs(next_code_point(text, at))) return false;
-  return !text.empty();
+  return kOfEmpty || !text.empty();
 }
 
 bool is_alnum(char32_t c) { return is_letter(c) || is_numeric_character(c); }
@@ -200,14 +203,16 @@ Value justify(const Value& self, const Arguments& arguments, Budget& budget) {
   read.finish();
   const MarkedText& text = *self.as_text();
   const std::int64_t missing = std::max<std::int64_t>(width - count_characters(text.bytes()), 0);
-  if (fill != nullptr && (!fill->is_text() || count_characters(fill->as_text()->bytes()) != 1))
+  if (fill != nullptr && !fill->is_text()) throw RenderError("the fill character must be a string");
+  const MarkedText filling = fill != nullptr ? escaped_for(text, *fill->as_text()) : MarkedText(" ");
+  if (count_characters(filling.bytes()) != 1)
     throw RenderError("the fill character must be exactly one character long");
   budget.make(static_cast<std::size_t>(missing) + text.size());
   // Python puts the odd one of a centred text's blanks on the left where the width is odd.
   const std::int64_t left = kSide == Side::kRight    ? missing
                             : kSide == Side::kCenter ? missing / 2 + (missing & width & 1)
                                                      : 0;
-  return padded(text, left, missing - left, fill != nullptr ? fill->as_text()->bytes() : " ");
+  return padded(text, left, missing - left, filling.bytes());
 }
 
 Value zfill(const Value& self, const Arguments& arguments, Budget& budget) {
@@ -227,7 +232,7 @@ Value zfill(const Value& self, const Arguments& arguments, Budget& budget) {
 Value format(const Value& self, const Arguments& arguments, Budget& budget) {
   const MarkedText& text = *self.as_text();
   const std::string& bytes = text.bytes();
-  MarkedText out;
+  MarkedText out = text.emptied();
   std::size_t automatic = 0;
   for (std::size_t at = 0; at < bytes.size();) {
     const char c = bytes[at];
@@ -248,7 +253,7 @@ Value format(const Value& self, const Arguments& arguments, Budget& budget) {
       if (value == nullptr)
         throw RenderError("format: no argument for the field '{" + field +
                           "}'; formats and attributes in fields aren't supported");
-      out.append(to_text(*value));
+      out.append(escaped_for(text, to_text(*value)));
       at = end + 1;
     } else if (c == '}') {
       throw RenderError("format: single '}' encountered");
@@ -290,7 +295,7 @@ constexpr std::array<Method, 38> kTextMethods{{{"strip", strip<true, true>},
                                                {"isdigit", all_are<is_digit>},
                                                {"isnumeric", all_are<is_numeric_character>},
                                                {"isalnum", all_are<is_alnum>},
-                                               {"isprintable", all_are<is_printable>},
+                                               {"isprintable", all_are<is_printable, true>},
                                                {"isupper", is_case<true>},
                                                {"islower", is_case<false>},
                                                {"removeprefix", without<true>},

@@ -33,6 +33,15 @@ std::int64_t integer_power(std::int64_t base, std::int64_t exponent) {
   return result;
 }
 
+double float_power(double base, double exponent) {
+  if (base == 0 && exponent < 0) throw RenderError("zero can't be raised to a negative power");
+  if (base < 0 && exponent != std::floor(exponent)) throw RenderError("complex numbers aren't supported");
+  const double result = std::pow(base, exponent);
+  if (std::isinf(result) && std::isfinite(base) && std::isfinite(exponent))
+    throw RenderError("the power doesn't fit in a float");
+  return result;
+}
+
 Value integers(std::string_view op, std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;
   bool overflow = false;
@@ -48,7 +57,7 @@ Value integers(std::string_view op, std::int64_t a, std::int64_t b) {
     if (b == 0) throw RenderError("division by zero");
     result = b == -1 ? 0 : a - (floor_division(a, b) * b);
   } else if (op == "**") {
-    if (b < 0) return std::pow(static_cast<double>(a), static_cast<double>(b));
+    if (b < 0) return float_power(static_cast<double>(a), static_cast<double>(b));
     result = integer_power(a, b);
   } else {
     if (b == 0) throw RenderError("division by zero");
@@ -68,10 +77,7 @@ Value floats(std::string_view op, double a, double b) {
   if (op == "+") return a + b;
   if (op == "-") return a - b;
   if (op == "*") return a * b;
-  if (op == "**") {
-    if (a < 0 && b != std::floor(b)) throw RenderError("complex numbers aren't supported");
-    return std::pow(a, b);
-  }
+  if (op == "**") return float_power(a, b);
   if (b == 0) throw RenderError("division by zero");
   if (op == "/") return a / b;
   if (op == "%") return float_remainder(a, b);
@@ -85,7 +91,7 @@ Value repeated(const Value& value, std::int64_t count, Budget& budget) {
   if (const MarkedText* text = value.as_text()) {
     if (!text->empty() && times > SIZE_MAX / text->size()) throw RenderError("a text gets too long");
     budget.make(times * text->size());
-    MarkedText out;
+    MarkedText out = text->emptied();
     for (std::size_t i = 0; !text->empty() && i < times; ++i) out.append(*text);
     return out;
   }
@@ -111,7 +117,7 @@ Value formatted(const MarkedText& pattern, const Value& values, Budget& budget) 
   std::vector<Value> arguments{values};
   if (const Sequence* tuple = values.as_sequence(); tuple != nullptr && tuple->kind == Sequence::Kind::kTuple)
     arguments = tuple->items;
-  MarkedText out;
+  MarkedText out = pattern.emptied();
   std::size_t used = 0, begin = 0;
   const std::string& text = pattern.bytes();
   for (std::size_t at = text.find('%'); at != std::string::npos; at = text.find('%', begin)) {
@@ -128,9 +134,10 @@ Value formatted(const MarkedText& pattern, const Value& values, Budget& budget) 
     const Value& value = arguments[used++];
     if (kind == 'd' && !value.is_number()) throw RenderError("%d needs a number, got " + value.type_name());
     if (kind == 'd' && value.is_float()) throw RenderError("%d of a float isn't supported");
-    out.append(kind == 'r'   ? to_repr(value)
-               : kind == 'd' ? MarkedText(std::to_string(value.integer()))
-                             : to_text(value));
+    const MarkedText part = kind == 'r'   ? to_repr(value)
+                            : kind == 'd' ? MarkedText(std::to_string(value.integer()))
+                                          : to_text(value);
+    out.append(escaped_for(pattern, part));
   }
   if (used < arguments.size() && values.as_dict() == nullptr)
     throw RenderError("not all arguments converted during string formatting");
@@ -155,9 +162,9 @@ Value arithmetic(std::string_view op, const Value& a, const Value& b, Budget& bu
                                             : floats(op, a.number(), b.number());
   const MarkedText *x = a.as_text(), *y = b.as_text();
   if (op == "+" && x != nullptr && y != nullptr) {
-    budget.make(x->size() + y->size());
-    MarkedText out = *x;
-    out.append(*y);
+    MarkedText out = escaped_for(*y, *x);
+    out.append(escaped_for(*x, *y));
+    budget.make(out.size());
     return out;
   }
   if (op == "+" && repeats(a) && repeats(b) && x == nullptr && y == nullptr &&
@@ -229,10 +236,10 @@ Value slice_of(const Value& value, const Value& begin, const Value& end, const V
   const Sequence* sequence = value.as_sequence();
   const MarkedText* text = value.as_text();
   if (text == nullptr && (sequence == nullptr || !sequence->indexable()))
-    return Value::undefined("'" + value.type_name() + "' has no slices");
+    throw RenderError("'" + value.type_name() + "' has no slices");
   for (const Value& bound : {begin, end, step})
     if (!bound.is_none() && !bound.is_integer())
-      return Value::undefined("bounds of a slice are integers, got '" + bound.type_name() + "'");
+      throw RenderError("bounds of a slice are integers, got '" + bound.type_name() + "'");
   const std::int64_t by = step.is_none() ? 1 : step.integer();
   if (by == 0) throw RenderError("slice step cannot be zero");
   const std::int64_t size = length(value);
@@ -252,10 +259,8 @@ Value slice_of(const Value& value, const Value& begin, const Value& end, const V
     items.push_back(all[static_cast<std::size_t>(at)]);
     if (__builtin_add_overflow(at, by, &at)) break;
   }
-  if (text == nullptr)
-    return sequence->kind == Sequence::Kind::kTuple ? Value::tuple(std::move(items))
-                                                    : Value::list(std::move(items));
-  MarkedText out;
+  if (text == nullptr) return Value::sequence(sequence->kind, std::move(items));
+  MarkedText out = text->emptied();
   for (const Value& item : items) out.append(*item.as_text());
   budget.make(out.size());
   return out;

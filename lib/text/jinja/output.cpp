@@ -38,7 +38,8 @@ MarkedText text_repr(const MarkedText& text) {
   const bool has_double = text.bytes().find('"') != std::string::npos;
   const char32_t quote = has_single && !has_double ? U'"' : U'\'';
   const std::string_view mark = quote == U'"' ? "\"" : "'";
-  MarkedText out(mark);
+  MarkedText out(text.safe() ? "Markup(" : "");
+  out.append(mark, kFromTemplate);
   append_escaped(out, text, [&](char32_t c) -> std::string {
     if (c == quote || c == '\\') return std::string("\\") + static_cast<char>(c);
     if (c == '\n') return "\\n";
@@ -51,6 +52,7 @@ MarkedText text_repr(const MarkedText& text) {
                          : formatted("\\U%08x", c);
   });
   out.append(mark, kFromTemplate);
+  if (text.safe()) out.append(")", kFromTemplate);
   return out;
 }
 
@@ -242,6 +244,27 @@ MarkedText to_text(const Value& value) {
     return out;
   }
   throw RenderError("a value of type " + value.type_name() + " has no text");
+}
+
+MarkedText html_escaped(const MarkedText& text) {
+  if (text.safe()) return text;
+  MarkedText out;
+  append_escaped(out, text, [](char32_t c) -> std::string {
+    switch (c) {
+      case '&': return "&amp;";
+      case '<': return "&lt;";
+      case '>': return "&gt;";
+      case '"': return "&#34;";
+      case '\'': return "&#39;";
+      default: return "";
+    }
+  });
+  out.set_safe(true);
+  return out;
+}
+
+MarkedText escaped_for(const MarkedText& whole, const MarkedText& part) {
+  return whole.safe() ? html_escaped(part) : part;
 }
 
 MarkedText to_json(const Value& value, const JsonStyle& style) {

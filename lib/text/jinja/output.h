@@ -16,6 +16,12 @@ MarkedText to_repr(const Value& value);
 /// repr of a float: the shortest text that reads back equal.
 std::string float_text(double value);
 
+/// A safe text with & < > " and ' written as entities, each with the origin of its character; a text that is
+/// safe already as it is.
+MarkedText html_escaped(const MarkedText& text);
+/// `part` as it is added to `whole`: escaped where `whole` is safe.
+MarkedText escaped_for(const MarkedText& whole, const MarkedText& part);
+
 struct JsonStyle {
   bool ensure_ascii = false;
   bool sort_keys = false;

@@ -90,7 +90,7 @@ Value reverse(const Value& value, const Arguments& arguments, Budget& budget) {
   std::vector<Value> items = elements(value, budget);
   std::reverse(items.begin(), items.end());
   if (!value.is_text()) return Value::iterator(std::move(items));
-  MarkedText out;
+  MarkedText out = value.as_text()->emptied();
   for (const Value& item : items) out.append(*item.as_text());
   return out;
 }
@@ -118,6 +118,7 @@ Value sum(const Value& value, const Arguments& arguments, Budget& budget) {
   const Value* attribute = read.maybe("attribute");
   const Value* start = read.maybe("start");
   read.finish();
+  if (start != nullptr && start->is_text()) throw RenderError("sum: texts are joined by the filter join");
   Value total = start != nullptr ? *start : Value(std::int64_t{0});
   for (const Value& item : elements(value, budget))
     total = arithmetic(

@@ -28,6 +28,11 @@ bool is_iterable(const Value& value) {
          value.as_sequence() != nullptr;
 }
 
+// jinja2's Undefined has a __call__, which raises.
+bool is_callable(const Value& value, const Arguments&, Budget&) {
+  return value.is_undefined() || (value.as_object() != nullptr && value.as_object()->callable());
+}
+
 template <bool kUpper>
 bool is_case(const Value& value, const Arguments&, Budget&) {
   bool any = false;
@@ -55,6 +60,12 @@ bool same(const Value& a, const Value& b) {
   throw RenderError("the test sameas is supported for none, booleans and numbers");
 }
 
+template <bool (*kHas)(std::string_view)>
+bool is_name_of(const Value& value, const Arguments&, Budget&) {
+  require_hashable(value);
+  return value.is_text() && kHas(value.as_text()->bytes());
+}
+
 struct Entry {
   std::string_view name;
   Test function;
@@ -80,7 +91,7 @@ constexpr std::array<Entry, 39> kTests{
      {"mapping", LORIKEET_TEST(value.as_dict() != nullptr)},
      {"iterable", LORIKEET_TEST(is_iterable(value))},
      {"sequence", LORIKEET_TEST(is_sequence(value))},
-     {"callable", LORIKEET_TEST(value.as_object() != nullptr && value.as_object()->callable())},
+     {"callable", is_callable},
      {"even", LORIKEET_TEST(divisible(value, 2))},
      {"odd", LORIKEET_TEST(!divisible(value, 2))},
      {"divisibleby", LORIKEET_TEST(divisible(value, other(arguments).integer()))},
@@ -88,8 +99,8 @@ constexpr std::array<Entry, 39> kTests{
      {"lower", is_case<false>},
      {"in", LORIKEET_TEST(contains(other(arguments), value, budget))},
      {"sameas", LORIKEET_TEST(same(value, other(arguments)))},
-     {"filter", LORIKEET_TEST(value.is_text() && has_filter(value.as_text()->bytes()))},
-     {"test", LORIKEET_TEST(value.is_text() && has_test(value.as_text()->bytes()))},
+     {"filter", is_name_of<has_filter>},
+     {"test", is_name_of<has_test>},
      {"==", LORIKEET_TEST(equal(value, other(arguments)))},
      {"eq", LORIKEET_TEST(equal(value, other(arguments)))},
      {"equalto", LORIKEET_TEST(equal(value, other(arguments)))},
@@ -98,14 +109,14 @@ constexpr std::array<Entry, 39> kTests{
      {"<", LORIKEET_TEST(less(value, other(arguments)))},
      {"lt", LORIKEET_TEST(less(value, other(arguments)))},
      {"lessthan", LORIKEET_TEST(less(value, other(arguments)))},
-     {"<=", LORIKEET_TEST(equal(value, other(arguments)) || less(value, other(arguments)))},
-     {"le", LORIKEET_TEST(equal(value, other(arguments)) || less(value, other(arguments)))},
+     {"<=", LORIKEET_TEST(less(value, other(arguments)) || equal(value, other(arguments)))},
+     {"le", LORIKEET_TEST(less(value, other(arguments)) || equal(value, other(arguments)))},
      {">", LORIKEET_TEST(less(other(arguments), value))},
      {"gt", LORIKEET_TEST(less(other(arguments), value))},
      {"greaterthan", LORIKEET_TEST(less(other(arguments), value))},
-     {">=", LORIKEET_TEST(equal(value, other(arguments)) || less(other(arguments), value))},
-     {"ge", LORIKEET_TEST(equal(value, other(arguments)) || less(other(arguments), value))},
-     {"escaped", LORIKEET_TEST(false)}}};
+     {">=", LORIKEET_TEST(less(other(arguments), value) || equal(value, other(arguments)))},
+     {"ge", LORIKEET_TEST(less(other(arguments), value) || equal(value, other(arguments)))},
+     {"escaped", LORIKEET_TEST(value.is_text() && value.as_text()->safe())}}};
 #undef LORIKEET_TEST
 
 }  // namespace

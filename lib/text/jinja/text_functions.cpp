@@ -22,7 +22,7 @@ bool is_stripped(std::string_view character, std::optional<std::string_view> cha
 // `convert` of each character (its number and the one before it), with the character's origin.
 template <typename Convert>
 MarkedText converted(const MarkedText& text, Convert convert) {
-  MarkedText out;
+  MarkedText out = text.emptied();
   char32_t before = 0;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t begin = at;
@@ -167,7 +167,7 @@ std::vector<MarkedText> split_lines(const MarkedText& text, bool keep_ends) {
 
 MarkedText replaced(const MarkedText& text, std::string_view from, const MarkedText& to, std::int64_t limit) {
   const std::string_view bytes = text.bytes();
-  MarkedText out;
+  MarkedText out = text.emptied();
   std::size_t begin = 0;
   if (from.empty()) {
     for (; limit != 0; --limit) {
@@ -216,16 +216,18 @@ MarkedText title_case(const MarkedText& text) {
 }
 
 MarkedText title_words(const MarkedText& text) {
-  return converted(text, [&](char32_t c, char32_t before, std::size_t at) {
+  MarkedText out = converted(text, [&](char32_t c, char32_t before, std::size_t at) {
     const bool begins = at == 0 || is_space(before) ||
                         (before < 0x80 &&
                          std::string_view("-({[<").find(static_cast<char>(before)) != std::string_view::npos);
     return begins ? upper(c) : lower_at(text.bytes(), c, at);
   });
+  out.set_safe(false);  // the filter joins plain parts
+  return out;
 }
 
 MarkedText padded(const MarkedText& text, std::int64_t left, std::int64_t right, std::string_view fill) {
-  MarkedText out;
+  MarkedText out = text.emptied();
   for (; left > 0; --left) out.append(fill, kFromTemplate);
   out.append(text);
   for (; right > 0; --right) out.append(fill, kFromTemplate);

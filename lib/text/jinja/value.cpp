@@ -16,16 +16,6 @@ std::size_t checked_depth(std::size_t deepest) {
   return deepest + 1;
 }
 
-Value make_sequence(Sequence::Kind kind, std::vector<Value> items) {
-  std::size_t deepest = 0;
-  for (const Value& item : items) deepest = std::max(deepest, item.depth());
-  auto sequence = std::make_shared<Sequence>();
-  sequence->kind = kind;
-  sequence->items = std::move(items);
-  sequence->depth = checked_depth(deepest);
-  return std::shared_ptr<const Sequence>(std::move(sequence));
-}
-
 bool equal_items(const std::vector<Value>& a, const std::vector<Value>& b) {
   return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), equal);
 }
@@ -56,12 +46,20 @@ Value Value::undefined(std::string what, bool unsafe) {
   return value;
 }
 
-Value Value::list(std::vector<Value> items) { return make_sequence(Sequence::Kind::kList, std::move(items)); }
-Value Value::tuple(std::vector<Value> items) {
-  return make_sequence(Sequence::Kind::kTuple, std::move(items));
+Value Value::sequence(SequenceKind kind, std::vector<Value> items) {
+  std::size_t deepest = 0;
+  for (const Value& item : items) deepest = std::max(deepest, item.depth());
+  auto sequence = std::make_shared<Sequence>();
+  sequence->kind = kind;
+  sequence->items = std::move(items);
+  sequence->depth = checked_depth(deepest);
+  return std::shared_ptr<const Sequence>(std::move(sequence));
 }
+
+Value Value::list(std::vector<Value> items) { return sequence(SequenceKind::kList, std::move(items)); }
+Value Value::tuple(std::vector<Value> items) { return sequence(SequenceKind::kTuple, std::move(items)); }
 Value Value::iterator(std::vector<Value> items) {
-  return make_sequence(Sequence::Kind::kIterator, std::move(items));
+  return sequence(SequenceKind::kIterator, std::move(items));
 }
 
 Value Value::dict(std::vector<std::pair<Value, Value>> members) {
@@ -233,7 +231,9 @@ std::vector<Value> elements(const Value& value, Budget& budget) {
     budget.use(text->size());
     for (std::size_t at = 0; at < text->size();) {
       const std::size_t end = next_character(text->bytes(), at);
-      items.emplace_back(text->substr(at, end));
+      MarkedText character = text->substr(at, end);
+      character.set_safe(false);  // as Python's iterator of a Markup gives it
+      items.emplace_back(std::move(character));
       at = end;
     }
     return items;

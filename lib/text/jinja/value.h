@@ -36,6 +36,7 @@ struct Budget {
 };
 
 class Value;
+enum class SequenceKind : std::uint8_t { kList, kTuple, kIterator, kKeys, kValues, kItems, kRange };
 struct Sequence;
 struct Dict;
 class Object;
@@ -67,7 +68,8 @@ class Value {
     return Value(MarkedText(bytes, origin));
   }
   static Value undefined(std::string what, bool unsafe = false);
-  /// Throws RenderError where values would nest deeper than they may.
+  /// Throws RenderError where values would nest deeper than they may, as all that make containers do.
+  static Value sequence(SequenceKind kind, std::vector<Value> items);
   static Value list(std::vector<Value> items);
   static Value tuple(std::vector<Value> items);
   /// What Python has as a generator or iterator: it may be walked once, and has no length.
@@ -123,7 +125,7 @@ class Value {
 };
 
 struct Sequence {
-  enum class Kind : std::uint8_t { kList, kTuple, kIterator, kKeys, kValues, kItems, kRange };
+  using Kind = SequenceKind;
   Kind kind = Kind::kList;
   std::vector<Value> items{};
   std::size_t depth = 1;
