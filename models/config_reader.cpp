@@ -60,12 +60,6 @@ bool equal(const Json& a, const Json& b) {
   return a.is_bool() && b.is_bool() && a.boolean() == b.boolean();
 }
 
-std::string shown(const Json& value) {
-  constexpr std::size_t kMost = 60;
-  const std::string text = value.dump();
-  return escape_control(text.size() > kMost ? text.substr(0, kMost) + "..." : text);
-}
-
 }  // namespace
 
 JsonView ConfigReader::asked(std::string_view key) {
@@ -140,7 +134,7 @@ void ConfigReader::finish() const {
     const bool off = std::any_of(setting.off.begin(), setting.off.end(),
                                  [&](const Json& neutral) { return equal(*value, neutral); });
     if (off) continue;
-    fail(setting.key, "the family " + family_ + " has no such setting, got " + shown(*value) +
+    fail(setting.key, "the family " + family_ + " has no such setting, got " + value->brief() +
                           "; remove it if the model computes without it");
   }
 }

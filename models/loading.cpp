@@ -176,13 +176,6 @@ void load(nn::CausalLM& model, const io::Checkpoint& checkpoint, const nn::Weigh
   upload.finish();
 }
 
-std::string list(const std::vector<std::string>& names) {
-  const std::size_t shown = std::min<std::size_t>(names.size(), 6);
-  std::string text = join({names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown)}, ", ");
-  if (names.size() > shown) text += ", and " + std::to_string(names.size() - shown) + " more";
-  return text;
-}
-
 }  // namespace
 
 const io::TensorView* find_weight(const io::Checkpoint& checkpoint, const io::CheckpointNames& names,
@@ -193,6 +186,36 @@ const io::TensorView* find_weight(const io::Checkpoint& checkpoint, const io::Ch
   return nullptr;
 }
 
+namespace {
+
+constexpr std::size_t kShown = 6;  // of a list's names
+
+// Whether two tables of one shape hold the same numbers. Where their dtypes differ, one table may be the
+// other one rounded to its dtype. Gives back the pages that it converts.
+bool same_numbers(const io::Checkpoint& checkpoint, const io::TensorView& a, const io::TensorView& b) {
+  if (a.dtype == b.dtype) return a.bytes == b.bytes;
+  if (!is_floating(a.dtype) || !is_floating(b.dtype)) return false;
+  const std::size_t elements = a.bytes.size() / dtype_size(a.dtype);
+  const std::size_t count = kPieceBytes / std::max(dtype_size(a.dtype), dtype_size(b.dtype));
+  std::vector<char> scratch_a, scratch_b;
+  bool a_is_b_rounded = true, b_is_a_rounded = true;
+  for (std::size_t first = 0; first < elements && (a_is_b_rounded || b_is_a_rounded); first += count) {
+    const auto piece_of = [&](const io::TensorView& whole) {
+      io::TensorView piece = whole;
+      piece.bytes = whole.bytes.substr(first * dtype_size(whole.dtype), count * dtype_size(whole.dtype));
+      return piece;
+    };
+    const io::TensorView piece_a = piece_of(a), piece_b = piece_of(b);
+    const at::Tensor of_a = flat_tensor(a.dtype, piece_a.bytes, &scratch_a);
+    const at::Tensor of_b = flat_tensor(b.dtype, piece_b.bytes, &scratch_b);
+    a_is_b_rounded = a_is_b_rounded && at::equal(of_a, of_b.to(of_a.scalar_type()));
+    b_is_a_rounded = b_is_a_rounded && at::equal(of_b, of_a.to(of_b.scalar_type()));
+    checkpoint.drop_pages(piece_a);
+    checkpoint.drop_pages(piece_b);
+  }
+  return a_is_b_rounded || b_is_a_rounded;
+}
+
 // "" unless config.json ties the head to the embedding and the file has another table for it: transformers
 // before 5 takes no notice of that, from 5 on it takes the two apart.
 std::string untied_head(const nn::CausalLM& model, const io::Checkpoint& checkpoint) {
@@ -201,12 +224,14 @@ std::string untied_head(const nn::CausalLM& model, const io::Checkpoint& checkpo
   const io::TensorView* table =
       find_weight(checkpoint, spec.checkpoint_names, spec.embedding_name + ".weight");
   const io::TensorView* head = find_weight(checkpoint, spec.checkpoint_names, spec.head.name + ".weight");
-  if (table == nullptr || head == nullptr || table->dtype != head->dtype || table->shape != head->shape ||
-      table->bytes == head->bytes)
-    return "";
+  if (table == nullptr || head == nullptr) return "";
+  const bool same_shape = table->shape == head->shape;
+  if (same_shape && same_numbers(checkpoint, *table, *head)) return "";
   return head->name + ": expected the numbers of " + table->name +
-         ", since config.json has tie_word_embeddings true, got others; set it to false for a head of its "
-         "own (as transformers 5 takes this checkpoint), or take the tensor out of the file";
+         ", since config.json has tie_word_embeddings true, got " +
+         (same_shape ? "others" : io::shape_text(head->shape) + " for " + io::shape_text(table->shape)) +
+         "; set it to false for a head of its own (as transformers 5 takes this checkpoint), or take the "
+         "tensor out of the file";
 }
 
 // "" unless config.json has a quantization_config and no tensor is quantised, as transformers writes models
@@ -226,6 +251,19 @@ std::string unquantized_throughout(const nn::CausalLM& model, const io::Checkpoi
          ", since config.json has a quantization_config, got numbers in all of them; remove "
          "quantization_config from config.json to compute with these as they are, as transformers does";
 }
+
+// "model." where the file has a missing weight under its name without that: AutoModel, which has no head,
+// saves all weights so. Else "".
+std::string lacking_prefix(const LoadReport& report, const io::Checkpoint& checkpoint) {
+  for (const std::string& name : report.missing) {
+    const std::size_t behind = name.find('.') + 1;
+    if (behind > 0 && checkpoint.find(std::string_view(name).substr(behind)) != nullptr)
+      return name.substr(0, behind);
+  }
+  return "";
+}
+
+}  // namespace
 
 LoadReport compare_weights(const nn::CausalLM& model, const io::Checkpoint& checkpoint) {
   LoadReport report;
@@ -259,13 +297,18 @@ LoadReport compare_weights(const nn::CausalLM& model, const io::Checkpoint& chec
 void require_complete(const LoadReport& report, const io::Checkpoint& checkpoint) {
   const std::string where = "[model.path] '" + checkpoint.folder().string() + "'";
   if (!report.unexpected.empty()) {
-    log_warning(where + " holds " + std::to_string(report.unexpected.size()) +
-                " tensors that this model has no use for: " + escape_control(list(report.unexpected)));
+    log_warning(
+        where + " holds " + std::to_string(report.unexpected.size()) +
+        " tensors that this model has no use for: " + escape_control(join_some(report.unexpected, kShown)));
   }
   if (report.complete()) return;
   std::string message = where + " doesn't fit its config.json:";
-  if (!report.missing.empty()) message += "\n  missing: " + list(report.missing);
-  if (!report.mismatched.empty()) message += "\n  mismatched: " + list(report.mismatched);
+  if (!report.missing.empty()) message += "\n  missing: " + join_some(report.missing, kShown);
+  if (!report.mismatched.empty()) message += "\n  mismatched: " + join_some(report.mismatched, kShown);
+  if (const std::string prefix = lacking_prefix(report, checkpoint); !prefix.empty()) {
+    message += "\n  the file's names lack the prefix '" + prefix +
+               "', as where AutoModel saved it; save the model with its head, by AutoModelForCausalLM";
+  }
   throw Error(escape_control(message));
 }
 

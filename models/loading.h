@@ -26,7 +26,7 @@ const io::TensorView* find_weight(const io::Checkpoint& checkpoint, const io::Ch
 
 /// Holds a model's frozen weights against a checkpoint's headers, before anything is allocated: sizes that a
 /// damaged config.json made up never become memory. Where the head is tied and the file has a table for it,
-/// the two tables' bytes are compared.
+/// the two tables' numbers are compared.
 LoadReport compare_weights(const nn::CausalLM& model, const io::Checkpoint& checkpoint);
 
 /// Throws Error listing what is missing or mismatched; warns of what is unexpected.

@@ -47,10 +47,15 @@ std::vector<double> factors(const JsonView& object, const char* key, std::int64_
   return values;
 }
 
-// Phi-3's files give the original length beside the object, those of transformers 5 in both places.
+// Phi-3's files give the original length beside the object, those of transformers 5 in both places. Without
+// the one beside it transformers overwrites the object's with its configuration class's default.
 double original_length(const JsonView& config, const JsonView& object) {
   constexpr const char* kKey = "original_max_position_embeddings";
-  if (!config.has(kKey)) return positive(object, kKey);
+  if (!config.has(kKey) && object.has(kKey)) {
+    throw Error("[" + object.where() + "." + kKey +
+                "] expected this number at the top level of the file too, got it here alone, where "
+                "transformers takes 4096 instead; write it there");
+  }
   const double length = positive(config, kKey);
   if (object.has(kKey) && positive(object, kKey) != length) {
     throw Error("[" + object.where() + "." + kKey + "] differs from that of the whole file, " +
@@ -108,10 +113,15 @@ void read_scaling(const JsonView& config, const JsonView& scaling, bool longrope
   }
 }
 
-// A number that may stand at top level, under one name or two (`also`, or nullptr), in `rope_parameters`, or
-// in several places and then equal.
+// The objects that may hold numbers of the table: `rope_parameters` and `rope_scaling`.
+struct RopeObjects {
+  std::optional<JsonView> parameters, old_scaling;
+};
+
+// A number that may stand at top level, under one name or two (`also`, or nullptr), in either object as
+// `inner`, or in several places and then equal.
 std::optional<double> agreed(const JsonView& config, const char* key, const char* also,
-                             const std::optional<JsonView>& parameters, const char* inner) {
+                             const RopeObjects& objects, const char* inner) {
   std::string found_as;
   std::optional<double> found;
   const auto look = [&](const std::string& name, const std::optional<JsonView>& value) {
@@ -124,7 +134,8 @@ std::optional<double> agreed(const JsonView& config, const char* key, const char
   };
   look(key, config.maybe(key));
   if (also != nullptr) look(also, config.maybe(also));
-  if (parameters) look(std::string("rope_parameters.") + inner, parameters->maybe(inner));
+  if (objects.parameters) look(std::string("rope_parameters.") + inner, objects.parameters->maybe(inner));
+  if (objects.old_scaling) look(std::string("rope_scaling.") + inner, objects.old_scaling->maybe(inner));
   return found;
 }
 
@@ -154,12 +165,13 @@ nn::RotarySpec read_rope(ConfigReader& reader, std::int64_t head_dim, const Rope
   if (keys.also_theta != nullptr) reader.claim({keys.also_theta});
   if (keys.also_partial != nullptr) reader.claim({keys.also_partial});
   const JsonView& config = reader.view();
-  const auto parameters = parameters_of(config, keys);
-  const auto old_scaling = keys.scaled ? config.maybe("rope_scaling") : std::nullopt;
-  const double part = agreed(config, keys.partial, keys.also_partial, parameters, "partial_rotary_factor")
+  const RopeObjects objects{.parameters = parameters_of(config, keys),
+                            .old_scaling = keys.scaled ? config.maybe("rope_scaling") : std::nullopt};
+  const auto& [parameters, old_scaling] = objects;
+  const double part = agreed(config, keys.partial, keys.also_partial, objects, "partial_rotary_factor")
                           .value_or(keys.absent_partial);
   nn::RotarySpec spec{.head_dim = head_dim, .rotary_dim = rotated(reader, head_dim, part, keys)};
-  const auto theta = agreed(config, keys.theta, keys.also_theta, parameters, "rope_theta");
+  const auto theta = agreed(config, keys.theta, keys.also_theta, objects, "rope_theta");
   if (theta) {
     spec.theta = *theta;
   } else if (keys.absent_theta > 0) {

@@ -22,7 +22,8 @@ struct RopeKeys {
 };
 
 /// The rotary settings of a config.json in either layout, for heads of `head_dim`:
-///   transformers 4: `rope_theta`, `rope_scaling` (null or an object with `rope_type` or `type`)
+///   transformers 4: `rope_theta`, `rope_scaling` (null or an object with `rope_type` or `type`, sometimes
+///                   with `rope_theta` and `partial_rotary_factor` too)
 ///   transformers 5: `rope_parameters` (an object with `rope_theta`, `rope_type` and the type's own numbers)
 /// Supports default, linear and llama3 scaling, and longrope where `keys` allow it. A file with neither
 /// layout, or with both and different numbers, or with a number that its type doesn't have, is an error: a

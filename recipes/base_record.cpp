@@ -41,13 +41,15 @@ std::string tensors_difference(const JsonView& recorded, const models::WeightDig
     before.emplace(name, io::TensorDigest::from_hex(hex.as_string()));
   const std::vector<std::string> changed = models::changed_tensors(before, now);
   const io::Checkpoint checkpoint = io::Checkpoint::open(base);
-  std::string text = std::to_string(changed.size()) + " of " + std::to_string(now.size()) + " tensors";
-  for (std::size_t i = 0; i < std::min(kShown, changed.size()); ++i) {
-    const io::TensorView* tensor = checkpoint.find(changed[i]);
-    text += ", " + changed[i];
-    if (tensor != nullptr) text += " (" + checkpoint.files()[tensor->file].path().filename().string() + ")";
+  std::vector<std::string> parts{std::to_string(changed.size()) + " of " + std::to_string(now.size()) +
+                                 " tensors"};
+  for (const std::string& name : changed) {
+    const io::TensorView* tensor = checkpoint.find(name);
+    parts.push_back(name + (tensor == nullptr
+                                ? std::string()
+                                : " (" + checkpoint.files()[tensor->file].path().filename().string() + ")"));
   }
-  return escape_control(text) + (changed.size() > kShown ? ", ..." : "");
+  return escape_control(join_some(parts, 1 + kShown));
 }
 
 }  // namespace lorikeet::recipes

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_text.h"
+#include "io/shard_index.h"
 #include "models/loading.h"
 #include "models/quantized_weights.h"
 #include "ops/dtype.h"
@@ -14,8 +15,6 @@
 
 namespace lorikeet::recipes {
 namespace {
-
-constexpr const char* kIndex = "model.safetensors.index.json";
 
 // Bytes of a file as a tensor, copied.
 at::Tensor numbers_of(const io::TensorView& view) {
@@ -34,9 +33,13 @@ MergedCheckpoint::MergedCheckpoint(const io::Checkpoint& base, const nn::CausalL
                                    std::map<std::string, peft::WeightUpdate> updates,
                                    const std::optional<precision::Quantization>& quantization)
     : base_(base), quantization_(quantization) {
+  const io::CheckpointNames& names = spec.checkpoint_names;
+  const std::string embedding = spec.embedding_name + ".weight", head = spec.head.name + ".weight";
+  const io::TensorView* table = models::find_weight(base, names, embedding);
   const auto in_file = [&](const std::string& name) {
-    const io::TensorView* tensor = models::find_weight(base, spec.checkpoint_names, name);
-    return tensor != nullptr ? tensor->name : name;
+    const io::TensorView* tensor = models::find_weight(base, names, name);
+    if (tensor != nullptr) return tensor->name;
+    return table != nullptr ? names.spelled_like(name, embedding, table->name) : name;
   };
   for (auto& [name, update] : updates) updates_.emplace(in_file(name), std::move(update));
   if (quantization_) {
@@ -44,11 +47,9 @@ MergedCheckpoint::MergedCheckpoint(const io::Checkpoint& base, const nn::CausalL
       for (const io::TensorView* companion : models::quantization_tensors(base_, *view))
         companions_.insert(companion->name);
     }
-    const auto* table = base_.find(in_file(spec.embedding_name + ".weight"));
     if (table != nullptr) numbers_ = table->dtype;
   }
-  if (spec.shape.tied_head)
-    part_or_share(in_file(spec.embedding_name + ".weight"), in_file(spec.head.name + ".weight"));
+  if (spec.shape.tied_head) part_or_share(in_file(embedding), in_file(head));
   for (const auto& [name, update] : updates_) {
     if (update.table.defined() && update.table.size(0) != spec.shape.vocab_size) rows_ = update.table.size(0);
     if (base_.find(name) == nullptr && !copies_.contains(name))
@@ -71,7 +72,7 @@ void MergedCheckpoint::part_or_share(const std::string& embedding, const std::st
 
 void MergedCheckpoint::write_weights(const std::filesystem::path& folder) const {
   for (const io::SafetensorsFile& file : base_.files()) write_file(file, folder / file.path().filename());
-  if (std::filesystem::exists(base_.folder() / kIndex)) write_index(folder);
+  if (std::filesystem::exists(base_.folder() / io::kShardIndexFile)) write_index(folder);
 }
 
 std::uint64_t MergedCheckpoint::bytes() const {
@@ -137,7 +138,7 @@ void MergedCheckpoint::write_file(const io::SafetensorsFile& file,
 }
 
 void MergedCheckpoint::write_index(const std::filesystem::path& folder) const {
-  std::string index = read_file(base_.folder() / kIndex);
+  std::string index = read_file(base_.folder() / io::kShardIndexFile);
   Json places;
   std::uint64_t total = 0;
   for (const io::SafetensorsFile& file : base_.files()) {
@@ -155,7 +156,7 @@ void MergedCheckpoint::write_index(const std::filesystem::path& folder) const {
   if (quantization_) index = with_member(index, {"weight_map"}, places);
   if (!copies_.empty() || rows_ > 0 || quantization_)
     index = with_member(index, {"metadata", "total_size"}, static_cast<std::int64_t>(total));
-  write_file_atomic(folder / kIndex, index);
+  write_file_atomic(folder / io::kShardIndexFile, index);
 }
 
 void MergedCheckpoint::write_config(const std::filesystem::path& folder) const {
@@ -169,7 +170,11 @@ void MergedCheckpoint::write_config(const std::filesystem::path& folder) const {
     if (nested && JsonView(json, path.string()).maybe(key)) config = with_member(config, {key}, value);
   };
   if (rows_ > 0) set("vocab_size", rows_);
-  if (!copies_.empty()) set("tie_word_embeddings", false);
+  if (!copies_.empty()) {
+    set("tie_word_embeddings", false);
+    // transformers obeys the one at the top level, which is true where it is absent.
+    config = with_member(config, {"tie_word_embeddings"}, false);
+  }
   if (quantization_) config = without_member(config, "quantization_config");
   if (rows_ > 0 || !copies_.empty() || quantization_) write_file_atomic(path, config);
 }

@@ -17,6 +17,12 @@ std::vector<std::string> CheckpointNames::modules_in_files(const std::string& mo
   return all;
 }
 
+std::string CheckpointNames::spelled_like(const std::string& name, const std::string& other,
+                                          const std::string& other_in_file) const {
+  const bool as_in_model = other_in_file == other && in_files(other).size() > 1;
+  return as_in_model ? name : in_files(name).back();
+}
+
 std::string CheckpointNames::model_name(const std::string& in_file) const {
   for (const Prefix& prefix : prefixes) {
     if (in_file.starts_with(prefix.file)) return prefix.model + in_file.substr(prefix.file.size());

@@ -22,6 +22,10 @@ struct CheckpointNames {
   std::vector<std::string> in_files(const std::string& name) const;
   /// The same of a module, whose name is a tensor's without its last part.
   std::vector<std::string> modules_in_files(const std::string& module) const;
+  /// The name for the model's tensor `name` in a file that lacks it and has the model's `other` under
+  /// `other_in_file`: of the same spelling, and the files' own where `other` is spelled alike in all.
+  std::string spelled_like(const std::string& name, const std::string& other,
+                           const std::string& other_in_file) const;
   /// The model's name of a tensor that a file has under `in_file`.
   std::string model_name(const std::string& in_file) const;
 };

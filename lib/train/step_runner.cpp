@@ -18,11 +18,7 @@ namespace {
 
 bool all_zero(const at::Tensor& tensor) { return tensor.count_nonzero().item<std::int64_t>() == 0; }
 
-std::string some_of(const std::vector<std::string>& names) {
-  constexpr std::ptrdiff_t kMost = 8;
-  const std::vector<std::string> some(names.begin(), names.begin() + std::min(kMost, std::ssize(names)));
-  return join(some, ", ") + (names.size() > some.size() ? ", ..." : "");
-}
+constexpr std::size_t kShown = 8;
 
 }  // namespace
 
@@ -79,7 +75,7 @@ void StepRunner::require_reached(std::uint64_t step) {
   if (!missed.empty()) {
     throw Error("[train] step " + std::to_string(step + 1) +
                     ": expected backward to reach every adapter, it missed " + std::to_string(missed.size()) +
-                    ": " + some_of(missed) + "; this is a fault of the model family's code",
+                    ": " + join_some(missed, kShown) + "; this is a fault of the model family's code",
                 ErrorKind::kRunFailed);
   }
   reached_checked_ = true;
@@ -106,7 +102,7 @@ void StepRunner::report_zero_gradients(std::uint64_t step) {
   if (!zero.empty()) {
     log_warning(
         "step " + std::to_string(step + 1) + ": the gradients of " + std::to_string(zero.size()) +
-        " adapter tensors are exactly zero, so that these don't learn: " + some_of(zero) +
+        " adapter tensors are exactly zero, so that these don't learn: " + join_some(zero, kShown) +
         "; that is right for q_proj and k_proj where no row has more than two tokens, for modules beside "
         "weights of zeros, and where lora.alpha or the learning rate is tiny");
   }

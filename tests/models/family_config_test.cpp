@@ -151,6 +151,8 @@ TEST_CASE("longrope with factors that don't fit is refused") {
       {kOldLongrope, rope(long_factor + R"(, "short_factor": [1.0, 0.0, 2.0])"), "short_factor"},
       {kOldLongrope, rope(short_factor + ", " + long_factor + R"(, "short_mscale": 1.1)"), "short_mscale"},
       {kOldLongrope, R"({"original_max_position_embeddings": "absent"})", "original_max_position_embeddings"},
+      {kLongrope, R"({"original_max_position_embeddings": "absent"})",
+       "rope_parameters.original_max_position_embeddings] expected this number at the top level"},
       {kLongrope, R"({"original_max_position_embeddings": 25})", "differs from that of the whole file"},
       {kOldLongrope, R"({"partial_rotary_factor": 0.4})", "partial_rotary_factor"},
       {kOldLongrope, R"({"partial_rotary_factor": 1.5})", "partial_rotary_factor"},
@@ -184,6 +186,22 @@ TEST_CASE("rotary settings of another family are refused") {
       {kOldNeox, R"({"rope_parameters": {"rope_type": "default", "rope_theta": 1.0}})", "'rotary_emb_base'"},
       {kGemma3, R"({"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}})", "full_attention"},
   });
+}
+
+TEST_CASE("numbers within rope_scaling that another place may hold count") {
+  const std::string scaling = R"("rope_scaling": {"type": "linear", "factor": 2, "rope_theta": 300.0})";
+  CHECK(spec_of(kOldNeox, R"({"rotary_emb_base": "absent", )" + scaling + "}").rotary->theta == 300);
+  check_refused({{kOldNeox, "{" + scaling + "}", "'rotary_emb_base' and 'rope_scaling.rope_theta' differ"}});
+  const nn::CausalLMSpec gemma3 = spec_of("gemma3_text/linear-rope/config-transformers-4.json",
+                                          R"({"rope_theta": "absent", )" + scaling + "}");
+  CHECK(gemma3.rotary->theta == 300);
+  CHECK(gemma3.local_rotary->theta == 10000);  // rope_scaling is the other table's
+  const std::string part = R"("rope_scaling": {"type": "default", "partial_rotary_factor": 0.5})";
+  CHECK(spec_of("phi3/window/config-transformers-4.json", R"({"partial_rotary_factor": "absent",
+                "hidden_size": 32, )" + part + "}")
+            .rotary->rotary_dim == 4);
+  check_refused({{"phi3/window/config-transformers-4.json", R"({"partial_rotary_factor": 1.0, )" + part + "}",
+                  "'partial_rotary_factor' and 'rope_scaling.partial_rotary_factor' differ"}});
 }
 
 TEST_CASE("where a file has no rotary base, it is the family's own, as in transformers") {

@@ -142,6 +142,20 @@ TEST_CASE("a config without rotary settings is an error, never a default") {
   CHECK_THAT(error_of(R"({"rope_theta": null})"), Contains("neither 'rope_parameters' nor 'rope_theta'"));
 }
 
+TEST_CASE("a rotary base within rope_scaling counts, alone or beside an equal one") {
+  for (const char* type : {R"("type": "linear", "factor": 2)", R"("rope_type": "default")"}) {
+    const std::string scaling = "\"rope_scaling\": {" + std::string(type) + ", \"rope_theta\": 300.0}";
+    CHECK(read("{\"rope_theta\": null, " + scaling + "}").rotary.theta == 300);
+    CHECK(read("{\"rope_theta\": 300, " + scaling + "}").rotary.theta == 300);
+    CHECK_THAT(error_of("{" + scaling + "}"),
+               Contains("'rope_theta' and 'rope_scaling.rope_theta' differ; remove the wrong one"));
+    CHECK_THAT(error_of(R"({"rope_theta": null, "rope_parameters": {"rope_theta": 200.0}, )" + scaling + "}"),
+               Contains("'rope_parameters.rope_theta' and 'rope_scaling.rope_theta' differ"));
+  }
+  CHECK_THAT(error_of(R"({"rope_scaling": {"type": "linear", "factor": 2, "partial_rotary_factor": 0.5}})"),
+             Contains("partial_rotary_factor] only 1 is supported"));
+}
+
 TEST_CASE("two layouts that differ are an error") {
   CHECK_THAT(error_of(R"({"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}})"),
              Contains("'rope_theta' and 'rope_parameters.rope_theta' differ"));

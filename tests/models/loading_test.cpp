@@ -186,13 +186,37 @@ TEST_CASE("a tied head reads the embedding, and a copy of it in the file is no s
   CHECK(error_text([&] { load_weights(model, checkpoint); }) == "no error");
 
   // Another table there: transformers 5 doesn't tie the two then.
-  const TemporaryFolder other;
-  state["lm_head.weight"] = state.at("lm_head.weight") + 1;
-  const LoadReport untied = compare_weights(model, written(other, state));
-  REQUIRE(untied.mismatched.size() == 1);
-  CHECK_THAT(untied.mismatched[0],
-             Catch::Contains("lm_head.weight: expected the numbers of model.embed_tokens.weight") &&
-                 Catch::Contains("tie_word_embeddings"));
+  const at::Tensor table = state.at("model.embed_tokens.weight");
+  const auto mismatched = [&](const at::Tensor& embedding, const at::Tensor& head) {
+    const TemporaryFolder other;
+    state["model.embed_tokens.weight"] = embedding;
+    state["lm_head.weight"] = head;
+    return compare_weights(model, written(other, state)).mismatched;
+  };
+  const auto wide = at::cat({table, table});
+  for (const at::Tensor& head : {table + 1, (table + 1).to(at::kBFloat16), (table + 1).to(at::kHalf), wide}) {
+    const Names untied = mismatched(table, head);
+    REQUIRE(untied.size() == 1);
+    CHECK_THAT(untied[0], Contains("lm_head.weight: expected the numbers of model.embed_tokens.weight") &&
+                              Contains("tie_word_embeddings"));
+  }
+  CHECK_THAT(mismatched(table, wide).at(0), Contains("got [40, 8] for [20, 8]"));
+  // The same one in another dtype, rounded on either side.
+  for (const auto dtype : {at::kBFloat16, at::kHalf, at::kDouble}) {
+    CHECK(mismatched(table, table.to(dtype)).empty());
+    CHECK(mismatched(table.to(dtype), table).empty());
+  }
+}
+
+TEST_CASE("names without the model's prefix are reported as those of a model without its head") {
+  const TemporaryFolder folder;
+  Toy toy;
+  State bare;
+  for (const auto& [name, tensor] : toy.state)
+    if (name.starts_with("transformer.")) bare[name.substr(std::string("transformer.").size())] = tensor;
+  const io::Checkpoint checkpoint = written(folder, bare);
+  CHECK_THAT(error_text([&] { require_complete(compare_weights(toy.model, checkpoint), checkpoint); }),
+             Contains("names lack the prefix 'transformer.'") && Contains("AutoModelForCausalLM"));
 }
 
 TEST_CASE("the parts that several processes load are the whole") {

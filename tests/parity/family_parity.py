@@ -28,17 +28,17 @@ SETTINGS = ["lora.rank=4", "lora.alpha=8", "lora.dropout=0", "data.packing=true"
 class FamilyParity(live_test.LiveTest):
     """The methods take a family's variant; `add_tests` makes a test of each pair."""
 
-    def make_base(self, family, variant, dtype=torch.float32):
-        families.make_checkpoint(self.base, family, variant, dtype, seed=1, vocab_size=320)  # the tokenizer's
+    def make_base(self, family, variant, dtype=torch.float32, **more):
+        families.make_checkpoint(self.base, family, variant, dtype, seed=1, vocab_size=320, **more)  # the tokenizer's
         tiny_llama.write_tokenizer(self.base)
 
-    def prepare(self, family, variant):
+    def prepare(self, family, variant, **more):
         self.rows = tiny_llama.make_rows(STEPS * BATCH, longest=LONGEST)
         self.data = tiny_llama.write_rows(self.root / "rows.jsonl", self.rows)
         self.few = self.rows[:8]
         self.few_data = tiny_llama.write_rows(self.root / "few.jsonl", self.few)
         self.base = self.root / "base"
-        self.make_base(family, variant)
+        self.make_base(family, variant, **more)
 
     def targets(self, attention_only):
         """The linear modules of a layer by PEFT's names, which are the checkpoint's."""
@@ -136,6 +136,27 @@ class FamilyParity(live_test.LiveTest):
         theirs = self.check_adapter(peft_run, bare, "PEFT's adapter with the head here")
         self.check_older_names("gpt_neox", peft_run, theirs)
         self.check_merged(run, ours)
+
+    def test_an_adapter_on_the_head_of_a_shared_table_merges_as_transformers_reads_it(self):
+        for family, variant in (("gemma3", "nested"), ("gpt_neox", "parallel")):
+            with self.subTest(family):
+                shutil.rmtree(self.root / "base", ignore_errors=True)
+                shutil.rmtree(self.root / "merged", ignore_errors=True)
+                self.prepare(family, variant, tie_word_embeddings=True)
+                path = self.base / "config.json"
+                config = json.loads(path.read_text())
+                if family == "gemma3":  # as published: transformers' default ties the two
+                    config.pop("tie_word_embeddings")
+                    path.write_text(json.dumps(config))
+                bare, _ = self.ours_and_theirs()
+                adapter = reference.make_adapter(self.base, self.root / f"{family} head", targets=["lm_head"])
+                ours = self.check_adapter(adapter, bare, "an adapter on the head")
+                merged = self.programs.merge(self.base, adapter, self.root / "merged")
+                theirs = reference.token_nll(reference.load(merged, dtype="auto"), self.few)
+                self.below(reference.deviation(ours, theirs), LIMIT, "merged, in transformers")
+                untied = families.make_checkpoint(self.root / f"{family} untied", family, variant, tie_word_embeddings=False)
+                names = [load_file(folder / "model.safetensors").keys() for folder in (merged, untied)]
+                self.assertEqual(*names)
 
     def check(self, family, variant):
         self.prepare(family, variant)

@@ -6,6 +6,7 @@ import pathlib
 import pty
 import resource
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -87,6 +88,45 @@ def on_terminal(command, timeout=120):
 def tree(folder):
     """{path: bytes} of all files below, {} when it doesn't exist."""
     return {str(p.relative_to(folder)): p.read_bytes() for p in pathlib.Path(folder).rglob("*") if p.is_file()}
+
+
+def read_tensors(path):
+    """{name: (dtype, shape, bytes)} of a safetensors file."""
+    raw = pathlib.Path(path).read_bytes()
+    begin = 8 + struct.unpack("<Q", raw[:8])[0]
+    header = json.loads(raw[8:begin])
+    header.pop("__metadata__", None)
+    return {name: (t["dtype"], t["shape"], raw[begin + t["data_offsets"][0] : begin + t["data_offsets"][1]])
+            for name, t in header.items()}
+
+
+def write_tensors(path, tensors):
+    """What read_tensors reads."""
+    header, body = {}, b""
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(header).encode()
+    pathlib.Path(path).write_bytes(struct.pack("<Q", len(text)) + text + body)
+
+
+def matrix(rows, columns, value):
+    """Rows of numbers; value(row, column)."""
+    return [[float(value(i, j)) for j in range(columns)] for i in range(rows)]
+
+
+def write_adapter(folder, modules, alpha=4.0, others=None, **config):
+    """A PEFT adapter in fp32 of {module: (A, B)}, with `others` {name: matrix}; `config` goes to adapter_config.json."""
+    folder.mkdir()
+    tensors = {f"{module}.lora_{part}.weight": factor for module, factors in modules.items() for part, factor in zip("AB", factors)}
+    write_tensors(folder / "adapter_model.safetensors", {
+        f"base_model.model.{name}": ("F32", [len(rows), len(rows[0])], b"".join(struct.pack(f"<{len(row)}f", *row) for row in rows))
+        for name, rows in (tensors | (others or {})).items()})
+    rank = len(next(iter(modules.values()))[0])
+    (folder / "adapter_config.json").write_text(json.dumps({
+        "peft_type": "LORA", "r": rank, "lora_alpha": alpha, "target_modules": sorted(modules),
+        "base_model_name_or_path": "base", **config}))
+    return folder
 
 
 def metrics(output):
