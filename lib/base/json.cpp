@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/strings.h"
 
 namespace lorikeet {
 namespace {
@@ -120,9 +121,14 @@ std::string Json::dump(int indent) const {
   return out;
 }
 
+std::string Json::brief() const {
+  constexpr std::size_t kMost = 60;
+  const std::string text = dump();
+  return escape_control(text.size() > kMost ? text.substr(0, kMost) + "..." : text);
+}
+
 void JsonView::fail(std::string_view expected) const {
-  throw Error("[" + where_ + "] expected " + std::string(expected) + ", got " +
-              std::string(value_->kind_name()));
+  throw Error("[" + where_ + "] expected " + std::string(expected) + ", got " + value_->brief());
 }
 
 bool JsonView::has(std::string_view key) const {

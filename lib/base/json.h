@@ -60,6 +60,8 @@ class Json {
 
   /// "null", "boolean", "integer", "number", "string", "array" or "object": for error texts.
   std::string_view kind_name() const;
+  /// The value as an error text shows it: its JSON, cut after 60 bytes, without control characters.
+  std::string brief() const;
 
   // Unchecked by type name: std::bad_variant_access if the kind is another. Use JsonView on outside data.
   bool boolean() const { return std::get<bool>(value_); }

@@ -24,7 +24,10 @@ constexpr std::string_view kNoAttention =
     "there is no choice: attention never crosses from one example to another";
 constexpr std::string_view kNoTask = "there is no choice: a causal language model learns by LoRA";
 constexpr std::string_view kNoTokenizer = "there is no choice: the tokenizer is the one in model.path";
-constexpr std::string_view kNoTracker = "there is none: every step's numbers are in the run's metrics.jsonl";
+constexpr std::string_view kNoTracker =
+    "there is none: every step's numbers are in the run's metrics.jsonl, and TensorBoard's with "
+    "metrics.tensorboard=true";
+constexpr std::string_view kTracker = "true or false, TensorBoard is the one there is";
 constexpr std::string_view kNoWorkers = "there are none: rows are tokenised once, before the first step";
 
 constexpr auto kPeerNames = std::to_array<PeerName>({
@@ -199,7 +202,10 @@ constexpr auto kPeerNames = std::to_array<PeerName>({
     {"logging_steps", "metrics.log_every_steps", ""},
     {"log_interval", "metrics.log_every_steps", ""},
     {"log_every_n_steps", "metrics.log_every_steps", ""},
-    {"report_to", "", kNoTracker},
+    {"report_to", "metrics.tensorboard", kTracker},
+    {"metric_logger", "metrics.tensorboard", kTracker},
+    {"logger_name", "metrics.tensorboard", kTracker},
+    {"use_tensorboard", "metrics.tensorboard", ""},
     {"wandb_project", "", kNoTracker},
 });
 

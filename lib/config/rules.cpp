@@ -155,14 +155,9 @@ std::string DeviceRule::write(const DeviceSetting& value) const {
   return value.index ? "cuda:" + std::to_string(*value.index) : "cuda";
 }
 
-ValueError wrong_choice(const YamlNode& got, const std::vector<std::string>& built,
-                        const std::vector<std::string>& planned) {
-  for (const std::string& name : planned) {
-    if (got.is_scalar() && got.text == name)
-      return {"'" + name + "' is not built yet; use " + join(built, " or ")};
-  }
-  ValueError error = unexpected(built.size() == 1 ? built[0] : "one of " + join(built, ", "), got);
-  if (got.is_scalar()) error.message += did_you_mean(got.text, built);
+ValueError wrong_choice(const YamlNode& got, const std::vector<std::string>& words) {
+  ValueError error = unexpected(words.size() == 1 ? words[0] : "one of " + join(words, ", "), got);
+  if (got.is_scalar()) error.message += did_you_mean(got.text, words);
   return error;
 }
 

@@ -101,16 +101,15 @@ struct DeviceRule {
   std::string expected() const { return "auto, cpu, cuda, cuda:N, or a GPU's UUID or PCI address"; }
 };
 
-/// A known word; one without a value is known but not built yet.
+/// A word and what it stands for.
 template <typename E>
 struct Choice {
   std::string_view name;
-  std::optional<E> value;
+  E value;
 };
 
-/// The message for a word that is none of `built`, and not built yet if it is one of `planned`.
-ValueError wrong_choice(const YamlNode& got, const std::vector<std::string>& built,
-                        const std::vector<std::string>& planned);
+/// The message for what is none of `words`.
+ValueError wrong_choice(const YamlNode& got, const std::vector<std::string>& words);
 
 template <typename E>
 struct ChoiceRule {
@@ -120,10 +119,10 @@ struct ChoiceRule {
   Value read(const YamlNode& node) const {
     if (node.is_scalar()) {
       for (const Choice<E>& choice : choices) {
-        if (choice.name == node.text && choice.value) return *choice.value;
+        if (choice.name == node.text) return choice.value;
       }
     }
-    throw wrong_choice(node, names(true), names(false));
+    throw wrong_choice(node, names());
   }
   std::string write(const Value& value) const {
     for (const Choice<E>& choice : choices) {
@@ -131,18 +130,12 @@ struct ChoiceRule {
     }
     return "";  // a schema without a name for one of its values: the schema's test finds it
   }
-  std::string expected() const {
-    const std::vector<std::string> planned = names(false);
-    return join(names(true), " | ") +
-           (planned.empty() ? "" : " (not built yet: " + join(planned, ", ") + ")");
-  }
+  std::string expected() const { return join(names(), " | "); }
 
  private:
-  std::vector<std::string> names(bool built) const {
+  std::vector<std::string> names() const {
     std::vector<std::string> out;
-    for (const Choice<E>& choice : choices) {
-      if (choice.value.has_value() == built) out.emplace_back(choice.name);
-    }
+    for (const Choice<E>& choice : choices) out.emplace_back(choice.name);
     return out;
   }
 };
@@ -254,23 +247,6 @@ struct MapRule {
   std::string expected() const { return "a mapping of names to: " + rule.expected(); }
 };
 
-/// A field of which only one value is built yet.
-template <typename Rule>
-struct OnlyRule {
-  using Value = typename Rule::Value;
-  Rule rule;
-  Value built;
-
-  Value read(const YamlNode& node) const {
-    Value value = rule.read(node);
-    if (value == built) return value;
-    throw ValueError{"the value " + rule.write(value) + " is not built yet; leave it at " +
-                     rule.write(built)};
-  }
-  std::string write(const Value& value) const { return rule.write(value); }
-  std::string expected() const { return rule.write(built) + " (other values are not built yet)"; }
-};
-
 inline IntegerRule integer(std::int64_t least, std::int64_t most = std::numeric_limits<std::int64_t>::max()) {
   return {least, most};
 }
@@ -288,10 +264,6 @@ OptionalRule<Rule> or_auto(Rule rule) {
 template <typename Rule>
 ListRule<Rule> list_of(Rule rule) {
   return {std::move(rule)};
-}
-template <typename Rule>
-OnlyRule<Rule> only(typename Rule::Value built, Rule rule) {
-  return {std::move(rule), std::move(built)};
 }
 
 }  // namespace lorikeet::config

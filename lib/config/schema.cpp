@@ -350,7 +350,8 @@ void declare_output(Schema& schema) {
       schema, "metrics", [](Settings& s) -> MetricsSettings& { return s.metrics; },
       "What is measured and logged.", /*changes_numbers=*/false)
       .field("log_every_steps", &MetricsSettings::log_every_steps, integer(1), "Steps between printed lines.")
-      .field("tensorboard", &MetricsSettings::tensorboard, only(false, flag()), "TensorBoard event files.")
+      .field("tensorboard", &MetricsSettings::tensorboard, flag(),
+             "Write the numbers of metrics.jsonl as TensorBoard event files too, in checkpoint.output_dir.")
       .field("profile_steps", &MetricsSettings::profile_steps, list_of(integer(1)),
              "Steps (from 1) of which a Chrome trace is written: trace_step_N.json.");
 }

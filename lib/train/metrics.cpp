@@ -110,7 +110,7 @@ Json StepMetrics::json() const {
 
 MetricsWriter::MetricsWriter(const std::filesystem::path& path, std::int64_t keep_steps,
                              bool validation_pending)
-    : path_(path) {
+    : path_(path), kept_steps_(keep_steps) {
   const KeptLines kept = kept_lines(path, keep_steps, validation_pending);
   report_losses(path, kept, keep_steps);
   write_file_atomic(path, kept.text);
@@ -126,6 +126,8 @@ void MetricsWriter::open() {
       ErrorKind::kRunFailed);
 }
 
+void MetricsWriter::show_in_tensorboard() { events_.emplace(path_.parent_path(), kept_steps_ + 1); }
+
 void MetricsWriter::write(const Json& line) {
   struct stat info {};
   if (::fstat(fd_.get(), &info) != 0) fail(path_, "look at", errno);
@@ -139,6 +141,7 @@ void MetricsWriter::write(const Json& line) {
     if (::ftruncate(fd_.get(), info.st_size) != 0) log_warning("[metrics] the last line is cut");
     fail(path_, "write to", reason);
   }
+  if (events_) events_->write(line);
 }
 
 void MetricsWriter::sync() {

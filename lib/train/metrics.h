@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "train/event_file.h"
 
 namespace lorikeet::train {
 
@@ -49,6 +50,10 @@ class MetricsWriter {
   /// pending, its line is dropped too.
   MetricsWriter(const std::filesystem::path& path, std::int64_t keep_steps, bool validation_pending = false);
 
+  /// From now on lines are events in TensorBoard too: of a new file beside metrics.jsonl, which takes the
+  /// place of what earlier parts of the run wrote from the first new step on.
+  void show_in_tensorboard();
+
   /// Throws Error: kEnvironment when the system refuses, in which case no part of the line stays; kRunFailed
   /// when the file's folder was deleted. A file that alone was deleted begins anew, with a warning.
   void write(const Json& line);
@@ -60,7 +65,9 @@ class MetricsWriter {
   void open();
 
   std::filesystem::path path_;
+  std::int64_t kept_steps_;
   UniqueFd fd_;
+  std::optional<EventFile> events_;
 };
 
 }  // namespace lorikeet::train

@@ -93,6 +93,10 @@ TEST_CASE("json view names file, path, expectation and finding") {
   CHECK(view.get_int("n", 0) == 2);
   CHECK(view.get_int("absent", 7) == 7);
   CHECK_THROWS_WITH(view.at("rope").get_number("factor", 1.0),
-                    "[config.json: rope: factor] expected a number, got string");
+                    "[config.json: rope: factor] expected a number, got \"8\"");
+  CHECK_THROWS_WITH(view.at("rope").as_int(),
+                    "[config.json: rope] expected an integer, got {\"factor\":\"8\"}");
+  const Json text = std::string(1000, 'x');
+  CHECK(text.brief() == "\"" + std::string(59, 'x') + "...");
   CHECK_THROWS_WITH(view.at("nope"), "[config.json] key 'nope' is missing");
 }

@@ -62,7 +62,8 @@ TEST_CASE("where another trainer means something else by a name, that is said") 
       {"gradient_checkpointing", "'training.activation_checkpointing': none, mlp, full or auto"},
       {"completion_only_loss", "the opposite"},
       {"load_in_4bit", "nf4 for 4 bits"},
-      {"report_to", "(there is none: every step's numbers are in the run's metrics.jsonl)"},
+      {"report_to", "'metrics.tensorboard': true or false, TensorBoard is the one there is"},
+      {"wandb_project", "(there is none: every step's numbers are in the run's metrics.jsonl"},
   }));
   CHECK_THAT(error_of("", {written + "=1"}), Contains(says));
   CHECK_THAT(error_of("training: {" + written + ": 1}"), Contains(says));
