@@ -34,6 +34,7 @@ struct Result {
   peft::AdapterContents adapter;
   std::vector<peft::RankLoss> losses;  // where ranks were lowered
   std::vector<peft::AbsentModule> absent;
+  std::optional<std::int64_t> rank = {};  // of all modules, where the verb makes it one
 };
 
 Json report_json(const Options& o, const Result& result) {
@@ -47,6 +48,7 @@ Json report_json(const Options& o, const Result& result) {
     absent.push_back(Json().set("name", one.name).set("absent_in", std::move(lacking)));
   }
   json.set("saved", static_cast<std::int64_t>(result.adapter.saved.size()));
+  if (result.rank) json.set("rank", *result.rank);
   if (o.inputs.size() > 1) json.set("absent_modules", std::move(absent));
   if (result.losses.empty()) return json;
   for (const peft::RankLoss& loss : result.losses) {
@@ -95,6 +97,7 @@ int write(const Options& o, const Result& result) {
     const std::size_t saved = result.adapter.saved.size();
     std::cout << escape_control(
                      "wrote " + std::to_string(result.adapter.modules.size()) + " modules" +
+                     (result.rank ? " of rank " + std::to_string(*result.rank) : "") +
                      (saved > 0 ? " and " + std::to_string(saved) + " copies of modules_to_save" : "") +
                      " to " + o.output)
               << "\n";
@@ -143,6 +146,15 @@ int shrink(const Options& o) {
   recipes::require_new_folder(o.output);
   peft::Shrunk shrunk = peft::shrunk(peft::read_adapter_contents(o.inputs[0]), o.rank, o.keep);
   return write(o, {.adapter = std::move(shrunk.adapter), .losses = std::move(shrunk.modules), .absent = {}});
+}
+
+int flatten(const Options& o) {
+  recipes::require_new_folder(o.output);
+  Result result{.adapter = peft::flattened(peft::read_adapter_contents(o.inputs[0]), o.rank),
+                .losses = {},
+                .absent = {}};
+  result.rank = result.adapter.modules.begin()->second.update.rank();
+  return write(o, result);
 }
 
 void add_output(CLI::App* command, const std::shared_ptr<Options>& o) {
@@ -209,6 +221,21 @@ Verb add_adapters_shrink(CLI::App& adapters) {
             if (!o->rank && !o->keep) throw Error("[adapters] expected --rank or --keep, got neither");
             return shrink(*o);
           }};
+}
+
+Verb add_adapters_flatten(CLI::App& adapters) {
+  auto o = std::make_shared<Options>();
+  CLI::App* command = adapters.add_subcommand(
+      "flatten",
+      "Writes an equal adapter with one rank and one alpha for all modules, without rsLoRA: what vLLM and "
+      "llama.cpp read right. Lower ranks are filled up with zeros, other scales go into B.");
+  add_input(command, o);
+  command
+      ->add_option("--rank", o->rank,
+                   "the rank of all modules, at least the largest of them, which is the default")
+      ->check(between(std::int64_t{1}, kMostRank));
+  add_output(command, o);
+  return {command, [o] { return flatten(*o); }};
 }
 
 }  // namespace lorikeet::apps

@@ -222,6 +222,7 @@ void convert_output(ForeignConfig& in, OwnConfig& out) {
     out.set_integer("checkpoint.save_every_steps", *steps);
   if (const auto most = in.count("save_total_limit")) out.set_integer("checkpoint.keep_last", *most);
   if (const auto steps = in.count("logging_steps")) out.set_integer("metrics.log_every_steps", *steps);
+  if (in.boolean("use_tensorboard", false)) out.set_boolean("metrics.tensorboard", true);
   convert_best(in, out, whole_part(in.number("num_epochs").value_or(1)));
   in.pass_over("group_by_length",
                "the order of rows stays shuffled; within a step they are grouped by their lengths");
@@ -229,8 +230,7 @@ void convert_output(ForeignConfig& in, OwnConfig& out) {
                "a checkpoint at the end of each epoch, or see checkpoint.save_every_steps");
   for (const char* key : {"resume_from_checkpoint", "auto_resume_from_checkpoints"})
     in.pass_over(key, "a run goes on by itself with its own checkpoints, not with axolotl's");
-  static constexpr std::array<std::string_view, 27> kElsewhere{"wandb_project",
-                                                               "use_tensorboard",
+  static constexpr std::array<std::string_view, 26> kElsewhere{"wandb_project",
                                                                "wandb_entity",
                                                                "wandb_watch",
                                                                "wandb_name",

@@ -120,7 +120,9 @@ void convert_template(ForeignConfig& in, OwnConfig& out, bool alpaca, bool chat)
   } else if (chat && name == "tokenizer_default") {
     out.set("data.chat_template", "auto", "the checkpoint's own");
   } else if (chat && (name == "chatml" || name == "llama3")) {
-    out.set("data.chat_template", name, "hold it against axolotl's with `lorikeet preview`");
+    // axolotl's chatml strips nothing and has no BOS, unlike the one of that name here.
+    out.set("data.chat_template", name == "chatml" ? "chatml-plain" : name,
+            "hold it against axolotl's with `lorikeet preview`");
   } else if (chat) {
     in.problem("chat_template",
                "is '" + escape_control(name) +

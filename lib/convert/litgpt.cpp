@@ -183,7 +183,12 @@ void convert_litgpt(ForeignConfig& in, OwnConfig& out) {
     out.note("litgpt keeps the frozen weights in fp32 under bf16-mixed, here they are bf16");
   if (const auto output = in.text("out_dir")) out.set_text("checkpoint.output_dir", *output);
   for (const char* key : {"devices", "num_nodes"}) in.pass_over(key, "`lorikeet run --nproc N` says it");
-  for (const char* key : {"logger_name", "log"}) in.pass_over(key, "metrics.jsonl in checkpoint.output_dir");
+  if (in.text("logger_name") == "tensorboard") {
+    out.set_boolean("metrics.tensorboard", true);
+  } else {
+    in.pass_over("logger_name", "metrics.jsonl in checkpoint.output_dir");
+  }
+  in.pass_over("log", "the run's name and project in a tracker");
   in.pass_over("access_token", "HF_TOKEN, for hub: paths");
 }
 

@@ -5,8 +5,8 @@
 #include "base/strings.h"
 #include "convert/converters.h"
 
-// The keys are those of torchtune 0.6.1's recipes lora_finetune_single_device and lora_finetune_distributed,
-// the defaults those of its builders and recipes.
+// The keys are those of torchtune's recipes lora_finetune_single_device and lora_finetune_distributed
+// (0.6.1's, and those of validation, which came later), the defaults those of its builders and recipes.
 namespace lorikeet::convert {
 namespace {
 
@@ -119,7 +119,10 @@ void convert_training(ForeignConfig& in, OwnConfig& out) {
   } else {
     out.set("training.seed", "42", "null there: each run had its own");
   }
-  out.set("training.clip_grad_norm", in.number_text("clip_grad_norm", "null"));
+  // Infinity has torchtune measure the norm and cut nothing; here it is measured always.
+  const std::string most = ascii_lower(in.text("clip_grad_norm").value_or("null"));
+  out.set("training.clip_grad_norm",
+          most == "inf" || most == ".inf" ? "null" : in.number_text("clip_grad_norm", "null"));
   out.set("training.activation_checkpointing",
           in.boolean("enable_activation_checkpointing", false) ? "full" : "none");
   if (in.boolean("enable_activation_offloading", false)) out.set("training.offload", "activations");
@@ -177,7 +180,9 @@ void convert_output(ForeignConfig& in, OwnConfig& out) {
   if (const auto folder = in.text("output_dir")) out.set_text("checkpoint.output_dir", *folder);
   out.set_boolean("checkpoint.save_merged", !in.boolean("save_adapter_weights_only", false));
   out.set_integer("metrics.log_every_steps", in.count("log_every_n_steps").value_or(1));
-  in.pass_over("metric_logger", "metrics.jsonl in checkpoint.output_dir");
+  if (last_part(in.text("metric_logger._component_").value_or("")) == "TensorBoardLogger")
+    out.set_boolean("metrics.tensorboard", true);
+  in.pass_over("metric_logger", "metrics.jsonl and TensorBoard's event files are in checkpoint.output_dir");
   in.pass_over("log_peak_memory_stats", "metrics.jsonl always has memory_peak_bytes");
   in.pass_over("log_level", "there is one");
   in.pass_over("profiler", "metrics.profile_steps traces steps");

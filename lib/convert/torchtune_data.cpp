@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 #include <optional>
 
 #include "base/strings.h"
@@ -12,6 +13,58 @@ constexpr std::int64_t kUncutLength = 8192;
 
 bool is_word_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+bool same_values(const config::YamlNode& a, const config::YamlNode& b) {
+  if (a.kind != b.kind || a.text != b.text || a.items.size() != b.items.size()) return false;
+  for (std::size_t i = 0; i < a.items.size(); ++i) {
+    const config::YamlNode* other = a.is_mapping() ? b.find(a.items[i].key) : &b.items[i];
+    if (other == nullptr || !same_values(a.items[i], *other)) return false;
+  }
+  return true;
+}
+
+// Whether dataset_val makes examples of the same files in the same way as dataset.
+bool validates_on_same_files(ForeignConfig& in) {
+  const config::YamlNode *training = in.find("dataset"), *validation = in.find("dataset_val");
+  if (training == nullptr || validation == nullptr) return false;
+  const auto without_part = [](config::YamlNode node) {
+    std::erase_if(node.items, [](const auto& item) { return item.key == "split" || item.key == "packed"; });
+    return node;
+  };
+  return same_values(without_part(*training), without_part(*validation));
+}
+
+// The split that both data sets are parts of, of dataset.split NAME[:P%] beside dataset_val.split NAME[P%:],
+// whose rows are held out here; else dataset.split as it is.
+std::string convert_held_out(ForeignConfig& in, OwnConfig& out) {
+  const std::string split = in.text("dataset.split").value_or("train");
+  const std::string rest = in.text("dataset_val.split").value_or("train");
+  const auto steps = in.count("run_val_every_n_steps");
+  in.pass_over("batch_size_val", "no number depends on it");
+  const std::string name = split.substr(0, split.find('['));
+  const std::size_t digits = name.size() + 2;  // behind "[:"
+  std::int64_t trained = 0;
+  if (digits < split.size()) std::from_chars(split.data() + digits, split.data() + split.size(), trained);
+  const std::string percent = std::to_string(trained) + "%";
+  const bool share = trained > 0 && trained < 100 && split == name + "[:" + percent + "]" &&
+                     rest == name + "[" + percent + ":]" && validates_on_same_files(in);
+  if (share) {
+    const std::string held_out = format_number("%g", static_cast<double>(100 - trained) / 100);
+    out.set("data.validation.fraction", held_out);
+    if (steps) out.set_integer("data.validation.every_steps", *steps);
+    out.note("torchtune trains on the first " + percent + " of the rows" +
+             (steps ? "" : " and validates nothing (run_val_every_n_steps is null)") +
+             "; here other rows are held out, the same share of them, and validated on" +
+             (steps ? "" : " at the end of each epoch"));
+  } else if (steps) {
+    in.problem("dataset_val",
+               "isn't the rest of dataset's rows (split: train[:95%] and train[95%:], all else equal): take "
+               "out run_val_every_n_steps and set data.validation.path in the converted config");
+  }
+  in.pass_over("dataset_val", share ? "the rows of data.validation.fraction"
+                                    : "nothing is validated: run_val_every_n_steps is null");
+  return share ? name : split;
 }
 
 // A repository of the Hub or a folder, or files in it; or, where a builder of Hugging Face datasets such as
@@ -28,11 +81,12 @@ void convert_source(ForeignConfig& in, OwnConfig& out, const std::string& fallba
   } else {
     in.problem("dataset.source", "is '" + escape_control(source) + "': expected a repository or data_files");
   }
-  const std::string split = in.text("dataset.split").value_or("train");
+  const std::string split = convert_held_out(in, out);
   const bool whole = !split.empty() && std::all_of(split.begin(), split.end(), is_word_character);
   if (!whole || (files && split != "train")) {
     in.problem("dataset.split", "is '" + escape_control(split) +
-                                    "', expected the name of a whole split; write those rows to a file");
+                                    "', expected the name of a whole split, or train[:95%] beside a "
+                                    "dataset_val of the rest, train[95%:]; write those rows to a file");
   } else if (split != "train") {
     out.set_text("data.train.split", split);
   }
@@ -47,6 +101,22 @@ void convert_columns(ForeignConfig& in, OwnConfig& out,
   }
 }
 
+// Builders of data sets make messages; what becomes of them is the tokenizer's there, the template's here.
+void note_prompts(ForeignConfig& in, OwnConfig& out, const std::string& builder) {
+  const std::string tokenizer = in.text("tokenizer._component_").value_or("its tokenizer");
+  const bool alpaca = builder.starts_with("alpaca"), instructions = alpaca || builder == "instruct_dataset";
+  out.note(std::string("torchtune writes rows ") +
+           (alpaca ? "as 'Below is an instruction ...' inside the format of " : "in the format of ") +
+           escape_control(tokenizer) +
+           "; here data.chat_template writes them: by default the checkpoint's own template, for a base "
+           "checkpoint without one " +
+           (instructions ? "the built-in alpaca" : "a built-in that you name") +
+           (last_part(tokenizer) == "llama3_tokenizer"
+                ? "; data.chat_template=llama3 is theirs but for the <|end_of_text|> behind each row"
+                : "") +
+           " (`lorikeet preview` shows it)");
+}
+
 void convert_dataset(ForeignConfig& in, OwnConfig& out) {
   const std::string name = last_part(in.text("dataset._component_").value_or(""));
   bool train_on_input = false;
@@ -55,10 +125,6 @@ void convert_dataset(ForeignConfig& in, OwnConfig& out) {
     out.set("data.train.format", "alpaca");
     convert_columns(in, out, {{"instruction", "instruction"}, {"input", "input"}, {"output", "output"}});
     train_on_input = true;
-    out.note(
-        "torchtune writes alpaca rows as 'Below is an instruction ...' inside the model's chat format; here "
-        "they "
-        "are written by data.chat_template (`lorikeet preview` shows it)");
   } else if (name == "instruct_dataset") {
     convert_source(in, out, "");
     out.set("data.train.format", "instruct");
@@ -91,6 +157,7 @@ void convert_dataset(ForeignConfig& in, OwnConfig& out) {
             "chat_dataset, slimorca_dataset or text_completion_dataset; write its rows to a file of one "
             "of their forms");
   }
+  if (name != "text_completion_dataset") note_prompts(in, out, name);
   if (in.has("dataset.new_system_prompt"))
     in.problem("dataset.new_system_prompt", "has no counterpart: put it into the rows");
   out.set("data.train_on", in.boolean("dataset.train_on_input", train_on_input) ? "all" : "roles");
@@ -107,11 +174,17 @@ void convert_torchtune_data(ForeignConfig& in, OwnConfig& out, const ConvertOpti
     out.set("data.max_seq_len", std::to_string(kUncutLength), "null there: nothing is cut");
     out.set("data.overlong", "error");
   }
-  if (last_part(in.text("dataset._component_").value_or("")) == "text_completion_dataset")
+  if (last_part(in.text("dataset._component_").value_or("")) != "text_completion_dataset") {
+    if (length)
+      out.note(
+          "torchtune puts the tokenizer's EOS in the place of the last token of a row that it cuts at "
+          "max_seq_len; here the row is cut alone");
+  } else {
     out.note(std::string("torchtune ") +
              (length ? "cuts a text at max_seq_len and leaves out the rest" : "keeps a text whole") +
              "; here text is split into chunks of data.max_seq_len that are all trained on" +
              (length ? ": shorten the texts themselves for the same rows" : ": raise it for longer texts"));
+  }
   out.set_boolean("data.shuffle", in.boolean("shuffle", false));
   if (in.has("tokenizer.prompt_template"))
     in.problem("tokenizer.prompt_template",

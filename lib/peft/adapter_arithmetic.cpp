@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/strings.h"
+#include "peft/adapter_config.h"
 
 namespace lorikeet::peft {
 namespace {
@@ -150,6 +151,12 @@ AdapterContents scaled(const AdapterContents& adapter, double factor) {
   AdapterContents result = adapter;
   for (auto& [name, module] : result.modules) {
     module.alpha *= std::abs(factor);
+    if (!(module.alpha > 0 && module.alpha <= kMostAlpha)) {
+      throw Error("[adapters] expected a factor that leaves every alpha above 0 and at most " +
+                  format_number("%g", kMostAlpha) + ", got " + format_number("%g", factor) +
+                  ", which makes that of '" + escape_control(name) + "' " +
+                  format_number("%g", module.alpha));
+    }
     module.update.scale *= std::abs(factor);
     if (factor < 0) module.update.b = -module.update.b;
   }
@@ -242,6 +249,37 @@ Shrunk shrunk(const AdapterContents& adapter, std::optional<std::int64_t> rank, 
     }
     module.alpha = alpha_of(module.update);
     result.modules.push_back(loss);
+  }
+  return result;
+}
+
+AdapterContents flattened(const AdapterContents& adapter, std::optional<std::int64_t> rank) {
+  std::int64_t largest = 0;
+  std::map<double, std::size_t> modules_with_scale;
+  for (const auto& [name, module] : adapter.modules) {
+    largest = std::max(largest, module.update.rank());
+    ++modules_with_scale[module.update.scale];
+  }
+  if (rank.value_or(largest) < largest) {
+    throw Error("[adapters] expected a rank of at least " + std::to_string(largest) +
+                ", which a module of the adapter has, got " + std::to_string(*rank) +
+                "; lower ranks by `lorikeet adapters shrink` first");
+  }
+  const std::int64_t common_rank = rank.value_or(largest);
+  const double common_scale =
+      std::max_element(modules_with_scale.begin(), modules_with_scale.end(),
+                       [](const auto& x, const auto& y) { return x.second < y.second; })
+          ->first;
+  AdapterContents result = adapter;
+  result.config.use_rslora = false;
+  for (auto& [name, module] : result.modules) {
+    LowRankUpdate& update = module.update;
+    const std::int64_t zeros = common_rank - update.rank();
+    if (update.scale != common_scale) update.b = update.b * (update.scale / common_scale);
+    update.a = at::constant_pad_nd(update.a, {0, 0, 0, zeros});
+    update.b = at::constant_pad_nd(update.b, {0, zeros});
+    update.scale = common_scale;
+    module.alpha = alpha_of(update);
   }
   return result;
 }

@@ -7,9 +7,10 @@
 
 #include "peft/adapter_contents.h"
 
-// Sums, multiples and lower ranks of adapters. All throw Error for DoRA adapters: the rows of W + scale * B A
-// are brought to a length there, so that W's change isn't linear in scale * B A. Copies of modules_to_save
-// hold the base's weight too, which isn't known here: what would need their change alone is an Error.
+// Sums, multiples and other ranks of adapters. All but `flattened` throw Error for DoRA adapters: the rows of
+// W + scale * B A are brought to a length there, so that W's change isn't linear in scale * B A. Copies of
+// modules_to_save hold the base's weight too, which isn't known here: what would need their change alone is
+// an Error.
 namespace lorikeet::peft {
 
 /// `adapter` times a finite factor that isn't zero: alphas are multiplied by its size, Bs by its sign. Throws
@@ -53,5 +54,12 @@ struct Shrunk {
 /// Where that isn't below a module's rank its factors stay as they are to the bit. Scales stay; without
 /// rsLoRA. Copies of modules_to_save stay as they are.
 Shrunk shrunk(const AdapterContents& adapter, std::optional<std::int64_t> rank, std::optional<double> keep);
+
+/// The same adapter with one rank and one alpha for all modules and without rsLoRA: its file has no patterns,
+/// so that programs that know lora_alpha / r alone scale it right. A gets rows of zeros, B columns of zeros,
+/// up to `rank`, by default the largest rank of a module. The scale that most modules have is everyone's; B
+/// is multiplied where a module's own was another, and stays to the bit elsewhere. DoRA's magnitudes and
+/// copies of modules_to_save stay. Throws Error for a rank below that of a module.
+AdapterContents flattened(const AdapterContents& adapter, std::optional<std::int64_t> rank);
 
 }  // namespace lorikeet::peft

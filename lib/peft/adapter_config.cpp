@@ -14,7 +14,6 @@ namespace lorikeet::peft {
 namespace {
 
 constexpr std::int64_t kMostRank = 65536;
-constexpr double kMostAlpha = 1e6;
 
 // Whole numbers without a point, as PEFT writes them.
 Json number(double value) {
@@ -153,7 +152,8 @@ LoraConfig read_adapter_config(const JsonView& config) {
   if (type.as_string() != "LORA") {
     throw Error("[" + type.where() + "] expected LORA, got '" + escape_control(type.as_string()) + "'");
   }
-  require_empty(config, "fan_in_fan_out", "a transposed base weight");
+  // fan_in_fan_out is of transformers' Conv1D: for the Linear modules of every family here PEFT takes true
+  // for false, with a warning.
   require_empty(config, "lora_bias", "a bias in the adapter");
   require_empty(config, "trainable_token_indices", "training single tokens");
   require_empty(config, "target_parameters", "adapting parameters instead of modules");

@@ -8,6 +8,9 @@
 
 namespace lorikeet::peft {
 
+/// The largest alpha that an adapter_config.json may have.
+inline constexpr double kMostAlpha = 1e6;
+
 /// adapter_config.json as PEFT reads it (keys known since PEFT 0.11). `base_model` is the path of the base
 /// checkpoint; `modules` the adapted modules' full names: they, or their last parts for a plain "all-linear",
 /// are written where targets are chosen by other means than names.

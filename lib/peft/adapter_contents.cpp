@@ -176,7 +176,7 @@ AdapterContents read_adapter_contents(const std::filesystem::path& folder) {
   AdapterContents contents{.config = read_adapter_config(view),
                            .base_model = view.get_string("base_model_name_or_path", "")};
 
-  const auto file = io::SafetensorsFile::open(folder / kAdapterTensors);
+  const auto file = open_adapter_tensors(folder);
   if (file.tensors().empty()) fail(file, "holds no tensors");
   const TargetRules rules(contents.config);
   const auto first = std::find_if(file.tensors().begin(), file.tensors().end(),

@@ -9,8 +9,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/strings.h"
 #include "io/safetensors.h"
+#include "io/tensor_digest.h"
 #include "peft/adapter_config.h"
 #include "peft/adapter_folder.h"
 #include "peft/tensor_bytes.h"
@@ -27,7 +29,7 @@ std::string quoted(std::vector<std::string> names) {
 class AdapterTensors {
  public:
   AdapterTensors(const std::filesystem::path& folder, const LoraAdapters& adapters)
-      : file_(io::SafetensorsFile::open(folder / kAdapterTensors)) {
+      : file_(open_adapter_tensors(folder)) {
     const io::CheckpointNames& names = adapters.config().checkpoint_names;
     const std::string prefix = kAdapterPrefix;
     for (const io::TensorView& tensor : file_.tensors()) {
@@ -199,7 +201,7 @@ LoraConfig load_adapter_config(const std::filesystem::path& folder) {
   const Json json = read_adapter_json(folder);
   LoraConfig config = read_adapter_config(JsonView(json, (folder / kAdapterConfig).string()));
   if (config.modules_to_save.empty()) return config;
-  const auto file = io::SafetensorsFile::open(folder / kAdapterTensors);
+  const auto file = open_adapter_tensors(folder);
   for (const io::TensorView& tensor : file.tensors()) {
     for (const std::string& name : config.modules_to_save) {
       if (tensor.name.ends_with("." + name + ".weight") && tensor.shape.size() == 2)
@@ -258,6 +260,17 @@ void load_adapter(const std::filesystem::path& folder, LoraAdapters& adapters) {
     throw;
   }
   store.refresh_compute();
+}
+
+std::string adapter_fingerprint(const std::filesystem::path& folder, const LoraAdapters& adapters) {
+  const TargetRules rules(load_adapter_config(folder));
+  const AdapterTensors file(folder, adapters);
+  Sha256 hash;
+  hash.field("lorikeet adapter 1");
+  for (const auto& module : adapters.modules())
+    hash.field(module.name).field(Json(rules.scale(module.name)).dump());
+  for (const auto& [name, tensor] : file.all()) hash.field(name).field(io::digest_of(*tensor).hex());
+  return hash.hex();
 }
 
 void require_same_settings(const LoraConfig& wanted, const LoraConfig& found, const std::string& where) {

@@ -29,6 +29,11 @@ void require_same_base(const std::filesystem::path& folder, const LoraAdapters& 
 /// otherwise, and for values that are NaN or infinite (kRunFailed); changes nothing then.
 void load_adapter(const std::filesystem::path& folder, LoraAdapters& adapters);
 
+/// sha256 of what the adapter in a PEFT folder computes with: its tensors by the names that the model has for
+/// them, and the scale of each module of `adapters`. Neither the folder's path nor how the files spell it
+/// counts, nor whether it fits. Throws Error for a folder that can't be read.
+std::string adapter_fingerprint(const std::filesystem::path& folder, const LoraAdapters& adapters);
+
 /// Throws Error, naming every key that disagrees, unless an adapter of `found` goes on as one of `wanted`
 /// (rank, alpha, scaling rule, targets; `all-linear` agrees with what it stands for when tensors are loaded).
 void require_same_settings(const LoraConfig& wanted, const LoraConfig& found, const std::string& where);

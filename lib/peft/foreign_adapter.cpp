@@ -20,8 +20,8 @@
 namespace lorikeet::peft {
 namespace {
 
-// Names inside a layer, theirs -> the checkpoint's: torchtune 0.6.1's models/convert_weights.py, litgpt
-// 0.5.9's scripts/convert_hf_checkpoint.py.
+// Names inside a layer, theirs -> the checkpoint's: torchtune 0.6.1's models/convert_weights.py (Qwen3's:
+// models/qwen3/_convert_weights.py of torchtune's main), litgpt 0.5.9's scripts/convert_hf_checkpoint.py.
 using Names = std::map<std::string, std::string, std::less<>>;
 const Names& torchtune_names() {
   static const Names kNames{{"attn.q_proj", "self_attn.q_proj"}, {"attn.k_proj", "self_attn.k_proj"},
@@ -50,9 +50,9 @@ struct Base {
 Base read_base(const JsonView& config) {
   Base base;
   base.model_type = config.at("model_type").as_string();
-  static const std::set<std::string> kBoth{"llama", "mistral", "gemma", "gemma2", "qwen2", "phi3"};
+  static const std::set<std::string> kBoth{"llama", "mistral", "gemma", "gemma2", "qwen2", "qwen3", "phi3"};
   static const std::set<std::string> kTurned{"llama", "mistral", "gemma", "gemma2"};
-  static const std::set<std::string> kLitgpt{"qwen3", "olmo2", "gemma3_text"};
+  static const std::set<std::string> kLitgpt{"olmo2", "gemma3_text"};
   base.torchtune_knows = kBoth.contains(base.model_type);
   if (!base.torchtune_knows && !kLitgpt.contains(base.model_type)) {
     throw Error(

@@ -4,6 +4,7 @@
 #include "convert/convert.h"
 #include "support/catch.h"
 #include "support/error_text.h"
+#include "text/chat_template.h"
 
 using namespace lorikeet;
 using Catch::Contains;
@@ -132,6 +133,27 @@ TEST_CASE("conversations and texts keep their columns") {
   CHECK(text.data.train.columns.at("text") == "body");
 }
 
+TEST_CASE("a template of axolotl's becomes the one here that writes the same text") {
+  const auto rendered = [](const std::string& name) {
+    const config::Settings s = settings_of(changed(kRows, "  - path: a/b\n    type: chat_template\n") +
+                                           "chat_template: " + name + "\n");
+    std::string text;
+    for (const text::Segment& segment :
+         text::builtin_chat_template(s.data.chat_template)
+             .render({{{"system", " Be kind. "}, {"user", " Hello\n"}, {"assistant", "Hi "}}}))
+      text += segment.kind == text::Segment::Kind::kBos ? "<s>" : segment.text;
+    return text;
+  };
+  // What jinja2 makes of axolotl's templates/chatml.jinja and llama3.jinja with a bos_token of <s>.
+  CHECK(rendered("chatml") ==
+        "<|im_start|>system\n Be kind. <|im_end|>\n<|im_start|>user\n Hello\n<|im_end|>\n"
+        "<|im_start|>assistant\nHi <|im_end|>\n");
+  CHECK(rendered("llama3") ==
+        "<s><|start_header_id|>system<|end_header_id|>\n\nBe kind.<|eot_id|>"
+        "<|start_header_id|>user<|end_header_id|>\n\nHello<|eot_id|>"
+        "<|start_header_id|>assistant<|end_header_id|>\n\nHi<|eot_id|>");
+}
+
 TEST_CASE("names of speakers that are known here need no counterpart, others are a problem") {
   const auto rows = [](const std::string& roles) {
     return changed(kRows, "  - path: rows.jsonl\n    type: chat_template\n    roles: " + roles + "\n");
@@ -165,7 +187,11 @@ TEST_CASE("what differs in axolotl's numbers stands in the file") {
                              "load_in_4bit: true\nbnb_config_kwargs: { bnb_4bit_use_double_quant: false }")),
              Contains("# Differs: the scales of the base's blocks of 4 bits"));
   CHECK_THAT(yaml_of(kConfig), Contains("#   wandb_project: birds") && Contains("#   flash_attention: true"));
-  CHECK_THAT(yaml_of(kConfig + "use_tensorboard: true\n"), Contains("#   use_tensorboard: true"));
+}
+
+TEST_CASE("TensorBoard's events are written where axolotl wrote them") {
+  CHECK_FALSE(settings_of(kConfig).metrics.tensorboard);
+  CHECK(settings_of(kConfig + "use_tensorboard: true\n").metrics.tensorboard);
 }
 
 TEST_CASE("a regular expression and all linear modules are targets too") {

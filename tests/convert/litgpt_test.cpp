@@ -70,6 +70,12 @@ TEST_CASE("litgpt's arguments keep their numbers and its defaults") {
   CHECK_THAT(result.yaml, Contains("litgpt averages the loss of each micro-batch"));
 }
 
+TEST_CASE("litgpt's logger for TensorBoard writes its events here too, any other needs no counterpart") {
+  CHECK(settings_with("logger_name: csv", "logger_name: tensorboard").metrics.tensorboard);
+  CHECK_FALSE(settings_with("logger_name: csv", "logger_name: wandb").metrics.tensorboard);
+  CHECK_THAT(convert::convert_config(kArguments, "l.yaml").yaml, Contains("#   logger_name: csv"));
+}
+
 TEST_CASE("litgpt's limit of steps is a number of steps here, and what differs is said") {
   const convert::Converted result =
       convert::convert_config(with("epochs: 2", "epochs: 2, max_steps: 30"), "l");

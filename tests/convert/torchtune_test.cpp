@@ -118,11 +118,16 @@ TEST_CASE("values that are no settings here are errors with the setting's name, 
              Contains("lr_scheduler.warmup_steps: expected"));
 }
 
-TEST_CASE("a logger for TensorBoard needs no counterpart") {
-  const std::string logger =
-      "metric_logger: { _component_: torchtune.training.metric_logging.TensorBoardLogger, log_dir: logs }\n";
-  CHECK_FALSE(settings_of(kRecipe + logger).metrics.tensorboard);
-  CHECK_THAT(convert::convert_config(kRecipe + logger, "r.yaml").yaml, Contains("#   metric_logger: "));
+TEST_CASE("a logger for TensorBoard writes its events here too, any other needs no counterpart") {
+  const auto with_logger = [](const std::string& name) {
+    return kRecipe + "metric_logger: { _component_: torchtune.training.metric_logging." + name +
+           ", log_dir: logs }\n";
+  };
+  CHECK(settings_of(with_logger("TensorBoardLogger")).metrics.tensorboard);
+  CHECK_FALSE(settings_of(with_logger("WandBLogger")).metrics.tensorboard);
+  CHECK_FALSE(settings_of(kRecipe).metrics.tensorboard);
+  CHECK_THAT(convert::convert_config(with_logger("DiskLogger"), "r.yaml").yaml,
+             Contains("#   metric_logger: "));
 }
 
 TEST_CASE("files are those of the repository or folder that is the source, or local ones") {
@@ -161,7 +166,73 @@ TEST_CASE("what differs in numbers and what has no counterpart stands in the fil
   CHECK_THAT(result.yaml,
              Contains("#   checkpointer.output_dir: ") && Contains("#   profiler: a mapping - "));
   CHECK_THAT(result.yaml, Contains("# Differs: torchtune leaves out the last rows of an epoch"));
-  CHECK(result.notes.size() == 3);
+  CHECK(result.notes.size() == 4);
+}
+
+TEST_CASE("that prompts are the tokenizer's there and the template's here is said of every row but texts") {
+  const auto yaml = [](const std::string& dataset) {
+    return convert::convert_config(changed("alpaca_dataset", dataset), "r.yaml").yaml;
+  };
+  const auto format = Contains("in the format of torchtune.models.llama3.llama3_tokenizer;");
+  const auto nearest = Contains("data.chat_template=llama3 is theirs but for");
+  CHECK_THAT(yaml("instruct_dataset, source: a/b"),
+             format && nearest && Contains("without one the built-in alpaca"));
+  for (const char* chat : {"chat_dataset, source: a/b, conversation_style: openai", "slimorca_dataset"})
+    CHECK_THAT(yaml(chat), format && nearest && Contains("without one a built-in that you name"));
+  CHECK_THAT(yaml("alpaca_cleaned_dataset"), Contains("'Below is an instruction ...' inside the format of"));
+  CHECK_THAT(yaml("text_completion_dataset, source: a/b"), !Contains("the format of"));
+  CHECK_THAT(
+      convert::convert_config(changed("llama3.llama3_tokenizer", "gemma.gemma_tokenizer"), "r.yaml").yaml,
+      Contains("torchtune.models.gemma.gemma_tokenizer;") && !Contains("data.chat_template=llama3"));
+}
+
+TEST_CASE("what torchtune puts at the end of a row that it cuts is said where rows are cut") {
+  const auto cut = Contains("# Differs: torchtune puts the tokenizer's EOS in the place of the last token");
+  CHECK_THAT(convert::convert_config(kRecipe, "r.yaml").yaml, cut);
+  CHECK_THAT(convert::convert_config(changed("max_seq_len: 512", "max_seq_len: null"), "r.yaml").yaml, !cut);
+  CHECK_THAT(
+      convert::convert_config(changed("alpaca_dataset", "text_completion_dataset, source: a/b"), "r.yaml")
+          .yaml,
+      !cut);
+}
+
+TEST_CASE("the first part of a split beside a validation on the rest becomes a share that is held out") {
+  const std::string training =
+      "dataset: { _component_: torchtune.datasets.alpaca_dataset, split: 'train[:95%]', packed: False }\n";
+  const std::string validation =
+      "dataset_val: { _component_: torchtune.datasets.alpaca_dataset, split: 'train[95%:]' }\n";
+  const std::string whole = "dataset: { _component_: torchtune.datasets.alpaca_dataset, packed: False }\n";
+  const auto recipe = [&](const std::string& text) { return changed(whole, text + "batch_size_val: 9\n"); };
+  const config::Settings s = settings_of(recipe(training + validation));
+  CHECK(s.data.validation.fraction == 0.05);
+  CHECK_FALSE(s.data.validation.every_steps);
+  CHECK(s.data.train.path == "hub:tatsu-lab/alpaca");
+  CHECK(s.data.train.split == settings_of(kRecipe).data.train.split);
+  CHECK_THAT(convert::convert_config(recipe(training + validation), "r.yaml").yaml,
+             Contains("# Differs: torchtune trains on the first 95% of the rows and validates nothing") &&
+                 Contains("#   batch_size_val: 9 - "));
+  CHECK(settings_of(recipe(training + validation + "run_val_every_n_steps: 20\n"))
+            .data.validation.every_steps == 20);
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string other = training + validation;
+    other.replace(other.find(from), from.size(), to);
+    return refusal(recipe(other));
+  };
+  CHECK_THAT(with("train[95%:]", "train[90%:]"), Contains("dataset.split is 'train[:95%]', expected"));
+  CHECK_THAT(with("train[:95%]", "train[:100%]"), Contains("dataset.split is 'train[:100%]', expected"));
+  CHECK_THAT(with("'train[95%:]'", "'train[95%:]', source: a/b"), Contains("dataset.split is 'train[:95%]'"));
+  CHECK_THAT(refusal(recipe(training)), Contains("dataset.split is 'train[:95%]'"));
+  // Rows of its own are validated on only where a number of steps is given.
+  CHECK(settings_of(recipe(whole + validation)).data.validation.fraction == 0);
+  CHECK_THAT(refusal(recipe(whole + validation + "run_val_every_n_steps: 20\n")),
+             Contains("dataset_val isn't the rest of dataset's rows"));
+}
+
+TEST_CASE("a norm that torchtune measures without cutting gradients is null here") {
+  for (const char* most : {"inf", "'inf'", ".inf", "Inf"})
+    CHECK_FALSE(settings_of(changed("clip_grad_norm: null", std::string("clip_grad_norm: ") + most))
+                    .training.clip_grad_norm);
+  CHECK(settings_of(changed("clip_grad_norm: null", "clip_grad_norm: 0.5")).training.clip_grad_norm == 0.5);
 }
 
 TEST_CASE("rows that torchtune would not cut are not cut in silence") {

@@ -74,6 +74,25 @@ class AdapterSumsParity(live_test.LiveTest):
         scaled = self.programs.adapters("scale", average, "-0.5", output=self.root / "scaled")
         self.check(scaled, {name: -0.5 * delta for name, delta in whole.items()}, "average times -0.5")
 
+    def test_a_flattened_adapter_is_the_same_and_right_for_who_reads_r_and_lora_alpha_alone(self):
+        patterns = {"rank_pattern": {"o_proj": 2, "up_proj": 6}, "alpha_pattern": {"q_proj": 3}}
+        for what, options in (("patterns", patterns), ("rsLoRA", {**patterns, "use_rslora": True}), ("DoRA", {**patterns, "use_dora": True})):
+            adapter = reference.make_adapter(self.base, self.root / what, **options)
+            flat = self.programs.adapters("flatten", adapter, output=self.root / f"flat {what}")
+            config = json.loads((flat / "adapter_config.json").read_text())
+            self.assertEqual((config["r"], config["rank_pattern"], config["alpha_pattern"]), (6, {}, {}))
+            expected = reference.token_nll(reference.with_adapter(self.base, adapter), self.rows)
+            theirs = reference.token_nll(reference.with_adapter(self.base, flat), self.rows)
+            self.below(reference.deviation(theirs, expected), LIMIT, f"flattened {what}, in PEFT")
+            ours, _ = self.programs.token_nll(self.base, self.data, flat)
+            self.below(reference.deviation(ours, expected), LIMIT, f"flattened {what}, here")
+            if what == "DoRA":
+                continue
+            plain = self.nll_with(self.updates(flat, lambda rank: config["lora_alpha"] / config["r"]))
+            self.below(reference.deviation(plain, expected), LIMIT, f"flattened {what}, by r and lora_alpha alone")
+            wrong = self.nll_with(self.updates(adapter, lambda rank: 8 / 4))
+            self.beyond(reference.deviation(wrong, expected), 1e-3, f"{what}, by r and lora_alpha alone")
+
     def test_tables_of_tokens_are_averaged_and_shrunk_with_the_rest(self):
         # An adapter on the embedding, which PEFT writes beside the base's table, and a head that is trained whole.
         targets, saved = ["q_proj", "embed_tokens"], ["lm_head"]

@@ -139,6 +139,53 @@ TEST_CASE("a share to keep gives each module the least rank that holds it") {
   CHECK(total_loss(low.modules).lost_share() <= 1e-3);
 }
 
+TEST_CASE("a flattened adapter is the same with one rank and one alpha, and its file has no patterns") {
+  for (const bool rslora : {false, true}) {
+    const std::vector<RandomModule> modules = {
+        {"layers.0.q"}, {"layers.0.up"}, {"layers.1.q", 10, 8, 5, 7}, {"layers.1.up", 4, 9, 2, 1}};
+    const AdapterContents adapter = random_adapter(10, modules, DType::kF64, rslora);
+    const AdapterContents flat = written_and_read(flattened(adapter, std::nullopt));
+    CHECK(flat.config.rank == 5);
+    CHECK(flat.config.rank_pattern.empty());
+    CHECK(flat.config.alpha_pattern.empty());
+    CHECK_FALSE(flat.config.use_rslora);
+    for (const auto& [name, module] : adapter.modules) {
+      CAPTURE(name, rslora);
+      const AdapterModule& other = flat.modules.at(name);
+      CHECK(other.update.rank() == 5);
+      CHECK(relative_distance(dense(other), dense(module)) < 1e-14);
+    }
+    // Most modules have this one's scale.
+    const LowRankUpdate &before = adapter.modules.at("layers.0.q").update,
+                        &after = flat.modules.at("layers.0.q").update;
+    CHECK(after.scale == Approx(before.scale).epsilon(1e-15));
+    CHECK(at::equal(after.a, at::cat({before.a, at::zeros({2, 8}, at::kDouble)}, 0)));
+    CHECK(at::equal(after.b, at::cat({before.b, at::zeros({10, 2}, at::kDouble)}, 1)));
+    CHECK(flattened(adapter, 8).modules.at("layers.1.q").update.rank() == 8);
+    CHECK_THAT(error_text([&] { flattened(adapter, 4); }),
+               Contains("a rank of at least 5") && Contains("got 4"));
+  }
+}
+
+TEST_CASE("magnitudes, embeddings and trained copies stay in a flattened adapter") {
+  AdapterContents adapter = random_adapter(11, {{"q"}, {"embed", 12, 6, 2, 5}});
+  adapter.modules.at("embed").is_embedding = true;
+  adapter.config.use_dora = true;
+  adapter.modules.at("q").magnitude = at::rand({10}, at::kDouble);
+  adapter.modules.at("embed").magnitude = at::rand({6}, at::kDouble);
+  adapter.config.modules_to_save = {"lm_head"};
+  adapter.saved["lm_head.weight"] = at::full({3, 2}, 4, at::kDouble);
+  const AdapterContents flat = written_and_read(flattened(adapter, std::nullopt));
+  CHECK(flat.config.use_dora);
+  CHECK(flat.config.rank_pattern.empty());
+  CHECK(flat.modules.at("embed").is_embedding);
+  CHECK(at::equal(flat.saved.at("lm_head.weight"), adapter.saved.at("lm_head.weight")));
+  for (const auto& [name, module] : adapter.modules) {
+    CHECK(relative_distance(dense(flat.modules.at(name)), dense(module)) < 1e-6);  // fp32's rounding of B
+    CHECK(relative_distance(flat.modules.at(name).magnitude, module.magnitude) < 1e-6);
+  }
+}
+
 TEST_CASE("an average brought back to the rank of equal adapters is that adapter") {
   const AdapterContents adapter = random_adapter(8, kModules);
   const Shrunk back = shrunk(weighted_sum({adapter, adapter}, {0.5, 0.5}), 3, std::nullopt);
@@ -217,6 +264,9 @@ TEST_CASE("what can't be computed is one clear error") {
     CHECK_THAT(error_text([&] { weighted_sum({adapter}, {factor}); }),
                Contains("a weight that is finite and not 0"));
   }
+  for (const double factor : {-1e9, 3e5})
+    CHECK_THAT(error_text([&] { scaled(adapter, factor); }),
+               Contains("a factor that leaves every alpha above 0 and at most 1e+06") && Contains("'q'"));
   CHECK_THAT(error_text([&] { weighted_sum({adapter}, {1, 1}); }), Contains("got 2 for 1"));
   CHECK_THAT(error_text([&] { weighted_sum({adapter, random_adapter(2, {{"q", 10, 9}})}, {1, 1}); }),
              Contains("[10, 8] in one and [10, 9] in another"));

@@ -119,7 +119,6 @@ TEST_CASE("what PEFT reads has its types: whole numbers without a point, the bas
 
 TEST_CASE("every setting that would compute something else is refused by name") {
   const std::vector<std::pair<std::string, std::string>> refused{{"peft_type", "\"IA3\""},
-                                                                 {"fan_in_fan_out", "true"},
                                                                  {"rank_pattern", "[4]"},
                                                                  {"alpha_pattern", "8"},
                                                                  {"modules_to_save", "3"},
@@ -141,6 +140,10 @@ TEST_CASE("every setting that would compute something else is refused by name") 
     CAPTURE(key, value);
     CHECK_THAT(error_with(key, value), Contains("[adapter_config.json: " + key + "]"));
   }
+}
+
+TEST_CASE("fan_in_fan_out means nothing to linear modules, in PEFT too") {
+  CHECK(error_with("fan_in_fan_out", "true") == "no error");
 }
 
 TEST_CASE("starts that leave the base as it is are read, in any case of letters") {

@@ -135,6 +135,15 @@ TEST_CASE("an embedding's factors, trained copies and the base's tables are read
   CHECK(copy.config.modules_to_save == std::vector<std::string>{"lm_head"});
 }
 
+TEST_CASE("a folder whose tensors are torch.save's is refused with what makes safetensors of them") {
+  const TemporaryFolder folder;
+  write(folder, plain_tensors());
+  std::filesystem::rename(folder / "adapter_model.safetensors", folder / "adapter_model.bin");
+  CHECK_THAT(error_text([&] { read_adapter_contents(folder.path()); }),
+             Contains("has adapter_model.bin, expected adapter_model.safetensors") &&
+                 Contains("safetensors.torch.save_file"));
+}
+
 TEST_CASE("the widest dtype holds every value of both") {
   CHECK(widest(DType::kBF16, DType::kBF16) == DType::kBF16);
   CHECK(widest(DType::kBF16, DType::kF16) == DType::kF32);

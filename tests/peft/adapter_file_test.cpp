@@ -70,6 +70,35 @@ TEST_CASE("a saved adapter loads to the bit, in the compute dtype too") {
   CHECK(config.target_modules == kConfig.target_modules);
 }
 
+TEST_CASE("an adapter's fingerprint is that of its values and scales, whatever its folder and its names") {
+  const TemporaryFolder folder, copy;
+  const ToyLora toy(kConfig);
+  State state = saved(folder, toy);
+  const auto of = [&](const TemporaryFolder& where) {
+    return adapter_fingerprint(where.path(), toy.adapters);
+  };
+  const std::string fingerprint = of(folder);
+  save_adapter(copy.path(), toy.adapters, "another name of the base");
+  CHECK(of(copy) == fingerprint);
+
+  SECTION("another value") {
+    state.at(kName).view(-1)[0].add_(1);
+    rewrite(copy, state);
+    CHECK(of(copy) != fingerprint);
+  }
+  SECTION("another scale") {
+    LoraConfig config = kConfig;
+    config.alpha = 8;
+    save_adapter(copy.path(), ToyLora(config).adapters, "base");
+    CHECK(of(copy) != fingerprint);
+  }
+  SECTION("one that doesn't fit") {
+    state.erase(kName);
+    rewrite(copy, state);
+    CHECK(of(copy) != fingerprint);
+  }
+}
+
 // As "blocks" and "projections" of an older version's.
 const io::CheckpointNames kOlder{.prefixes = {{"transformer.h.", "old.blocks."}, {"output.", "projection."}}};
 

@@ -121,7 +121,8 @@ class AdaptersImport(unittest.TestCase):
 
     def test_torchtunes_adapter_is_the_same_change_in_every_family(self):
         layers = factors(1)
-        for model_type, turned, fused in (("llama", True, False), ("gemma2", True, False), ("qwen2", False, False), ("phi3", False, True)):
+        for model_type, turned, fused in (("llama", True, False), ("gemma2", True, False), ("qwen2", False, False), ("qwen3", False, False),
+                                          ("phi3", False, True)):
             with self.subTest(model_type):
                 output, done = self.import_(torchtune_tensors(layers, turned), model_type,
                                             beside={"adapter_config.json": json.dumps({"r": RANK, "lora_alpha": ALPHA})})
@@ -167,7 +168,7 @@ class AdaptersImport(unittest.TestCase):
         nan = {**tensors, "layers.0.attn.q_proj.lora_a.weight": tensors["layers.0.attn.q_proj.lora_a.weight"] / 0}
         alpha = (f"--alpha={ALPHA}",)
         for content, model_type, options, says in (
-                (tensors, "llama", (), "--alpha"), (tensors, "falcon", alpha, "got 'falcon'"), (tensors, "qwen3", alpha, "qwen3"),
+                (tensors, "llama", (), "--alpha"), (tensors, "falcon", alpha, "got 'falcon'"), (tensors, "olmo2", alpha, "doesn't know the family olmo2"),
                 (damaged[:-40], "llama", alpha, "zip"), (damaged[: len(damaged) // 2] + damaged[len(damaged) // 2 + 64:], "llama", alpha, "adapter_0.pt"),
                 (b"\x80\x02}q\x00.", "llama", alpha, "zip archive"), (strange, "llama", alpha, "q_norm"), (without_b, "llama", alpha, "mlp.w2"),
                 (views, "llama", alpha, "contiguous"), (nan, "llama", alpha, "lora_a"), ({"a": 1}, "llama", alpha, "no tensor"),

@@ -1,4 +1,4 @@
-"""`lorikeet adapters` shows, compares, averages, scales and shrinks adapters, and refuses what it can't."""
+"""`lorikeet adapters` shows, compares, averages, scales, shrinks and flattens adapters, and refuses what it can't."""
 
 import json
 import shutil
@@ -7,33 +7,10 @@ import sys
 import unittest
 
 import harness
+from harness import matrix, write_adapter
 
 BASE = harness.EXAMPLE / "base"
 HELDOUT = harness.EXAMPLE / "heldout.jsonl"
-
-
-def matrix(rows, columns, value):
-    """Rows of numbers; value(row, column)."""
-    return [[float(value(i, j)) for j in range(columns)] for i in range(rows)]
-
-
-def write_adapter(folder, modules, alpha=4.0, others=None, **config):
-    """A PEFT adapter in fp32 of {module: (A, B)}, with `others` {name: matrix}; `config` goes to adapter_config.json."""
-    folder.mkdir()
-    header, body = {}, b""
-    tensors = {f"{module}.lora_{part}.weight": factor for module, factors in modules.items() for part, factor in zip("AB", factors)}
-    for name, rows in (tensors | (others or {})).items():
-        data = b"".join(struct.pack(f"<{len(row)}f", *row) for row in rows)
-        header[f"base_model.model.{name}"] = {
-            "dtype": "F32", "shape": [len(rows), len(rows[0])], "data_offsets": [len(body), len(body) + len(data)]}
-        body += data
-    text = json.dumps(header).encode()
-    (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + body)
-    rank = len(next(iter(modules.values()))[0])
-    (folder / "adapter_config.json").write_text(json.dumps({
-        "peft_type": "LORA", "r": rank, "lora_alpha": alpha, "target_modules": sorted(modules),
-        "base_model_name_or_path": "base", **config}))
-    return folder
 
 
 class Adapters(unittest.TestCase):
@@ -128,6 +105,33 @@ class Adapters(unittest.TestCase):
         text = self.adapters("shrink", self.made, "--rank", "1", "--output", self.work / "text").stdout
         self.assertRegex(text, r"layers\.0\.q +2 +1 +10 +60%")
 
+    def test_a_flattened_adapter_is_right_for_programs_that_read_r_and_lora_alpha_alone(self):
+        factors = {"layers.0.q": (matrix(2, 3, lambda i, j: i + j), matrix(4, 2, lambda i, j: i - j)),
+                   "layers.0.up": (matrix(1, 3, lambda i, j: 1 + j), matrix(5, 1, lambda i, j: 2 + i))}
+        mixed, flat = self.work / "mixed", self.work / "flat"
+        write_adapter(mixed, factors, alpha=3.0, use_rslora=True, rank_pattern={"up": 1}, alpha_pattern={"up": 5})
+        self.assertIn("wrote 2 modules of rank 2 to ", self.adapters("flatten", mixed, "--output", flat).stdout)
+        self.assertLess(self.json("diff", mixed, flat)["total"]["relative_distance"], 1e-6)
+        config = json.loads((flat / "adapter_config.json").read_text())
+        self.assertEqual((config["r"], config["rank_pattern"], config["alpha_pattern"], config["use_rslora"]), (2, {}, {}, False))
+        tensors = harness.read_tensors(flat / "adapter_model.safetensors")
+
+        def product(a, b):
+            return [sum(x * y for x, y in zip(row, column)) for row in b for column in zip(*a)]
+
+        def rows(name):
+            _, (count, width), data = tensors[f"base_model.model.{name}.weight"]
+            values = struct.unpack(f"<{count * width}f", data)
+            return [values[i * width:(i + 1) * width] for i in range(count)]
+
+        for name, scale in (("layers.0.q", 3 / 2 ** 0.5), ("layers.0.up", 5.0)):
+            found = [config["lora_alpha"] / config["r"] * x for x in product(rows(f"{name}.lora_A"), rows(f"{name}.lora_B"))]
+            for x, y in zip(found, product(*factors[name]), strict=True):
+                self.assertAlmostEqual(x, scale * y, places=5)
+        wide = self.json("flatten", mixed, "--rank", "4", "--output", self.work / "wide and flat")
+        self.assertEqual(wide["rank"], 4)
+        self.refused("flatten", mixed, "--rank", "1", says="a rank of at least 2, which a module of the adapter has, got 1")
+
     def test_the_average_of_a_runs_adapter_with_itself_loads_with_its_chat_template(self):
         loss, _ = self.eval(self.finished)
         for index, extra in enumerate(([], ["--rank", "16"])):
@@ -143,7 +147,7 @@ class Adapters(unittest.TestCase):
     def test_what_cannot_be_done_is_refused_by_name(self):
         self.refused("scale", self.made, "0", says="a factor that is finite and not 0, got 0")
         self.refused("scale", self.made, "nan", says="a factor that is finite and not 0")
-        self.refused("scale", self.made, "1e9", says="lora_alpha] expected an alpha above 0 and at most 1e6")
+        self.refused("scale", self.made, "1e9", says="a factor that leaves every alpha above 0 and at most 1e+06, got 1e+09")
         self.refused("average", self.made, self.other, "--weights", "1,0", says="a weight that is finite and not 0")
         self.refused("average", self.made, self.other, "--weights", "1", says="a weight for each adapter, got 1 for 2")
         self.refused("average", self.made, says="adapters")
@@ -188,7 +192,7 @@ class Adapters(unittest.TestCase):
         self.assertIn("expected a new or empty folder", result.stderr)
         self.assertEqual(harness.tree(target), before)
 
-    def test_dora_adapters_are_shown_and_compared_but_not_changed(self):
+    def test_dora_adapters_are_shown_compared_and_flattened_but_not_summed(self):
         dora = self.work / "dora"
         trained = self.programs.train(dora, "lora.use_dora=true", "training.max_steps=3")
         self.assertEqual(trained.returncode, 0, trained.stderr)
@@ -196,6 +200,9 @@ class Adapters(unittest.TestCase):
         self.assertEqual(self.json("diff", dora, dora)["modules"][0]["magnitude_distance"], 0)
         for verb in (["scale", dora, "2"], ["shrink", dora, "--rank", "1"], ["average", dora, dora]):
             self.refused(*verb, says="use_dora")
+        flat = self.work / "flat dora"
+        self.adapters("flatten", dora, "--rank", "24", "--output", flat)
+        self.assertAlmostEqual(self.eval(flat)[0], self.eval(dora)[0], delta=1e-5)
 
 
 if __name__ == "__main__":
