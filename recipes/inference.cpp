@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <ostream>
 
 #include "base/error.h"
@@ -62,11 +63,7 @@ void require_fits(const ModelSession& session, const Prompt& prompt, std::size_t
   }
 }
 
-void warn_beyond_positions(const ModelSession& session, const std::vector<Prompt>& prompts,
-                           const std::vector<std::vector<std::int32_t>>& answers) {
-  std::int64_t longest = 0;
-  for (std::size_t i = 0; i < prompts.size(); ++i)
-    longest = std::max(longest, std::ssize(prompts[i].ids) + std::ssize(answers[i]));
+void warn_beyond_positions(const ModelSession& session, std::int64_t longest) {
   const std::int64_t positions = session.model->shape().max_position;
   if (longest <= positions) return;
   log_warning("a prompt with its answer has " + std::to_string(longest) +
@@ -74,27 +71,30 @@ void warn_beyond_positions(const ModelSession& session, const std::vector<Prompt
               " positions (max_position_embeddings), beyond which it predicts badly; lower --max-new-tokens");
 }
 
-std::vector<std::vector<std::int32_t>> answers(const ModelSession& session,
-                                               const std::vector<Prompt>& prompts,
-                                               const nn::GenerationOptions& options) {
-  std::vector<std::vector<std::int32_t>> all;
+using Ids = std::vector<std::int32_t>;
+
+// Calls `take` with every prompt and its answer, in their order, as batches of them are done. Throws Error
+// before the first for a prompt that doesn't fit.
+void answer(const ModelSession& session, const std::vector<Prompt>& prompts, nn::GenerationOptions options,
+            const std::function<void(const Prompt&, const Ids&)>& take) {
+  for (std::size_t i = 0; i < prompts.size(); ++i) require_fits(session, prompts[i], i);
+  std::int64_t longest = 0;
   for (std::size_t begin = 0; begin < prompts.size(); begin += kGenerationBatch) {
-    std::vector<std::vector<std::int32_t>> batch;
-    for (std::size_t i = begin; i < std::min(prompts.size(), begin + kGenerationBatch); ++i) {
-      require_fits(session, prompts[i], i);
+    std::vector<Ids> batch;
+    for (std::size_t i = begin; i < std::min(prompts.size(), begin + kGenerationBatch); ++i)
       batch.push_back(prompts[i].ids);
+    options.first_prompt = static_cast<std::int64_t>(begin);
+    const std::vector<Ids> answers = nn::generate(*session.model, batch, options, session.torch_device());
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      longest = std::max(longest, std::ssize(batch[i]) + std::ssize(answers[i]));
+      take(prompts[begin + i], answers[i]);
     }
-    nn::GenerationOptions of_batch = options;
-    of_batch.seed = options.seed + begin;  // prompts are numbered within a batch
-    auto results = nn::generate(*session.model, batch, of_batch, session.torch_device());
-    std::move(results.begin(), results.end(), std::back_inserter(all));
   }
-  warn_beyond_positions(session, prompts, all);
-  return all;
+  warn_beyond_positions(session, longest);
 }
 
 // The expected ids without the token that ends the answer.
-std::vector<std::int32_t> without_end(std::vector<std::int32_t> ids, const std::vector<std::int32_t>& stops) {
+Ids without_end(Ids ids, const std::vector<std::int32_t>& stops) {
   if (!ids.empty() && std::find(stops.begin(), stops.end(), ids.back()) != stops.end()) ids.pop_back();
   return ids;
 }
@@ -131,7 +131,7 @@ void report_template(const InferenceTemplate& settled, const std::string& descri
 }
 
 // Ids that only the model has, not the tokenizer, have no text.
-std::string decode(const text::Tokenizer& tokenizer, std::vector<std::int32_t> ids) {
+std::string decode(const text::Tokenizer& tokenizer, Ids ids) {
   std::erase_if(ids, [&](std::int32_t id) { return static_cast<std::size_t>(id) >= tokenizer.vocab_size(); });
   return tokenizer.decode(ids, /*skip_special=*/true);
 }
@@ -177,10 +177,10 @@ nn::GenerationOptions generation_options(const std::filesystem::path& model, con
 Json exact_match(const ModelSession& session, const EvalRequest& request, const data::DataOptions& rows) {
   const auto prompts = read_prompts(request.data, rows, *session.tokenizer, 0);
   const auto options = generation_options(request.model, session, request.max_new_tokens);
-  const auto given = answers(session, prompts, options);
   std::int64_t right = 0;
-  for (std::size_t i = 0; i < prompts.size(); ++i)
-    right += given[i] == without_end(prompts[i].expected, options.stop_ids) ? 1 : 0;
+  answer(session, prompts, options, [&](const Prompt& prompt, const Ids& given) {
+    right += given == without_end(prompt.expected, options.stop_ids) ? 1 : 0;
+  });
   return Json(static_cast<double>(right) / static_cast<double>(prompts.size()));
 }
 
@@ -196,15 +196,13 @@ void generate(const GenerateRequest& request, std::ostream& out, bool escape) {
   options.temperature = request.temperature;
   options.top_p = request.top_p;
   options.seed = request.seed;
-  const auto given = answers(session, prompts, options);
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    write_field(out, "question: ", prompts[i].shown, escape);
-    write_field(out, "answer:   ", decode(*session.tokenizer, given[i]), escape);
-    if (!prompts[i].expected.empty()) {
-      write_field(out, "expected: ", decode(*session.tokenizer, prompts[i].expected), escape);
-    }
-    out << "\n";
-  }
+  answer(session, prompts, options, [&](const Prompt& prompt, const Ids& given) {
+    write_field(out, "question: ", prompt.shown, escape);
+    write_field(out, "answer:   ", decode(*session.tokenizer, given), escape);
+    if (!prompt.expected.empty())
+      write_field(out, "expected: ", decode(*session.tokenizer, prompt.expected), escape);
+    out << "\n" << std::flush;  // what is finished stays, whatever comes
+  });
 }
 
 void evaluate(const EvalRequest& request, std::ostream& out) {

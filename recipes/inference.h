@@ -27,8 +27,9 @@ struct GenerateRequest {
   std::uint64_t seed = 0;
 };
 
-/// Writes each question and the model's answer (and the expected one, where a row has it) to `out`; control
-/// characters are escaped when `escape`.
+/// Writes each question and the model's answer (and the expected one, where a row has it) to `out`, batch by
+/// batch; control characters are escaped when `escape`. Throws Error before the first for a question that is
+/// longer than the model allows.
 void generate(const GenerateRequest& request, std::ostream& out, bool escape);
 
 struct EvalRequest {

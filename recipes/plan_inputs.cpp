@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "data/source_files.h"
+#include "io/shard_index.h"
 #include "recipes/run_data.h"
 #include "recipes/settings_map.h"
 
@@ -21,8 +22,8 @@ constexpr std::size_t kMostConfigBytes = 16U << 20;
 constexpr std::string_view kTrainPath = "data.train.path";
 
 bool has_weights(const std::filesystem::path& folder) {
-  return std::filesystem::exists(folder / "model.safetensors") ||
-         std::filesystem::exists(folder / "model.safetensors.index.json");
+  return std::filesystem::exists(folder / io::kWeightsFile) ||
+         std::filesystem::exists(folder / io::kShardIndexFile);
 }
 
 bool is_given(const PlanRequest& request, std::string_view name) {
@@ -35,6 +36,13 @@ data::TokenDataset longest_rows(const config::Settings& settings) {
   const std::int64_t length = settings.data.max_seq_len;
   const std::int64_t count = settings.batch.global.value_or(
       std::max<std::int64_t>(settings.batch.global_tokens.value_or(0) / length, 1));
+  constexpr std::int64_t kMostTokens = std::int64_t{1} << 27;  // a GiB of rows
+  if (count > kMostTokens / length) {
+    throw Error("[batch] expected a step of at most " + std::to_string(kMostTokens) +
+                " tokens where there are no rows to count, got " + std::to_string(count) +
+                " rows of data.max_seq_len tokens; lower batch.global or batch.global_tokens, or give "
+                "data.train.path");
+  }
   const std::vector<std::int32_t> row(static_cast<std::size_t>(length), 0);
   data::TokenRows rows;
   for (std::int64_t i = 0; i < count; ++i) rows.add(row, row, i, 0);

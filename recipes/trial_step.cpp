@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/DeviceAccelerator.h>
 
+#include "comm/reason.h"
 #include "data/micro_batch.h"
 #include "nn/batch.h"
 #include "ops/out_of_memory.h"
@@ -26,7 +27,8 @@ bool trial_step(ModelSession& session, const data::TokenDataset& dataset, const 
     const at::Tensor loss = train::run_micro_step(model, batch, {.saving = saving});
     comm::while_waiting(group, [&] { loss.item<double>(); });
   } catch (const std::exception& error) {
-    if (!ops::is_out_of_memory(error)) throw;
+    // A group whose NCCL has failed serves no other trial.
+    if (comm::is_nccl_out_of_memory(error) || !ops::is_out_of_memory(error)) throw;
     passed = false;
   }
   // What a larger trial left behind is cut otherwise than a smaller one needs it.

@@ -59,8 +59,8 @@ std::vector<std::int32_t> choose(const at::Tensor& logits, const std::vector<std
   require_finite(at::isfinite(host.amax(1)).all().item<bool>());
   for (std::int64_t r = 0; r < host.size(0); ++r) {
     const auto row = static_cast<std::size_t>(r);
-    PhiloxStream stream(options.seed,
-                        "generate/" + std::to_string(prompt_of[row]) + "/" + std::to_string(positions[row]));
+    PhiloxStream stream(options.seed, "generate/" + std::to_string(options.first_prompt + prompt_of[row]) +
+                                          "/" + std::to_string(positions[row]));
     next.push_back(sample(host[r], options, stream.uniform()));
   }
   return next;

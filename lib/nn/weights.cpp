@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "nn/host_layout.h"
 #include "ops/dtype.h"
 #include "ops/host_transfers.h"
 
@@ -54,10 +55,9 @@ std::int64_t WeightUnit::part_bytes(int size) const {
   return size == 1 ? matrix_bytes_ : aligned((matrix_bytes_ + size - 1) / size);
 }
 
-void WeightUnit::allocate(const at::Device& device, const WeightShard& shard, bool on_host) {
+void WeightUnit::allocate(const at::Device& device, const WeightShard& shard, const at::Tensor& matrices) {
   shard_ = shard;
-  const std::int64_t matrix_bytes = part_bytes(shard.size);
-  matrices_ = on_host ? ops::host_memory(matrix_bytes, device) : allocate_bytes(matrix_bytes, device);
+  matrices_ = matrices.defined() ? matrices : allocate_bytes(part_bytes(shard.size), device);
   vectors_ = allocate_bytes(vector_bytes_, device);
   vector_views_.assign(segments_.size(), {});
   for (std::size_t i = 0; i < segments_.size(); ++i) {
@@ -119,6 +119,17 @@ WeightUnit::Held WeightUnit::held(std::size_t segment) const {
   return {matrices_.slice(0, from - cut, to - cut).view(ops::to_torch(s.dtype)), (from - begin) / element};
 }
 
+namespace {
+
+std::vector<std::int64_t> part_bytes(const std::vector<std::unique_ptr<WeightUnit>>& units, int size) {
+  std::vector<std::int64_t> bytes;
+  bytes.reserve(units.size());
+  for (const auto& unit : units) bytes.push_back(unit->part_bytes(size));
+  return bytes;
+}
+
+}  // namespace
+
 WeightUnit& WeightStore::add_unit(std::string name) {
   units_.push_back(std::make_unique<WeightUnit>(std::move(name)));
   return *units_.back();
@@ -127,7 +138,18 @@ WeightUnit& WeightStore::add_unit(std::string name) {
 void WeightStore::allocate(const at::Device& device, const WeightShard& shard, bool on_host) {
   shard_ = shard;
   on_host_ = on_host;
-  for (const auto& unit : units_) unit->allocate(device, shard, on_host);
+  if (!on_host) {
+    for (const auto& unit : units_) unit->allocate(device, shard);
+    return;
+  }
+  const HostLayout layout = host_layout(part_bytes(units_, shard.size));
+  std::vector<at::Tensor> blocks;
+  blocks.reserve(layout.block_bytes.size());
+  for (const std::int64_t bytes : layout.block_bytes) blocks.push_back(ops::host_memory(bytes, device));
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    const auto& [block, offset] = layout.places[i];
+    units_[i]->allocate(device, shard, blocks[block].narrow(0, offset, units_[i]->part_bytes(shard.size)));
+  }
 }
 
 void WeightStore::expect(const std::vector<const WeightUnit*>& order) const {
@@ -146,6 +168,13 @@ std::int64_t WeightStore::bytes() const { return held_bytes(1); }
 std::int64_t WeightStore::held_bytes(int size) const {
   std::int64_t total = 0;
   for (const auto& unit : units_) total += unit->bytes() - unit->matrix_bytes() + unit->part_bytes(size);
+  return total;
+}
+
+std::int64_t WeightStore::host_bytes(at::DeviceType device) const {
+  std::int64_t total = 0;
+  for (const std::int64_t block : host_layout(part_bytes(units_, 1)).block_bytes)
+    total += ops::host_memory_bytes(block, device);
   return total;
 }
 

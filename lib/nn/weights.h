@@ -74,9 +74,8 @@ class WeightUnit {
   std::size_t declare(std::vector<WeightSegment> tensors);
 
   /// Allocates the buffers, uninitialised: of the matrices only the part that is `shard`'s, cut at multiples
-  /// of 512 bytes, `on_host` in memory of the host that the device copies from. Further declarations are an
-  /// error.
-  void allocate(const at::Device& device, const WeightShard& shard = {}, bool on_host = false);
+  /// of 512 bytes, or takes `matrices`, memory for that part. Further declarations are an error.
+  void allocate(const at::Device& device, const WeightShard& shard = {}, const at::Tensor& matrices = {});
 
   const std::string& name() const { return name_; }
   const std::vector<WeightSegment>& segments() const { return segments_; }
@@ -122,6 +121,7 @@ class WeightStore {
  public:
   /// A new unit, owned by the store.
   WeightUnit& add_unit(std::string name);
+  /// Of all units: see WeightUnit. `on_host`: matrices in memory of the host that the device copies from.
   void allocate(const at::Device& device, const WeightShard& shard = {}, bool on_host = false);
 
   /// Where units get their whole matrices from; nullptr: from where they are, unless they are split or lie in
@@ -139,6 +139,8 @@ class WeightStore {
   std::int64_t bytes() const;
   /// Of what one of `size` processes holds.
   std::int64_t held_bytes(int size) const;
+  /// What pinned memory for the matrices takes, or their bytes where the device is the host.
+  std::int64_t host_bytes(at::DeviceType device) const;
   /// Of the vectors alone, which lie on the device wherever matrices do.
   std::int64_t vector_bytes() const;
 

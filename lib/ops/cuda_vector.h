@@ -156,10 +156,18 @@ void dispatch(CudaElement element, const F& f) {
   }
 }
 
-/// Throws Error("[op] ...") where the last launch failed to start.
+/// Throws Error("[op] ...") where the last launch failed to start, or where a launch before it, perhaps of
+/// another operator, has failed since: CUDA reports such a fault with whatever comes next.
 inline void check_launch(const char* op, cudaError_t status) {
   if (status == cudaSuccess) return;
-  throw Error(std::string("[") + op + "] expected the kernel to start, got " + cudaGetErrorString(status),
+  const std::string place = std::string("[") + op + "] ", said = cudaGetErrorString(status);
+  for (const cudaError_t of_launch :
+       {cudaErrorInvalidValue, cudaErrorMemoryAllocation, cudaErrorInvalidConfiguration,
+        cudaErrorInvalidDeviceFunction, cudaErrorNoKernelImageForDevice, cudaErrorLaunchOutOfResources})
+    if (status == of_launch)
+      throw Error(place + "expected the kernel to start, got " + said, ErrorKind::kRunFailed);
+  throw Error(place + "this kernel or one before it failed: " + said +
+                  "; with CUDA_LAUNCH_BLOCKING=1 in the environment the one that is named is at fault",
               ErrorKind::kRunFailed);
 }
 

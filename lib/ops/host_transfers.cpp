@@ -9,7 +9,10 @@
 #include <bit>
 #include <cstdint>
 
+#include "base/error.h"
+#include "base/strings.h"
 #include "ops/dry_run.h"
+#include "ops/out_of_memory.h"
 
 namespace lorikeet::ops {
 
@@ -66,7 +69,18 @@ at::Tensor host_memory(std::int64_t bytes, const at::Device& device) {
     const DryHostMemory counted;
     return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device));
   }
-  return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).pinned_memory(device.is_cuda()));
+  const auto options = at::TensorOptions().dtype(at::kByte);
+  if (!device.is_cuda()) return at::empty({bytes}, options);
+  try {
+    return at::empty({bytes}, options.pinned_memory(true));
+  } catch (const c10::AcceleratorError& error) {
+    if (!is_out_of_memory(error)) throw;
+    throw Error(
+        "[memory] can't pin another " + format_bytes(static_cast<std::uint64_t>(bytes)) +
+            " of the host's memory for the GPU, which training.offload needs: the host has no more, or the "
+            "system bounds it (WSL to about half); offload less",
+        ErrorKind::kEnvironment);
+  }
 }
 
 void release_host_memory(const at::Device& device) {

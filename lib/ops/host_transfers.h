@@ -48,7 +48,7 @@ class HostTransfers {
 };
 
 /// Memory of the host that copies of `device`'s tensors may be made to and from beside its work: pinned for a
-/// GPU. uint8 [bytes], uninitialised.
+/// GPU. uint8 [bytes], uninitialised. Throws Error (kEnvironment) where the system pins no more.
 at::Tensor host_memory(std::int64_t bytes, const at::Device& device);
 
 /// Gives memory of host_memory that no tensor has any more back to the system.

@@ -3,7 +3,7 @@
 namespace lorikeet::ops {
 
 /// Whether operators compute by plain ATen calls in place of our kernels and of ATen's fused attention, on
-/// CPUs and GPUs alike: slow, for a user who suspects a kernel. Matrix products are ATen's in either case.
+/// CPUs and GPUs alike: slow, for a user who suspects a kernel. Matrix products are ATen's then, too.
 /// The environment variable LORIKEET_REFERENCE_OPS decides: 1; unset, empty or 0 for kernels. It is read at
 /// the first call, which logs a warning where references are taken. Throws Error (kUsage) for any other
 /// value. Every place that chooses a kernel asks this first, also for the tensors of a dry run, whose plan so

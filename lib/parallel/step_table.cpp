@@ -23,12 +23,14 @@ std::vector<StepReport> exchange(comm::Communicator& group, const StepReport& ow
 }
 
 double checksum(const at::Tensor& tensor) {
-  constexpr std::int64_t kModulus = (std::int64_t{1} << 52) - 47;  // exact in a double
-  const at::Tensor words = tensor.contiguous().flatten().view(at::kInt).to(at::kLong);
+  // Sums of 2^32 remainders fit 64 bits, and the result is exact in a double.
+  constexpr std::int64_t kOfTerms = (std::int64_t{1} << 31) - 1, kOfSum = (std::int64_t{1} << 52) - 47;
+  const at::ScalarType word = tensor.element_size() == 2 ? at::kShort : at::kInt;
+  const at::Tensor words = tensor.contiguous().flatten().view(word).to(at::kLong);
   // Positions weigh in, so that two values that changed places show.
   const at::Tensor weights = at::arange(words.numel(), words.options()).remainder(65521).add(1);
   return static_cast<double>(
-      (words * weights).remainder(kModulus).sum().remainder(kModulus).item<std::int64_t>());
+      (words * weights).remainder(kOfTerms).sum().remainder(kOfSum).item<std::int64_t>());
 }
 
 }  // namespace lorikeet::parallel

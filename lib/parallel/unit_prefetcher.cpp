@@ -73,14 +73,12 @@ void UnitPrefetcher::drain() {
 
 void UnitPrefetcher::start(const nn::WeightUnit& unit) {
   if (alive_.contains(&unit)) return;
-  // Before it counts as alive: where memory has run out, finish_pass asks for the unit again.
+  // A unit counts as alive once its fetch has begun: where memory runs out, finish_pass asks for it again.
   const at::Tensor buffer = buffer_of(unit);
-  Fetched& fetched = alive_[&unit];
-  fetched.buffer = buffer;
+  alive_.emplace(&unit, Fetched{buffer, fetch(unit, buffer)});
   std::int64_t bytes = 0;
   for (const auto& [other, held] : alive_) bytes += held.buffer.numel();
   peak_bytes_ = std::max(peak_bytes_, bytes);
-  fetched.pending = fetch(unit, buffer);
 }
 
 nn::UnitLoan UnitPrefetcher::borrow(const nn::WeightUnit& unit) {

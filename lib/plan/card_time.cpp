@@ -21,6 +21,9 @@ constexpr double kDecoding = 0.7;
 constexpr double kElementwise = 3.7;
 // The adapters' products: for each input and output of a module that has one.
 constexpr double kAdapter = 3.4;
+// DoRA's scaling: forward reads and writes a module's output, backward reads it and its gradient and writes
+// that. Counted, not measured; what reading the weights for their rows' norms takes is left out.
+constexpr double kScaling = 5;
 // What attention takes beside its pairs, however short the sequences: for each number of the queries.
 constexpr double kAttention = 26;
 // The loss: for each logit of a token with a label.
@@ -92,16 +95,18 @@ CardLoad card_load(const nn::CausalLMSpec& spec, const peft::LoraAdapters& adapt
   load.product_flops = all - load.attention_flops - load.float8_flops;
 
   const Widths widths = widths_of(spec);
-  double adapted = 0;
+  double adapted = 0, scaled = 0;
   for (const auto& module : adapters.modules()) {
-    if (module.kind == peft::LoraAdapters::Kind::kLinear)
-      adapted += d(module.weight.cols + module.weight.rows);
+    if (module.kind != peft::LoraAdapters::Kind::kLinear) continue;
+    adapted += d(module.weight.cols + module.weight.rows);
+    if (module.magnitude) scaled += d(module.weight.rows);
   }
-  load.moved_bytes = d(dtype_size(policy.compute)) *
-                     ((kElementwise * widths.modules + kAdapter * adapted + kAttention * widths.queries +
-                       (float8_products(policy) ? kToFloat8 * widths.inputs : 0)) *
-                          d(size.tokens) +
-                      kLoss * d(shape.vocab_size) * d(size.label_tokens));
+  load.moved_bytes =
+      d(dtype_size(policy.compute)) *
+      ((kElementwise * widths.modules + kAdapter * adapted + kScaling * scaled + kAttention * widths.queries +
+        (float8_products(policy) ? kToFloat8 * widths.inputs : 0)) *
+           d(size.tokens) +
+       kLoss * d(shape.vocab_size) * d(size.label_tokens));
   return load;
 }
 

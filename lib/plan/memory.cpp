@@ -7,7 +7,6 @@
 
 #include "data/micro_batch.h"
 #include "ops/block_pool.h"
-#include "ops/host_transfers.h"
 #include "ops/matmul/product_cache.h"
 #include "parallel/host_weights.h"
 #include "peft/lora.h"
@@ -157,10 +156,7 @@ MemoryEstimate step_memory(const MemoryInput& in) {
                      .host_activations = run.host_peak(),
                      .moved_activations = run.host_bytes(),
                      .tokens = in.micro.tokens};
-  if (!cpu && in.saving.offload.weights) {
-    for (const auto& unit : model.store().units())
-      out.host_weights += ops::host_memory_bytes(unit->matrix_bytes(), in.target.device);
-  }
+  if (!cpu && in.saving.offload.weights) out.host_weights = model.store().host_bytes(in.target.device);
   if (!cpu) {
     const auto moving = static_cast<double>(out.activations + out.logits + out.workspace);
     out.fragmentation = static_cast<Bytes>(kFragmentationCuda * moving);

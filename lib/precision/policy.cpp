@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "base/strings.h"
 
 namespace lorikeet::precision {
 namespace {
@@ -28,7 +27,7 @@ DType dense_storage(config::BaseStorage storage) {
   return DType::kF32;
 }
 
-constexpr Capability kBf16From{8, 0}, kTf32From{8, 0}, kFp16From{7, 0}, kFp8From{8, 9};
+constexpr Capability kLeast{7, 5}, kBf16From{8, 0}, kTf32From{8, 0}, kFp8From{8, 9};
 
 }  // namespace
 
@@ -141,25 +140,31 @@ void require_supported(const Policy& policy, const device::Device& device,
   }
   const device::CudaDevice& card = found.at(static_cast<std::size_t>(device.index));
   const Capability capability{card.capability_major, card.capability_minor};
+  const auto of_capability = [&] {
+    return device.name() + ", " + card.name + " of compute capability " + std::to_string(capability.major) +
+           "." + std::to_string(capability.minor) + ",";
+  };
+  if (capability < kLeast) {
+    throw Error("[device] " + of_capability() +
+                    " is older than Turing (7.5), the first that libtorch's kernels and " +
+                    "Lorikeet's are built for; use another card, or device=cpu",
+                ErrorKind::kEnvironment);
+  }
   std::string missing;
   if (policy.compute == DType::kBF16 && capability < kBf16From) missing = "bf16";
-  if (policy.compute == DType::kF16 && capability < kFp16From) missing = "fp16";
   if (tf32 && capability < kTf32From) missing = "TF32";
   const bool float8 = policy.matmul == config::Matmul::kFp8;
   if (float8 && missing.empty() && capability < kFp8From) {
     throw Error(
-        "[precision] " + device.name() + ", " + card.name + " of compute capability " +
-        std::to_string(capability.major) + "." + std::to_string(capability.minor) +
-        ", has no fp8 arithmetic; leave precision.matmul out: weights in fp8 are multiplied as bf16 numbers "
+        "[precision] " + of_capability() +
+        " has no fp8 arithmetic; leave precision.matmul out: weights in fp8 are multiplied as bf16 numbers "
         "then");
   }
   if (missing.empty()) return;
-  std::vector<std::string> choices;
-  if (capability >= kFp16From) choices.emplace_back("precision.preset=fp16 (as fast; gradients are scaled)");
-  choices.emplace_back("precision.preset=fp32 (exact, several times slower)");
-  throw Error("[precision] " + device.name() + ", " + card.name + " of compute capability " +
-              std::to_string(capability.major) + "." + std::to_string(capability.minor) + ", has no fast " +
-              missing + "; choose " + join(choices, " or "));
+  throw Error(
+      "[precision] " + of_capability() + " has no fast " + missing +
+      "; choose precision.preset=fp16 (as fast; gradients are scaled) or precision.preset=fp32 (exact, "
+      "several times slower)");
 }
 
 }  // namespace lorikeet::precision

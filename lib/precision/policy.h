@@ -65,9 +65,9 @@ Policy resolve(const config::PrecisionSettings& settings);
 Policy exact_policy(const std::set<DType>& stored);
 
 /// Throws Error, with the presets that the device is good for, where it has no fast arithmetic of a kind that
-/// the policy computes in: bf16 and TF32 come with compute capability 8.0 (Ampere), fp16 with 7.0 (Volta),
-/// fp8 with 8.9 (Ada); a CPU has no TF32 and multiplies 16-bit numbers in fp32 where it can't otherwise,
-/// which gives the same.
+/// the policy computes in: bf16 and TF32 come with compute capability 8.0 (Ampere), fp8 with 8.9 (Ada); a CPU
+/// has no TF32 and multiplies 16-bit numbers in fp32 where it can't otherwise, which gives the same. Throws
+/// Error (kEnvironment) for a card before 7.5 (Turing): nothing is built for it.
 void require_supported(const Policy& policy, const device::Device& device,
                        const std::vector<device::CudaDevice>& found);
 

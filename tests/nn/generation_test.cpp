@@ -124,6 +124,20 @@ TEST_CASE("sampling repeats with its seed, differs with another, and becomes gre
         generate(toy.model, prompts, {.max_new_tokens = 16}, at::kCPU));
 }
 
+TEST_CASE("a sampled answer depends on its prompt's index over all batches, not within its own") {
+  const Toy toy;
+  const auto prompts = test::toy_prompts();
+  REQUIRE(prompts.size() > 1);
+  GenerationOptions options{.max_new_tokens = 16, .temperature = 1.5, .seed = 3};
+  const auto all = generate(toy.model, prompts, options, at::kCPU);
+  options.first_prompt = 1;
+  CHECK(generate(toy.model, {prompts[1]}, options, at::kCPU)[0] == all[1]);
+  options.first_prompt = 0;
+  CHECK(generate(toy.model, {prompts[1]}, options, at::kCPU)[0] != all[1]);
+  ++options.seed;  // no shift of the index
+  CHECK(generate(toy.model, {prompts[1]}, options, at::kCPU)[0] != all[1]);
+}
+
 TEST_CASE("nothing to continue and nothing to add give empty results") {
   const Toy toy;
   CHECK(generate(toy.model, {}, {}, at::kCPU).empty());

@@ -13,6 +13,8 @@
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/lora/dora.h"
 #include "ops/lora/dropout.h"
+#include "ops/matmul/matmul.h"
+#include "ops/matmul/packed.h"
 #include "ops/norm/norm.h"
 #include "ops/quantized/dequantize.h"
 #include "ops/quantized/float8_matrix.h"
@@ -77,6 +79,27 @@ TEST_CASE("operators take their references' code where it is asked for, forward 
   const at::Tensor labels = at::arange(33, at::kLong) * 3;
   const at::Tensor head = random({200, 512}, 5) * 0.1;
   check_takes_other_code("linear_cross_entropy", [&] { return token_nll(x, head, {}, labels, options); });
+}
+
+TEST_CASE("products of bf16 numbers are ATen's where references are asked for") {
+  set_half_products(HalfProducts::kWidened);
+  const at::Tensor x = random({33, 512}, 1).to(at::kBFloat16), w = random({200, 512}, 2).to(at::kBFloat16);
+  const at::Tensor wide = at::zeros({512, 512});
+  const auto gradient = [&] {
+    at::Tensor sum = wide.clone();
+    matmul_tn_add(sum, x, x, 1);
+    return sum;
+  };
+  CHECK(at::equal(by_references([&] { return matmul_nt(x, w); }),
+                  at::mm(x.to(at::kFloat), w.to(at::kFloat).t()).to(at::kBFloat16)));
+  CHECK(at::equal(by_references(gradient), at::addmm(wide, x.to(at::kFloat).t(), x.to(at::kFloat))));
+  by_references([&] {
+    CHECK_FALSE(packed_products());
+    CHECK(matmul_operand(x).scalar_type() == at::kFloat);
+    return x;
+  });
+  if (tiles::fast_on_cpu()) CHECK_FALSE(at::equal(by_references(gradient), gradient()));
+  set_half_products(HalfProducts::kByFeature);
 }
 
 TEST_CASE("attention's choice is plain ATen calls on every device") {

@@ -41,3 +41,12 @@ TEST_CASE("a checksum sees a flipped bit and values that changed places") {
   y[18] = x[17];
   CHECK(parallel::checksum(y) != sum);
 }
+
+TEST_CASE("a checksum of 16-bit numbers may be of an odd count") {
+  const at::Tensor x = at::randn({1281}).to(at::kBFloat16);
+  const double sum = parallel::checksum(x);
+  at::Tensor y = x.clone();
+  y.view(at::kShort)[1280].bitwise_xor_(1);
+  CHECK(parallel::checksum(y) != sum);
+  CHECK(parallel::checksum(x.clone()) == sum);
+}

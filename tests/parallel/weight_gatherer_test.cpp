@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <new>
+#include <utility>
+
 #include "comm/ranks.h"
 #include "models/llama/llama.h"
 #include "support/catch.h"
@@ -185,6 +188,41 @@ TEST_CASE("a rank whose pass ends early, wherever, serves the others to the end 
       CHECK(at::equal(found.second, expected.second));
     });
   }
+}
+
+namespace {
+
+// Has the memory for a unit, but none to begin its fetch with, once.
+class ShortOfMemory final : public parallel::UnitPrefetcher {
+ public:
+  explicit ShortOfMemory(nn::CausalLM& model) : UnitPrefetcher(model) {}
+  int fetched = 0;
+
+ protected:
+  at::Tensor buffer_of(const nn::WeightUnit& unit) override {
+    return at::empty({unit.matrix_bytes()}, at::kByte);
+  }
+  comm::Pending fetch(const nn::WeightUnit&, const at::Tensor&) override {
+    if (!std::exchange(failed_, true)) throw std::bad_alloc();
+    ++fetched;
+    return comm::Pending();
+  }
+
+ private:
+  bool failed_ = false;
+};
+
+}  // namespace
+
+TEST_CASE("a unit whose fetch didn't begin is fetched when it is asked for again") {
+  ToyLora toy;
+  ShortOfMemory units(toy.model);
+  const auto order = toy.model.units_in_order(true);
+  units.expect(order);
+  CHECK_THROWS_AS(units.borrow(*order[0]), std::bad_alloc);
+  CHECK(units.alive() == 0);
+  units.finish_pass();
+  CHECK(units.fetched >= static_cast<int>(order.size()));
 }
 
 TEST_CASE("a unit out of the stated order is refused") {

@@ -121,6 +121,10 @@ TEST_CASE("the parts are all of a step's operations, and adapters cost memory by
   CHECK(few.load.moved_bytes < 0.8 * all.load.moved_bytes);
   CHECK(high.load.moved_bytes == all.load.moved_bytes);
   CHECK(high.load.product_flops > all.load.product_flops);
+  // DoRA scales each module's output.
+  const Step dora = step_of(kQwen06B, 2048, policy_of(), {.rank = 16, .alpha = 32, .use_dora = true});
+  const double outputs = 28.0 * (2048 + 2 * 1024 + 1024 + 2 * 3072 + 1024);
+  CHECK(dora.load.moved_bytes - all.load.moved_bytes == Approx(2 * 5 * outputs * kTokens));
   const Step fp32 = step_of(kQwen06B, 2048, policy_of({.preset = config::PrecisionPreset::kTf32}));
   CHECK(fp32.load.moved_bytes == Approx(2 * all.load.moved_bytes));
 }

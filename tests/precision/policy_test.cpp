@@ -205,13 +205,19 @@ TEST_CASE("a card without fast arithmetic of the policy's kind is refused with t
   };
   const Case c = GENERATE(
       values<Case>({{PrecisionPreset::kBf16, 7, 5, "no fast bf16", "choose precision.preset=fp16 (as fast"},
-                    {PrecisionPreset::kBf16, 6, 1, "no fast bf16", "choose precision.preset=fp32"},
-                    {PrecisionPreset::kFp16, 6, 1, "no fast fp16", "choose precision.preset=fp32"},
-                    {PrecisionPreset::kTf32, 7, 0, "no fast TF32", "precision.preset=fp32 (exact"}}));
+                    {PrecisionPreset::kTf32, 7, 5, "no fast TF32", "precision.preset=fp32 (exact"}}));
   const Policy policy = resolve({.preset = c.preset});
   CHECK_THAT(error_text([&] { require_supported(policy, kCuda, card(c.major, c.minor)); }),
              Contains(c.missing) && Contains(c.choices) &&
                  Contains("compute capability " + std::to_string(c.major) + "." + std::to_string(c.minor)));
+}
+
+TEST_CASE("a card that nothing is built for is refused, whatever the precision") {
+  for (const auto preset : {PrecisionPreset::kBf16, PrecisionPreset::kFp16, PrecisionPreset::kFp32}) {
+    CHECK_THAT(error_text([&] { require_supported(resolve({.preset = preset}), kCuda, card(7, 0)); },
+                          ErrorKind::kEnvironment),
+               Contains("[device]") && Contains("7.0") && Contains("device=cpu"));
+  }
 }
 
 TEST_CASE("cards take what their generation has, and CPUs everything but TF32") {
@@ -219,8 +225,8 @@ TEST_CASE("cards take what their generation has, and CPUs everything but TF32") 
     CHECK_NOTHROW(require_supported(resolve({.preset = preset}), device, card(major, 0)));
   };
   for (const auto preset : {PrecisionPreset::kBf16, PrecisionPreset::kTf32}) fine(preset, kCuda, 8);
-  fine(PrecisionPreset::kFp16, kCuda, 7);
-  fine(PrecisionPreset::kFp32, kCuda, 3);
+  for (const auto preset : {PrecisionPreset::kFp16, PrecisionPreset::kFp32})
+    CHECK_NOTHROW(require_supported(resolve({.preset = preset}), kCuda, card(7, 5)));
   for (const auto preset : {PrecisionPreset::kBf16, PrecisionPreset::kFp32, PrecisionPreset::kFp16}) {
     fine(preset, kCpu, 0);
   }

@@ -222,6 +222,7 @@ class PlannedBeforeDownload(unittest.TestCase):
 
     def test_data_that_is_named_on_the_command_line_has_to_be_there(self):
         self.assertIn("there is no file 'rows.jsonl'", self.refused("qwen3/8B_lora", "data.train.path=rows.jsonl", "--gpu", "L4"))
+        self.assertIn("expected a step of at most 134217728 tokens", self.refused("qwen3/8B_lora", "batch.global_tokens=2147483647", "--gpu", "L4"))
         rows = self.nowhere / "rows.jsonl"
         rows.write_text('{"prompt": "a", "completion": "b"}\n')
         plan = self.planned("qwen3/8B_lora", f"data.train.path={rows}", "--gpu", "L4", "--devices", "1")

@@ -96,7 +96,7 @@ at::ScalarType product_type(const at::Tensor& x) {
 }
 
 at::Tensor matmul_operand(const at::Tensor& x) {
-  return x.scalar_type() == at::kBFloat16 && tiles::fast_on_cpu() ? x : x.to(product_type(x));
+  return x.scalar_type() == at::kBFloat16 && packed_products() ? x : x.to(product_type(x));
 }
 
 at::Tensor matmul_nt(const at::Tensor& x, const at::Tensor& w) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "ops/dry_run.h"
+#include "ops/reference_ops.h"
 
 namespace lorikeet::ops {
 namespace {
@@ -247,6 +248,8 @@ class PackedProduct {
 };
 
 }  // namespace
+
+bool packed_products() { return !reference_ops() && tiles::fast_on_cpu(); }
 
 bool packs(const at::Tensor& tensor) {
   return tensor.dim() == 2 && (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kBFloat16);

@@ -16,6 +16,10 @@ struct PackedTerm {
   double scale = 1;
 };
 
+/// Whether products with a bf16 operand on a CPU are packed ones: where the kernels are fast there, unless
+/// reference_ops().
+bool packed_products();
+
 /// Whether multiply_packed takes the tensor as an operand or result: 2-d, fp32 or bf16.
 bool packs(const at::Tensor& tensor);
 

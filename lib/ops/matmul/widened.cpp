@@ -181,7 +181,7 @@ void packed_nn(at::Tensor& out, const at::Tensor& y, const RowSource& source,
 
 bool packed_product(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right) {
   return kernels_of(out) == at::kCPU && (is_bf16(left) || is_bf16(right)) && packs(out) && packs(left) &&
-         packs(right) && tiles::fast_on_cpu();
+         packs(right) && packed_products();
 }
 
 at::Tensor widen(const at::Tensor& tensor) { return tensor.to(wide_type(tensor)); }
