@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "config/config.h"
+#include "io/step_folder.h"
 #include "recipes/best_adapter.h"
 #include "text/folder_config.h"
 
@@ -123,7 +124,7 @@ std::filesystem::path run_of_adapter(const std::filesystem::path& adapter) {
   const auto folder = std::filesystem::absolute(adapter / "").lexically_normal().parent_path();
   std::filesystem::path above = folder.parent_path();
   if (folder.filename() == kBestFolder && is_run(above)) return above;
-  if (above.filename() == "checkpoints" && is_run(above.parent_path())) return above.parent_path();
+  if (above.filename() == io::kCheckpointsFolder && is_run(above.parent_path())) return above.parent_path();
   return adapter;
 }
 

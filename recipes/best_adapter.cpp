@@ -17,13 +17,14 @@ constexpr const char* kBestFile = "best.json";
 
 using Best = train::RunState::Best;
 
-// Which evaluation's adapter the folder holds, once all of it was found undamaged. Version 0.1 recorded
-// neither hashes nor the step: then that of `state` is believed.
+// Which evaluation's adapter the folder holds, once all of it was found undamaged. Version 0.1 didn't record
+// the step: then that of `state` is believed.
 Best checked_best(const std::filesystem::path& folder, const train::RunState& state) {
   if (!io::has_own_marker(folder))
     throw Error("[checkpoint] the best adapter, of step " + std::to_string(state.best->step) +
                 ", is not in '" + folder.string() + "'");
-  if (!io::check_manifest(folder)) return *state.best;
+  io::check_manifest(folder);
+  if (!std::filesystem::exists(folder / kBestFile)) return *state.best;
   const std::string where = (folder / kBestFile).string();
   const Json json = Json::parse(read_file(folder / kBestFile, 1U << 20), where);
   const JsonView best(json, where);

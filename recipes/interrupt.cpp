@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "comm/signal_queue.h"
+#include "io/folders.h"
 
 // The handler does all of its work itself rather than set a flag that the phases before the loop would poll:
 // they spend minutes in libraries (NCCL, the tokenizer, reading weights) that poll nothing. So it may call
@@ -49,10 +50,9 @@ std::atomic<bool> g_by_signal{false};
 std::atomic<bool> g_knows_folder{false};
 std::array<char, PATH_MAX> g_folder;  // absolute, without a '/' at its end
 std::size_t g_present = 0;            // so many bytes of g_folder name a folder that was there before
-bool g_lock_was_there = false;
+std::atomic<bool> g_lock_is_ours{false};
 
-constexpr std::string_view kLock = "/.lorikeet.lock";
-constexpr std::string_view kRun = "/run.json";
+constexpr std::string_view kRun = "run.json";
 
 std::int64_t monotonic_nanoseconds() {
   timespec now{};
@@ -65,14 +65,16 @@ void say(std::string_view text) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
-// g_folder and a file's name.
+// A file in g_folder, or with no name that folder.
 struct FilePath {
   std::array<char, PATH_MAX + 32> text;
 
   explicit FilePath(std::string_view name) : text() {
     const std::size_t length = std::strlen(g_folder.data());
     std::memcpy(text.data(), g_folder.data(), length);
-    std::memcpy(text.data() + length, name.data(), name.size());
+    if (name.empty()) return;
+    text[length] = '/';
+    std::memcpy(text.data() + length + 1, name.data(), name.size());
   }
 };
 
@@ -81,7 +83,7 @@ bool holds_run() { return ::access(FilePath(kRun).text.data(), F_OK) == 0; }
 // What RunFolder's destructor does for a run that wasn't begun. Should the interrupted thread be about to
 // make the folder, it stays, empty.
 void remove_folder() {
-  if (!g_lock_was_there) ::unlink(FilePath(kLock).text.data());
+  if (g_lock_is_ours) ::unlink(FilePath(io::kLockFile).text.data());
   FilePath folder("");
   for (std::size_t length = std::strlen(folder.text.data()); length > g_present; --length) {
     if (folder.text[length] != '\0' && folder.text[length] != '/') continue;
@@ -181,9 +183,10 @@ void InterruptExit::leave_no_trace_in(const std::filesystem::path& output_dir) {
   while (folder != folder.root_path() && !std::filesystem::exists(folder, ignored))
     folder = folder.parent_path();
   g_present = folder.string().size();
-  g_lock_was_there = std::filesystem::exists(text + std::string(kLock), ignored);
   g_knows_folder = true;
 }
+
+void InterruptExit::lock_is_ours(bool ours) { g_lock_is_ours = ours; }
 
 void InterruptExit::be_silent() { g_silent = true; }
 

@@ -18,8 +18,12 @@ class InterruptExit {
   InterruptExit& operator=(const InterruptExit&) = delete;
 
   /// To be called before the run's output folder is made. A signal that comes while the folder holds no run
-  /// takes away its lock and, as far as they are empty, the folders that weren't there yet.
+  /// takes away its lock, if this process holds it, and, as far as they are empty, the folders that weren't
+  /// there yet.
   static void leave_no_trace_in(const std::filesystem::path& output_dir);
+
+  /// To be called when this process has the lock in that folder, and before it gives it up.
+  static void lock_is_ours(bool ours);
 
   /// The line is another process's to write.
   static void be_silent();

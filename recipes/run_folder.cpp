@@ -15,12 +15,16 @@
 #include "io/manifest.h"
 #include "io/remove_tree.h"
 #include "io/safetensors.h"
+#include "io/step_folder.h"
 #include "peft/adapter_file.h"
+#include "peft/adapter_folder.h"
 #include "recipes/base_record.h"
 #include "recipes/best_adapter.h"
+#include "recipes/interrupt.h"
 #include "recipes/run_settings.h"
 #include "recipes/step_traces.h"
 #include "train/checkpoint.h"
+#include "train/event_file.h"
 
 namespace lorikeet::recipes {
 namespace {
@@ -31,10 +35,11 @@ constexpr const char* kRunFile = "run.json";
 constexpr const char* kGivenUp = "given_up";
 // That of a finished run's result: sizes and SHA-256 of its files.
 constexpr const char* kResultFiles = "result_files";
+// Identity's of the start adapter.
+constexpr const char* kInit = "init";
 
 // What a run writes at the top of its folder, beside run.json, the tokenizer's files and its folders.
-constexpr std::array kOwnFiles{"config.yaml", "metrics.jsonl", "adapter_model.safetensors",
-                               "adapter_config.json"};
+constexpr std::array kOwnFiles{"config.yaml", "metrics.jsonl", peft::kAdapterTensors, peft::kAdapterConfig};
 
 constexpr const char* kHint =
     "; choose another checkpoint.output_dir, or checkpoint.overwrite=true to start anew there";
@@ -43,7 +48,8 @@ constexpr const char* kHint =
 bool is_own_file(const std::string& name) {
   const auto is = [&](const char* own) { return name == own; };
   return name == kRunFile || std::any_of(kOwnFiles.begin(), kOwnFiles.end(), is) ||
-         std::any_of(kTokenizerFiles.begin(), kTokenizerFiles.end(), is) || StepTraces::is_trace_name(name);
+         std::any_of(kTokenizerFiles.begin(), kTokenizerFiles.end(), is) || StepTraces::is_trace_name(name) ||
+         train::EventFile::is_name(name);
 }
 
 // Throws Error unless it has what `write`, or `give_up_run`, writes.
@@ -78,9 +84,11 @@ RunFolder::RunFolder(std::filesystem::path path) : path_(std::move(path)) {
   require_no_others_files(path_);
   io::make_writable_folder(path_);
   lock_.emplace(path_);
+  InterruptExit::lock_is_ours(true);
 }
 
 RunFolder::~RunFolder() {
+  InterruptExit::lock_is_ours(false);
   std::error_code ignored;
   if (std::filesystem::exists(path_ / kRunFile, ignored)) return;
   lock_->remove();
@@ -95,9 +103,9 @@ bool RunFolder::nothing_to_lose() const {
     const auto size = std::filesystem::file_size(path_ / name, ignored);
     return !ignored && size > 0;
   };
-  return !holds_bytes("adapter_model.safetensors") && !holds_bytes("metrics.jsonl") &&
+  return !holds_bytes(peft::kAdapterTensors) && !holds_bytes("metrics.jsonl") &&
          !std::filesystem::exists(path_ / kBestFolder, ignored) &&
-         std::filesystem::directory_iterator(path_ / "checkpoints", ignored) ==
+         std::filesystem::directory_iterator(path_ / io::kCheckpointsFolder, ignored) ==
              std::filesystem::directory_iterator();
 }
 
@@ -105,7 +113,7 @@ bool RunFolder::nothing_to_lose() const {
 std::string RunFolder::result_problem(const JsonView& run) const {
   try {
     peft::load_adapter_config(path_);
-    io::SafetensorsFile::open(path_ / "adapter_model.safetensors");
+    io::SafetensorsFile::open(path_ / peft::kAdapterTensors);
     for (const char* name : {"config.yaml", "metrics.jsonl"}) {
       if (!std::filesystem::exists(path_ / name)) return std::string(name) + " isn't there";
     }
@@ -119,8 +127,8 @@ std::string RunFolder::result_problem(const JsonView& run) const {
 
 RunFolder::Begin RunFolder::begin(const Identity& identity, bool resume, bool overwrite) const {
   io::remove_stale_files(path_, is_own_file);
-  io::remove_stale_folders(path_);
-  io::remove_stale_folders(path_ / "checkpoints");
+  io::recover_folders(path_);
+  io::recover_folders(path_ / io::kCheckpointsFolder);
   const std::filesystem::path file = path_ / kRunFile;
   if (!std::filesystem::exists(file)) return Begin::kFresh;
   if (nothing_to_lose() || (overwrite && !resume)) return Begin::kReplace;
@@ -161,10 +169,12 @@ RunFolder::Begin RunFolder::compare(const Json& record, const Identity& identity
   // Killed between its last step and its end, it has come to that end too.
   std::error_code ignored;
   if (steps.there &&
-      std::filesystem::exists(path_ / "checkpoints" / ("step_" + std::to_string(*steps.there)), ignored))
+      std::filesystem::exists(path_ / io::kCheckpointsFolder / io::step_folder_name(*steps.there), ignored))
     steps.there_ended = true;
+  // A start adapter that is gone, or that the run's version didn't record, can't be compared.
+  const bool start_compared = !there.get_string(kInit, "").empty() && !identity.init.empty();
   const SettingsComparison settings =
-      compare_run_settings(there.at("settings").as_string(), identity.settings, steps);
+      compare_run_settings(there.at("settings").as_string(), identity.settings, steps, start_compared);
   if (settings.verdict == SettingsVerdict::kOther)
     throw Error(where + "holds a run with other settings (" + settings.difference + ")" +
                 (settings.advice.empty() ? kHint : "; " + settings.advice));
@@ -181,6 +191,8 @@ RunFolder::Begin RunFolder::compare(const Json& record, const Identity& identity
   require_equal("data", identity.data, "other data");
   // Version 0.1 didn't record it.
   if (there.has("validation")) require_equal("validation", identity.validation, "other validation data");
+  if (start_compared)
+    require_equal(kInit, identity.init, "another start adapter than lora.init now leads to");
   require_equal("model", identity.model, "another base checkpoint");
   if (const auto recorded = there.maybe("architecture")) {
     const std::string changed = architecture_difference(*recorded, identity.architecture);
@@ -223,6 +235,11 @@ void RunFolder::require_same_weights(const Identity& identity, const std::filesy
               "checkpoint.resume=never");
 }
 
+std::string RunFolder::begun_from() const {
+  const Json identity = fact("identity");
+  return identity.is_null() ? "" : JsonView(identity, (path_ / kRunFile).string()).get_string(kInit, "");
+}
+
 std::optional<std::int64_t> RunFolder::automatic_micro_tokens() const {
   const Json tokens = fact("micro_tokens"), identity = fact("identity");
   if (tokens.is_null() || identity.is_null()) return std::nullopt;
@@ -248,6 +265,7 @@ void RunFolder::write(const Identity& identity, bool finished, const Json& facts
                            .set("steps", identity.steps)
                            .set("data", identity.data)
                            .set("validation", identity.validation)
+                           .set(kInit, identity.init)
                            .set("model", identity.model)
                            .set("policy", identity.policy)
                            .set("architecture", architecture_json(identity.architecture))
@@ -258,7 +276,7 @@ void RunFolder::write(const Identity& identity, bool finished, const Json& facts
 }
 
 std::vector<std::string> RunFolder::result_files() const {
-  std::vector<std::string> names{"adapter_model.safetensors", "adapter_config.json"};
+  std::vector<std::string> names{peft::kAdapterTensors, peft::kAdapterConfig};
   for (const char* name : kTokenizerFiles) {
     if (std::filesystem::exists(path_ / name)) names.emplace_back(name);
   }
@@ -292,12 +310,13 @@ void RunFolder::forget_merged() const { forget_folder(kMergedFolder); }
 
 void RunFolder::give_up_run() const {
   write_file_atomic(path_ / kRunFile, Json().set(kGivenUp, true).dump(2) + "\n");
-  io::remove_stale_folders(path_);
+  io::recover_folders(path_);
   train::CheckpointStore(path_, "", std::nullopt).remove_all();
   for (const char* name : {kBestFolder, kMergedFolder}) forget_folder(name);
   for (const char* name : kOwnFiles) std::filesystem::remove(path_ / name);
   for (const char* name : kTokenizerFiles) std::filesystem::remove(path_ / name);
   StepTraces::remove_all(path_);
+  train::EventFile::remove_all(path_);
 }
 
 }  // namespace lorikeet::recipes

@@ -37,6 +37,7 @@ class RunFolder {
     // Fingerprints with their functions' versions, as in base/fingerprint.h.
     std::string data;
     std::string validation;  ///< of the held-out rows; "" without
+    std::string init;        ///< of the adapter in lora.init's folder; "" where none is named, or there
     std::string model;       ///< the base checkpoint's: by samples, and by all of it once it was read
     std::string policy;
     nn::Architecture architecture;    ///< what config.json says
@@ -81,6 +82,9 @@ class RunFolder {
   /// Writes run.json: `identity`, whether the run is finished, with sizes and SHA-256 of its result's files
   /// then, and `facts` for people.
   void write(const Identity& identity, bool finished, const Json& facts) const;
+
+  /// Identity::init of the run there; "" where its version recorded none.
+  std::string begun_from() const;
 
   /// The micro-batches that the run there settled by itself; none where its settings said them.
   std::optional<std::int64_t> automatic_micro_tokens() const;

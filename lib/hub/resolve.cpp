@@ -19,8 +19,8 @@ bool is_file(const std::filesystem::path& path) {
 }
 
 bool has_weights(const std::filesystem::path& snapshot) {
-  if (is_file(snapshot / "model.safetensors")) return true;
-  const std::filesystem::path index = snapshot / "model.safetensors.index.json";
+  if (is_file(snapshot / io::kWeightsFile)) return true;
+  const std::filesystem::path index = snapshot / io::kShardIndexFile;
   if (!is_file(index)) return false;
   const std::vector<std::string> shards = io::read_shard_index(index).shards();
   return std::all_of(shards.begin(), shards.end(),

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/strings.h"
+#include "io/shard_index.h"
 
 namespace lorikeet::hub {
 namespace {
@@ -33,7 +34,7 @@ bool matches(const std::string& glob, const std::string& text) {
 
 // model.safetensors, model-00001-of-00004.safetensors; not a variant such as model.fp16.safetensors.
 bool is_usual_weights(const std::string& path) {
-  return path == "model.safetensors" || matches("model-[0-9]*-of-[0-9]*.safetensors", path);
+  return path == io::kWeightsFile || matches("model-[0-9]*-of-[0-9]*.safetensors", path);
 }
 
 bool is_data_file(const std::string& path) {

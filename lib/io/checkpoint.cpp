@@ -11,9 +11,6 @@
 namespace lorikeet::io {
 namespace {
 
-constexpr const char* kSingle = "model.safetensors";
-constexpr const char* kIndex = "model.safetensors.index.json";
-
 bool is_file(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::is_regular_file(path, ignored);
@@ -31,7 +28,7 @@ bool is_file(const std::filesystem::path& path) {
     safetensors = safetensors || extension == ".safetensors";
   }
   if (safetensors) {
-    throw Error("[checkpoint] '" + name + "': expected " + kSingle + " or " + kIndex +
+    throw Error("[checkpoint] '" + name + "': expected " + kWeightsFile + " or " + kShardIndexFile +
                 ", got only other .safetensors files; is the index missing?");
   }
   if (!others.empty()) {
@@ -40,7 +37,7 @@ bool is_file(const std::filesystem::path& path) {
                 "; convert them, e.g. in Python: AutoModelForCausalLM.from_pretrained('" + name +
                 "').save_pretrained('new folder')");
   }
-  throw Error("[checkpoint] '" + name + "': expected " + kSingle + " or " + kIndex +
+  throw Error("[checkpoint] '" + name + "': expected " + kWeightsFile + " or " + kShardIndexFile +
               ", got neither; is this a Hugging Face model folder, wholly downloaded?");
 }
 
@@ -54,7 +51,7 @@ void require_shards(const std::filesystem::path& folder, const std::vector<std::
     if (!is_file(folder / shard)) absent.push_back(shard);
   }
   if (absent.empty()) return;
-  throw Error("[checkpoint] '" + escape_control((folder / kIndex).string()) + "' names " +
+  throw Error("[checkpoint] '" + escape_control((folder / kShardIndexFile).string()) + "' names " +
               std::to_string(absent.size()) + " of " + std::to_string(shards.size()) +
               " files that are not there: " + some_of(absent) + "; download the rest");
 }
@@ -101,14 +98,14 @@ Checkpoint Checkpoint::open(const std::filesystem::path& folder) {
   Checkpoint checkpoint;
   checkpoint.folder_ = folder;
   // Where both are there, the single file wins, as it does in transformers.
-  if (is_file(folder / kSingle)) {
+  if (is_file(folder / kWeightsFile)) {
     checkpoint.files_.reserve(1);
-    checkpoint.add_file(folder / kSingle);
+    checkpoint.add_file(folder / kWeightsFile);
     return checkpoint;
   }
-  if (!is_file(folder / kIndex)) fail_without_weights(folder);
+  if (!is_file(folder / kShardIndexFile)) fail_without_weights(folder);
 
-  const ShardIndex index = read_shard_index(folder / kIndex);
+  const ShardIndex index = read_shard_index(folder / kShardIndexFile);
   const std::vector<std::string> shards = index.shards();
   require_shards(folder, shards);
   // TensorView pointers go into files_: it must not grow beyond what is reserved.
@@ -122,7 +119,7 @@ Checkpoint Checkpoint::open(const std::filesystem::path& folder) {
       misplaced.push_back(name + " (" + shard + ")");
   }
   if (!misplaced.empty()) {
-    throw Error("[checkpoint] '" + escape_control((folder / kIndex).string()) + "' places " +
+    throw Error("[checkpoint] '" + escape_control((folder / kShardIndexFile).string()) + "' places " +
                 std::to_string(misplaced.size()) + " tensors in files that don't hold them: " +
                 some_of(misplaced) + "; download the folder again");
   }

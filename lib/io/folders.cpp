@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -17,11 +16,15 @@
 #include "base/temporary.h"
 #include "io/disk.h"
 #include "io/remove_tree.h"
+#include "io/step_folder.h"
 
 namespace lorikeet::io {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Behind the temporary name of a new folder: where the old one is while the new one takes its place.
+constexpr std::string_view kAside = "-old";
 
 constexpr std::string_view kMarkerText = "{\"written_by\": \"lorikeet\", \"format\": 1}\n";
 
@@ -44,6 +47,12 @@ fs::path parent_of(const fs::path& path) {
 // The marker goes last: what a killed deletion leaves is still known as ours.
 void discard(const fs::path& folder) {
   remove_tree(parent_of(folder), folder.filename().string(), kMarkerFile);
+}
+
+// Renames it first: a deletion cut short leaves half of a folder under a temporary name alone.
+void discard_as(const fs::path& folder, const fs::path& temporary) {
+  if (::rename(folder.c_str(), temporary.c_str()) != 0) fail(folder, "rename");
+  discard(temporary);
 }
 
 bool is_real_folder(const fs::path& path) {
@@ -69,34 +78,45 @@ bool holds_no_more_than_a_begun_marker(const fs::path& folder) {
   return !error;
 }
 
-// Removes a temporary folder of ours whose writer no longer lives; false when it is none.
-bool remove_if_stale(const fs::path& folder) {
-  if (!is_real_folder(folder)) return false;
-  const UniqueFd lock = lock_folder(folder);
-  if (!lock || (!has_own_marker(folder) && !holds_no_more_than_a_begun_marker(folder))) return false;
-  discard(folder);
-  return true;
-}
+// An entry of a folder with a name that writers give: temporary, or set aside.
+struct Leftover {
+  fs::path path;
+  fs::path target;
+  bool set_aside = false;
+};
 
-// Those in `parent` with a temporary name, for which `wanted` says yes to the target's name.
+// Those in `parent`, for which `wanted` says yes to the target's name.
 template <typename Wanted>
-std::vector<fs::path> temporary_entries(const fs::path& parent, const Wanted& wanted) {
-  std::vector<fs::path> found;
+std::vector<Leftover> leftovers_in(const fs::path& parent, const Wanted& wanted) {
+  std::vector<Leftover> found;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(parent, ignored)) {
-    const auto target = temporary_target(entry.path().filename().string());
-    if (target && wanted(*target)) found.push_back(entry.path());
+    const std::string name = entry.path().filename().string();
+    std::string_view temporary = name;
+    const bool set_aside = temporary.ends_with(kAside);
+    if (set_aside) temporary.remove_suffix(kAside.size());
+    const auto target = temporary_target(temporary);
+    if (target && wanted(*target)) found.push_back({entry.path(), parent / *target, set_aside});
   }
   return found;
 }
 
-bool is_step_name(std::string_view name) {
-  static constexpr std::string_view kStep = "step_";
-  static constexpr std::size_t kMostDigits = 18;
-  if (!name.starts_with(kStep)) return false;
-  name.remove_prefix(kStep.size());
-  return !name.empty() && name.size() <= kMostDigits &&
-         std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
+// Removes a folder of ours whose writer no longer lives, or gives it its name back; true when it removed it.
+bool recover(const Leftover& left) {
+  if (!is_real_folder(left.path)) return false;
+  const UniqueFd lock = lock_folder(left.path);
+  if (!lock) return false;
+  if (!has_own_marker(left.path) && (left.set_aside || !holds_no_more_than_a_begun_marker(left.path)))
+    return false;
+  if (!left.set_aside) {
+    discard(left.path);
+  } else if (stat_of(left.target)) {
+    discard_as(left.path, temporary_beside(left.target));
+  } else {
+    if (::rename(left.path.c_str(), left.target.c_str()) != 0) fail(left.path, "put back");
+    return false;
+  }
+  return true;
 }
 
 // Files first, then the folders that name them.
@@ -112,15 +132,22 @@ void sync_tree(const fs::path& folder) {
   sync_path(folder);
 }
 
-// Puts `from` in the place of the folder `to`; afterwards `from` holds the old one.
-void exchange(const fs::path& from, const fs::path& to) {
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
+// Puts `from` in the place of the folder `to`. Returns where the old one is then.
+fs::path replace(const fs::path& from, const fs::path& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return from;
   if (errno != EINVAL && errno != ENOSYS) fail(to, "replace");
-  // A file system without exchange (NFS, some FUSE): two renames, with a moment in which `to` doesn't exist.
-  const fs::path aside = from.string() + "-old";
+  // A file system without exchange: two renames. Between them `to` doesn't exist, so the old folder has a
+  // name that `recover` knows, and a lock, since this writer lives.
+  fs::path aside = from.string() + std::string(kAside);
+  const UniqueFd lock = lock_folder(to);
   if (::rename(to.c_str(), aside.c_str()) != 0) fail(to, "move");
-  if (::rename(from.c_str(), to.c_str()) != 0) fail(to, "rename to");
-  if (::rename(aside.c_str(), from.c_str()) != 0) fail(aside, "move");
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    const int reason = errno;
+    ::rename(aside.c_str(), to.c_str());  // where that fails too, `recover` does it
+    errno = reason;
+    fail(to, "rename to");
+  }
+  return aside;
 }
 
 }  // namespace
@@ -142,7 +169,7 @@ AtomicFolder::AtomicFolder(fs::path target) : target_(std::move(target)) {
   std::error_code error;
   fs::create_directories(parent_of(target_), error);
   const auto same_target = [&](const std::string& name) { return name == target_.filename(); };
-  for (const fs::path& left : temporary_entries(parent_of(target_), same_target)) remove_if_stale(left);
+  for (const Leftover& left : leftovers_in(parent_of(target_), same_target)) recover(left);
   temporary_ = temporary_beside(target_);
   if (::mkdir(temporary_.c_str(), 0755) != 0) fail(temporary_, "make the folder");
   try {
@@ -150,6 +177,7 @@ AtomicFolder::AtomicFolder(fs::path target) : target_(std::move(target)) {
     if (!lock_) fail(temporary_, "lock the folder");
     write_file_atomic(temporary_ / kMarkerFile, kMarkerText);
   } catch (...) {
+    ::unlink((temporary_ / kMarkerFile).c_str());  // written, where bringing it to the disk has failed
     ::rmdir(temporary_.c_str());
     throw;
   }
@@ -160,7 +188,7 @@ AtomicFolder::~AtomicFolder() {
   try {
     discard(temporary_);
   } catch (const Error&) {
-    // Already unwinding, most likely from the same fault; the next run's remove_stale_folders gets it.
+    // Already unwinding, most likely from the same fault; the next run's recover_folders gets it.
   }
 }
 
@@ -176,12 +204,12 @@ void AtomicFolder::commit() {
     throw Error("[file] '" + escape_control(target_.string()) +
                 "' appeared meanwhile and is not ours; it is left alone");
   }
-  exchange(temporary_, target_);
+  const fs::path old = replace(temporary_, target_);
   committed_ = true;
   sync_path(parent);
   // The new folder is there: what is in use of the old one goes at a later start.
   try {
-    discard(temporary_);
+    discard_as(old, temporary_);  // which an exchange has done already
   } catch (const Error& error) {
     log_warning(error.what());
   }
@@ -201,20 +229,18 @@ fs::path take_place_of_empty(const fs::path& folder) {
 
 void remove_own_folder(const fs::path& folder) {
   const std::string name = folder.filename().string();
-  if (!is_step_name(name) || !has_own_marker(folder)) {
+  if (!step_of_folder(name) || !has_own_marker(folder)) {
     throw Error("[file] '" + escape_control(folder.string()) +
                     "' is not removed: expected a folder step_<n> that holds our " + kMarkerFile,
                 ErrorKind::kRunFailed);
   }
-  const fs::path doomed = temporary_beside(folder);
-  if (::rename(folder.c_str(), doomed.c_str()) != 0) fail(folder, "rename");
-  discard(doomed);
+  discard_as(folder, temporary_beside(folder));
 }
 
-std::vector<fs::path> remove_stale_folders(const fs::path& parent) {
+std::vector<fs::path> recover_folders(const fs::path& parent) {
   std::vector<fs::path> removed;
-  for (const fs::path& path : temporary_entries(parent, [](const std::string&) { return true; })) {
-    if (remove_if_stale(path)) removed.push_back(path);
+  for (const Leftover& left : leftovers_in(parent, [](const std::string&) { return true; })) {
+    if (recover(left)) removed.push_back(left.path);
   }
   return removed;
 }
@@ -243,13 +269,18 @@ std::vector<fs::path> remove_stale_files(const fs::path& parent,
   return removed;
 }
 
-FolderLock::FolderLock(const fs::path& folder) : path_(folder / ".lorikeet.lock") {
-  fd_ = UniqueFd(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-  if (!fd_) fail(path_, "create");
-  if (::flock(fd_.get(), LOCK_EX | LOCK_NB) == 0) return;
-  if (errno != EWOULDBLOCK) fail(path_, "lock");
-  throw Error("[output] another process is writing into '" + escape_control(folder.string()) +
-              "'; wait for it or choose another checkpoint.output_dir");
+FolderLock::FolderLock(const fs::path& folder) : path_(folder / kLockFile) {
+  // The run that held the lock may have removed the file after it was opened here, and a third one have made
+  // and locked another: only a lock on the file that is in place counts.
+  do {
+    fd_ = UniqueFd(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+    if (!fd_) fail(path_, "create");
+    if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK) fail(path_, "lock");
+      throw Error("[output] another process is writing into '" + escape_control(folder.string()) +
+                  "'; wait for it or choose another checkpoint.output_dir");
+    }
+  } while (!is_in_place());
 }
 
 bool FolderLock::is_in_place() const {
@@ -259,6 +290,8 @@ bool FolderLock::is_in_place() const {
          there->st_dev == held.st_dev;
 }
 
-void FolderLock::remove() { ::unlink(path_.c_str()); }
+void FolderLock::remove() {
+  if (is_in_place()) ::unlink(path_.c_str());
+}
 
 }  // namespace lorikeet::io

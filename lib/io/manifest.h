@@ -23,8 +23,8 @@ void check_files(const std::filesystem::path& folder, const JsonView& list);
 void write_manifest(const std::filesystem::path& folder);
 
 /// Reads every file that the folder's manifest lists, and throws Error naming the first one that is missing
-/// or isn't what was written; also when the manifest itself is damaged. False where there is no manifest: the
-/// folder was written by a version that wrote none.
-bool check_manifest(const std::filesystem::path& folder);
+/// or isn't what was written; also when the manifest itself is damaged. Warns where there is no manifest: the
+/// first version of this program wrote none.
+void check_manifest(const std::filesystem::path& folder);
 
 }  // namespace lorikeet::io

@@ -7,7 +7,11 @@
 
 namespace lorikeet::io {
 
-/// What model.safetensors.index.json says: which file holds which tensor.
+/// Where a Hugging Face folder has its weights: in one file, or in shards that an index names.
+inline constexpr const char* kWeightsFile = "model.safetensors";
+inline constexpr const char* kShardIndexFile = "model.safetensors.index.json";
+
+/// What an index says: which file holds which tensor.
 struct ShardIndex {
   std::map<std::string, std::string> shard_of;  ///< tensor -> bare file name
 

@@ -2,16 +2,18 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-#include <charconv>
+#include <map>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/strings.h"
 #include "io/folders.h"
 #include "io/manifest.h"
 #include "io/safetensors.h"
+#include "io/step_folder.h"
 #include "peft/adapter_file.h"
 #include "peft/tensor_bytes.h"
 
@@ -26,32 +28,53 @@ at::Tensor view(const at::Tensor& flat, const peft::AdapterSegment& segment) {
   return flat.narrow(0, segment.offset, segment.size()).view(segment.shape);
 }
 
-std::optional<std::int64_t> step_of(const std::filesystem::path& folder) {
-  const std::string name = folder.filename().string();
-  std::int64_t step = 0;
-  if (!name.starts_with("step_")) return std::nullopt;
-  const char* end = name.data() + name.size();
-  const auto [last, error] = std::from_chars(name.data() + 5, end, step);
-  if (error != std::errc() || last != end) return std::nullopt;
-  return step;
+// What has a step's name in `root`; nothing where there is no `root`.
+std::map<std::int64_t, std::filesystem::path> step_folders(const std::filesystem::path& root) {
+  std::map<std::int64_t, std::filesystem::path> found;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(root, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    if (const auto step = io::step_of_folder(entry->path().filename().string()))
+      found.emplace(*step, entry->path());
+  }
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw Error(
+        "[checkpoint] can't read the folder '" + escape_control(root.string()) + "': " + error.message(),
+        ErrorKind::kEnvironment);
+  return found;
 }
 
 }  // namespace
 
 CheckpointStore::CheckpointStore(const std::filesystem::path& output_dir, std::string base_model,
                                  std::optional<std::int64_t> keep_last)
-    : root_(output_dir / "checkpoints"), base_model_(std::move(base_model)), keep_last_(keep_last) {}
+    : root_(output_dir / io::kCheckpointsFolder), base_model_(std::move(base_model)), keep_last_(keep_last) {}
 
 std::filesystem::path CheckpointStore::folder(std::int64_t step) const {
-  return root_ / ("step_" + std::to_string(step));
+  return root_ / io::step_folder_name(step);
+}
+
+void CheckpointStore::require_output_folder() const {
+  if (std::filesystem::is_directory(root_.parent_path())) return;
+  throw Error("[checkpoint] the output folder '" + root_.parent_path().string() +
+                  "' is gone: it was deleted while the run was going on",
+              ErrorKind::kRunFailed);
 }
 
 void CheckpointStore::save(const RunState& state, const peft::LoraAdapters& adapters,
                            const AdamW& optimizer) const {
-  if (!std::filesystem::is_directory(root_.parent_path()))
-    throw Error("[checkpoint] the output folder '" + root_.parent_path().string() +
-                    "' is gone: it was deleted while the run was going on",
-                ErrorKind::kRunFailed);
+  require_output_folder();
+  try {
+    write(state, adapters, optimizer);
+  } catch (const Error&) {
+    require_output_folder();  // deleted in between, it is the cause
+    throw;
+  }
+  remove_old();
+}
+
+void CheckpointStore::write(const RunState& state, const peft::LoraAdapters& adapters,
+                            const AdamW& optimizer) const {
   io::AtomicFolder target(folder(state.step));
   peft::save_adapter(target.path(), adapters, base_model_);
 
@@ -68,49 +91,43 @@ void CheckpointStore::save(const RunState& state, const peft::LoraAdapters& adap
   write_file_atomic(target.path() / kState, state.json().dump(2) + "\n");
   io::write_manifest(target.path());
   target.commit();
-  try {
-    remove_old();
-  } catch (const Error& error) {  // what was to be saved is: a file in use on NFS, say, ends no run
-    log_warning(std::string(error.what()) + "; an old checkpoint stays");
-  }
 }
 
 void CheckpointStore::remove_old() const {
   if (!keep_last_) return;
-  std::vector<std::int64_t> saved = steps();
-  while (std::ssize(saved) > *keep_last_) {
-    io::remove_own_folder(folder(saved.front()));
-    saved.erase(saved.begin());
+  try {
+    std::vector<std::int64_t> saved = steps();
+    while (std::ssize(saved) > *keep_last_) {
+      io::remove_own_folder(folder(saved.front()));
+      saved.erase(saved.begin());
+    }
+  } catch (const Error& error) {  // the newest is there: a file in use on NFS, say, ends no run
+    log_warning(std::string(error.what()) + "; an old checkpoint stays");
   }
 }
 
 std::vector<std::int64_t> CheckpointStore::steps() const {
   std::vector<std::int64_t> result;
-  if (!std::filesystem::is_directory(root_)) return result;
-  for (const auto& entry : std::filesystem::directory_iterator(root_)) {
-    const auto step = step_of(entry.path());
-    if (step && io::has_own_marker(entry.path())) result.push_back(*step);
+  for (const auto& [step, path] : step_folders(root_)) {
+    if (io::has_own_marker(path)) result.push_back(step);
   }
-  std::sort(result.begin(), result.end());
   return result;
 }
 
 std::vector<std::filesystem::path> CheckpointStore::unmarked() const {
   std::vector<std::filesystem::path> result;
-  if (!std::filesystem::is_directory(root_)) return result;
-  for (const auto& entry : std::filesystem::directory_iterator(root_)) {
-    if (step_of(entry.path()) && !entry.is_symlink() && std::filesystem::exists(entry.path() / kState) &&
-        !io::has_own_marker(entry.path()))
-      result.push_back(entry.path());
+  std::error_code ignored;
+  for (const auto& [step, path] : step_folders(root_)) {
+    if (!std::filesystem::is_symlink(path, ignored) && std::filesystem::exists(path / kState, ignored) &&
+        !io::has_own_marker(path))
+      result.push_back(path);
   }
   return result;
 }
 
 RunState CheckpointStore::load(std::int64_t step, peft::LoraAdapters& adapters, AdamW& optimizer) const {
   const std::filesystem::path from = folder(step);
-  if (!io::check_manifest(from))
-    log_warning("[checkpoint] '" + from.string() + "' has no " + io::kManifestFile +
-                ", so damage can't be found; an older version wrote it");
+  io::check_manifest(from);
   peft::load_adapter(from, adapters);
 
   const auto file = io::SafetensorsFile::open(from / kOptimizer);

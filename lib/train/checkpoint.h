@@ -12,8 +12,8 @@
 
 namespace lorikeet::train {
 
-/// The checkpoints of one run: `checkpoints/step_<n>/` under its output folder, each written whole or not at
-/// all.
+/// The checkpoints of one run: `checkpoints/step_<n>/` (io/step_folder.h) under its output folder, each
+/// written whole or not at all.
 ///
 /// A checkpoint holds the adapter as PEFT files, the optimizer's moments by parameter name
 /// (optimizer.safetensors), the run's state (trainer_state.json) and a manifest with the hashes of all these
@@ -30,13 +30,18 @@ class CheckpointStore {
   void save(const RunState& state, const peft::LoraAdapters& adapters, const AdamW& optimizer) const;
 
   /// Removes the oldest beyond `keep_last`; also for a run that goes on after it was killed before it did so.
+  /// What can't be removed stays, with a warning.
   void remove_old() const;
 
-  /// Steps of the complete checkpoints, ascending.
+  /// Where the checkpoint of a step is, or would be.
+  std::filesystem::path folder(std::int64_t step) const;
+
+  /// Steps of the complete checkpoints, ascending. Throws Error (kEnvironment) when the folder of checkpoints
+  /// can't be read.
   std::vector<std::int64_t> steps() const;
 
-  /// Folders named step_<n> that hold a run's state and lack our marker, so that they are neither read nor
-  /// replaced: checkpoints whose marker was lost.
+  /// Folders with a step's name that hold a run's state and lack our marker, so that they are neither read
+  /// nor replaced: checkpoints whose marker was lost. Throws as `steps` does.
   std::vector<std::filesystem::path> unmarked() const;
 
   /// Loads the checkpoint of `step` into allocated adapters and optimizer. Throws Error when anything is
@@ -48,7 +53,8 @@ class CheckpointStore {
   void remove_all() const;
 
  private:
-  std::filesystem::path folder(std::int64_t step) const;
+  void require_output_folder() const;
+  void write(const RunState& state, const peft::LoraAdapters& adapters, const AdamW& optimizer) const;
 
   std::filesystem::path root_;
   std::string base_model_;

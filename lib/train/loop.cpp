@@ -160,18 +160,14 @@ class Loop {
   // it can be saved.
   [[noreturn]] void fail(const StepMetrics& m, const data::Step& step) {
     const std::string kept = save_unchanged();
-    throw Error(
+    throw StepNotFinite(
         "[train] step " + std::to_string(m.step) + ": " +
-            (std::isfinite(m.loss) ? "the gradient norm" : "the loss") +
-            " is not finite; its examples are on " + p_.training.source_places(step.examples) +
-            " of the training data; " + kept + "; " +
-            (m.step == 1
-                 ? "nothing was learnt before it: look at the base's weights, lora.init and these rows"
-                 : "lower optimizer.lr or look at these rows") +
-            (state_.scaler
-                 ? "; values beyond fp16's 65504 do this too: precision.preset=bf16 or fp32 has room"
-                 : ""),
-        ErrorKind::kRunFailed);
+        (std::isfinite(m.loss) ? "the gradient norm" : "the loss") + " is not finite; its examples are on " +
+        p_.training.source_places(step.examples) + " of the training data; " + kept + "; " +
+        (m.step == 1 ? "nothing was learnt before it: look at the base's weights, lora.init and these rows"
+                     : "lower optimizer.lr or look at these rows") +
+        (state_.scaler ? "; values beyond fp16's 65504 do this too: precision.preset=bf16 or fp32 has room"
+                       : ""));
   }
 
   // Saves state_'s step unless the optimizer has counted an update since: one launched ahead on a GPU may
@@ -255,6 +251,7 @@ class Loop {
     if (p_.metrics != nullptr && *p_.metrics) (*p_.metrics)->sync();
     if (p_.checkpoints != nullptr) p_.checkpoints->save(state_, p_.adapters, p_.optimizer);
     saved_step_ = state_.step;
+    if (hooks_.saved) hooks_.saved();
   }
 
   LoopEnd interrupt() {

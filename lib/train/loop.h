@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/error.h"
 #include "comm/communicator.h"
 #include "data/micro_batch.h"
 #include "data/sampler.h"
@@ -59,16 +60,26 @@ struct LoopHooks {
   std::function<void()> first_step;
   /// Where to write a trace of a step (from 1); nothing: it isn't traced. On a rank of several, its own.
   std::function<std::optional<std::filesystem::path>(std::int64_t step)> trace_file;
+  /// After a checkpoint was saved, on every rank; the first one's is there then, for the others it may not
+  /// yet be.
+  std::function<void()> saved;
   /// A validation loss that is the lowest so far.
   std::function<void(const RunState&)> new_best;
+};
+
+/// Thrown at a loss or gradient norm that is not finite (kRunFailed). A run that is resumed before that step
+/// repeats it.
+class StepNotFinite : public Error {
+ public:
+  explicit StepNotFinite(const std::string& message) : Error(message, ErrorKind::kRunFailed) {}
 };
 
 enum class LoopEnd { kFinished, kEarlyStop, kInterrupted };
 
 /// Runs the steps from `state.step` to the sampler's last, saving, validating and reporting on the way.
 /// `state` is kept current. A state whose patience has run out already, of a run that was stopped before it
-/// could end, gives kEarlyStop at once; one whose validation is pending begins with that. Throws Error
-/// (kRunFailed) at the first loss or gradient norm that is not finite, naming the step and the data's lines,
+/// could end, gives kEarlyStop at once; one whose validation is pending begins with that. Throws
+/// StepNotFinite at the first loss or gradient norm that is not finite, naming the step and the data's lines,
 /// with a checkpoint of the step before it, unless a step behind it has changed the adapter already. Where
 /// the policy scales gradients, a step whose gradients overflow is skipped and counted instead, until nothing
 /// is left to lower.

@@ -1,14 +1,23 @@
 #include "io/folders.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <algorithm>
 #include <csignal>
+#include <cstdlib>
+#include <functional>
+#include <optional>
+#include <utility>
 
 #include "base/atomic_file.h"
-#include "io/disk.h"
 #include "support.h"
+#include "support/captured_stderr.h"
 #include "support/catch.h"
 #include "support/paths.h"
 
@@ -17,6 +26,17 @@ using namespace lorikeet::io;
 using Catch::Contains;
 using test::error_text;
 namespace fs = std::filesystem;
+
+namespace {
+
+std::function<void()> g_before_flock;  // is called once
+
+}  // namespace
+
+extern "C" int flock(int fd, int operation) noexcept {
+  if (const auto hook = std::exchange(g_before_flock, nullptr)) hook();
+  return static_cast<int>(::syscall(SYS_flock, fd, operation));
+}
 
 namespace {
 
@@ -31,6 +51,47 @@ void write_step(const fs::path& folder, const std::string& text) {
 std::size_t count(const fs::path& folder) {
   return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), {}));
 }
+
+// How tests/support/fault_injection.cpp is driven.
+using Fault = std::vector<std::pair<const char*, std::string>>;
+
+// Writes `folder`/step_1 in a process of its own that meets the fault. Its status, as waitpid reports it.
+int write_in_child(const fs::path& folder, const std::string& text, const Fault& fault) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    setenv("LORIKEET_FAULT_ROOTS", folder.c_str(), 1);
+    for (const auto& [name, value] : fault) setenv(name, value.c_str(), 1);
+    try {
+      write_step(folder / "step_1", text);
+      _exit(0);
+    } catch (const std::exception&) {
+      _exit(1);
+    }
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return status;
+}
+
+// How many file calls it takes to replace step_1.
+int calls_to_replace(Fault fault) {
+  const test::TemporaryFolder folder, logs;
+  write_step(folder / "step_1", "old");
+  fault.emplace_back("LORIKEET_FAULT_LOG", (logs / "calls").string());
+  REQUIRE(write_in_child(folder.path(), "new", fault) == 0);
+  const std::string calls = read_file(logs / "calls");
+  return static_cast<int>(std::count(calls.begin(), calls.end(), '\n'));
+}
+
+void require_one_whole_folder(const fs::path& folder) {
+  const std::string state = read_file(folder / "step_1/state");
+  REQUIRE((state == "old" || state == "new"));
+  REQUIRE(read_file(folder / "step_1/inner/more") == state);
+  REQUIRE(has_own_marker(folder / "step_1"));
+}
+
+const Fault kNoFault;
+const Fault kNoExchange{{"LORIKEET_FAULT_NO_EXCHANGE", "1"}};  // as on NFS
 
 }  // namespace
 
@@ -86,7 +147,7 @@ TEST_CASE("only folders named step_<n> that hold our marker are removed") {
   const auto remove_error = [&](const std::string& name) {
     return error_text([&] { remove_own_folder(folder / name); }, ErrorKind::kRunFailed);
   };
-  for (const char* name : {"step_", "step_x", "step_1x", "steps_1", "best", "step_1234567890123456789"}) {
+  for (const char* name : {"step_", "step_x", "step_1x", "step_01", "steps_1", "best"}) {
     write_step(folder / name, "x");
     INFO(name);
     CHECK_THAT(remove_error(name), Contains("is not removed"));
@@ -143,7 +204,7 @@ TEST_CASE("what killed writers left is removed, what lives or isn't ours stays")
   fs::create_directory(left("step_7"));  // killed while it wrote its marker
   write_file_atomic(left("step_7") / (std::string(kMarkerFile) + ".tmp-4711"), "{");
   const AtomicFolder living(folder / "step_8");
-  const auto removed = remove_stale_folders(folder.path());
+  const auto removed = recover_folders(folder.path());
   CHECK(removed.size() == 4);
   CHECK_FALSE(fs::exists(left("step_1")));
   CHECK_FALSE(fs::exists(folder / "step_2.tmp-4711"));
@@ -201,9 +262,129 @@ TEST_CASE("a writer killed at any moment leaves the old folder or the whole new 
     REQUIRE((state == old_text || state == new_text));
     REQUIRE(read_file(folder / "step_1/inner/more") == state);
     REQUIRE(has_own_marker(folder / "step_1"));
-    remove_stale_folders(folder.path());
+    recover_folders(folder.path());
     REQUIRE(fs::exists(folder / "step_1"));
   }
+}
+
+TEST_CASE("a writer killed at any of its file calls leaves the old folder or the whole new one") {
+  const test::CapturedStderr warnings;
+  const auto by_next_writer = [](const fs::path& folder) { AtomicFolder(folder / "step_1"); };
+  const auto by_next_start = [](const fs::path& folder) { recover_folders(folder); };
+  using Recovery = std::function<void(const fs::path&)>;
+  const std::vector<std::pair<Fault, Recovery>> ways{
+      {kNoFault, by_next_start}, {kNoExchange, by_next_start}, {kNoExchange, by_next_writer}};
+  for (const auto& [fault, recover] : ways) {
+    const int calls = calls_to_replace(fault);
+    REQUIRE(calls > 20);
+    for (int call = 1; call <= calls; ++call) {
+      INFO("call " << call << " of " << calls);
+      const test::TemporaryFolder folder;
+      write_step(folder / "step_1", "old");
+      Fault killed = fault;
+      killed.insert(killed.end(),
+                    {{"LORIKEET_FAULT_AT", std::to_string(call)}, {"LORIKEET_FAULT_HOW", "kill"}});
+      REQUIRE(WTERMSIG(write_in_child(folder.path(), "new", killed)) == SIGKILL);
+      if (fault.empty()) require_one_whole_folder(folder.path());
+      recover(folder.path());
+      require_one_whole_folder(folder.path());
+      REQUIRE(count(folder.path()) == 1);
+    }
+  }
+}
+
+TEST_CASE(
+    "a writer of which the system refuses any one file call leaves the old folder or the whole new one") {
+  const test::CapturedStderr warnings;
+  for (const Fault& fault : {kNoFault, kNoExchange}) {
+    const int calls = calls_to_replace(fault);
+    for (int call = 1; call <= calls; ++call) {
+      INFO("call " << call << " of " << calls);
+      const test::TemporaryFolder folder;
+      write_step(folder / "step_1", "old");
+      Fault refused = fault;
+      refused.insert(refused.end(),
+                     {{"LORIKEET_FAULT_AT", std::to_string(call)}, {"LORIKEET_FAULT_HOW", "refused"}});
+      const int status = write_in_child(folder.path(), "new", refused);
+      REQUIRE(WIFEXITED(status));
+      require_one_whole_folder(folder.path());
+      if (WEXITSTATUS(status) == 0) REQUIRE(read_file(folder / "step_1/state") == "new");
+      recover_folders(folder.path());
+      REQUIRE(count(folder.path()) == 1);
+    }
+  }
+}
+
+TEST_CASE("a writer of a new folder of which the system refuses any one file call leaves nothing temporary") {
+  const int calls = calls_to_replace(kNoFault);  // a new folder takes fewer
+  for (int call = 1; call <= calls; ++call) {
+    INFO("call " << call);
+    const test::TemporaryFolder folder;
+    const int status =
+        write_in_child(folder.path(), "new",
+                       {{"LORIKEET_FAULT_AT", std::to_string(call)}, {"LORIKEET_FAULT_HOW", "refused"}});
+    REQUIRE(WIFEXITED(status));
+    for (const auto& entry : fs::directory_iterator(folder.path()))
+      CHECK(entry.path().filename() == "step_1");
+  }
+}
+
+TEST_CASE("a folder that a killed commit had set aside gets its name back where no folder has it") {
+  const test::TemporaryFolder folder;
+  const auto set_aside = [&](const std::string& name) {
+    write_step(folder / "old", "old");
+    const fs::path aside = folder / (name + ".tmp-0123456789abcdef-old");
+    fs::rename(folder / "old", aside);
+    return aside;
+  };
+  const fs::path first = set_aside("step_1");
+  {
+    const UniqueFd living(::open(first.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    REQUIRE(::flock(living.get(), LOCK_EX) == 0);
+    CHECK(recover_folders(folder.path()).empty());
+    CHECK(fs::exists(first));
+  }
+  write_step(folder / "step_2", "new");
+  set_aside("step_2");
+  CHECK(recover_folders(folder.path()).size() == 1);
+  CHECK(read_file(folder / "step_1/state") == "old");
+  CHECK(read_file(folder / "step_2/state") == "new");
+  CHECK(count(folder.path()) == 2);
+
+  const fs::path other = set_aside("step_3");
+  fs::remove(other / kMarkerFile);
+  CHECK(recover_folders(folder.path()).empty());
+  CHECK(fs::exists(other));
+}
+
+TEST_CASE("a lock on a file that its run has removed keeps nobody out, and so is none") {
+  const test::TemporaryFolder folder;
+  std::optional<FolderLock> first(folder.path()), third;
+  g_before_flock = [&] {
+    first->remove();
+    first.reset();
+    third.emplace(folder.path());
+  };
+  CHECK_THAT(error_text([&] { FolderLock(folder.path()); }), Contains("another process is writing"));
+  CHECK(third->is_in_place());
+
+  std::optional<FolderLock> last;
+  g_before_flock = [&] {
+    third->remove();
+    third.reset();
+  };
+  last.emplace(folder.path());
+  CHECK(last->is_in_place());
+  CHECK_THAT(error_text([&] { FolderLock(folder.path()); }), Contains("another process is writing"));
+}
+
+TEST_CASE("a run removes no other run's lock") {
+  const test::TemporaryFolder folder;
+  FolderLock lost(folder.path());
+  fs::remove(folder / kLockFile);
+  const FolderLock other(folder.path());
+  lost.remove();
+  CHECK(other.is_in_place());
 }
 
 TEST_CASE("a folder is locked against a second run until the first ends") {
@@ -250,29 +431,4 @@ TEST_CASE("a write that the system refuses is an error of the environment and le
   waitpid(pid, &status, 0);
   CHECK(WEXITSTATUS(status) == 3);
   CHECK(count(folder.path()) == 0);
-}
-
-TEST_CASE("too little free space is an error with both numbers, for folders not made yet too") {
-  const test::TemporaryFolder folder;
-  CHECK(free_space_bytes(folder.path()) > 0);
-  CHECK_NOTHROW(require_free_space(folder / "not/made/yet", 1));
-  CHECK_THAT(error_text([&] { require_free_space(folder / "not/made/yet", std::uint64_t{1} << 60); },
-                        ErrorKind::kEnvironment),
-             Contains("at least 1048576.0 TiB free") && Contains("got "));
-}
-
-TEST_CASE("an output folder that can't be written is refused with the reason") {
-  const test::TemporaryFolder folder;
-  make_writable_folder(folder / "runs/a");
-  CHECK(fs::is_directory(folder / "runs/a"));
-  CHECK(count(folder / "runs/a") == 0);
-  write_file_atomic(folder / "file", "x");
-  CHECK_THAT(error_text([&] { make_writable_folder(folder / "file"); }), Contains("can't write into"));
-  CHECK_THAT(error_text([&] { make_writable_folder(folder / "file/a"); }), Contains("can't write into"));
-  CHECK_THAT(error_text([&] { make_writable_folder("/proc/nothing"); }), Contains("can't write into"));
-  if (geteuid() == 0) return;  // to root every folder is writable
-  fs::permissions(folder / "runs", fs::perms::owner_read | fs::perms::owner_exec);
-  CHECK_THAT(error_text([&] { make_writable_folder(folder / "runs"); }, ErrorKind::kEnvironment),
-             Contains("Permission denied"));
-  fs::permissions(folder / "runs", fs::perms::owner_all);
 }

@@ -1,15 +1,20 @@
-// A library to preload into a program: counts the calls that change files below some folders, and at the n-th
-// kills the process or fails as a full disk would. Tests and scripts/faults drive it by the environment:
+// A library to preload into a program, or a source of a test: counts the calls that change files below some
+// folders, and at the n-th kills the process or fails as a full disk would. Tests and scripts/faults drive it
+// by the environment:
 //   LORIKEET_FAULT_ROOTS  the folders, absolute, separated by colons
 //   LORIKEET_FAULT_LOG    a file outside of them that gets a line for each call: "<n> <function> <path>"
 //   LORIKEET_FAULT_AT     n, from 1; absent: nothing happens
 //   LORIKEET_FAULT_HOW    "kill": SIGKILL instead of the call
+//                         "stop": SIGSTOP before the call
 //                         "slow": it and all later ones come 20 ms later
 //                         "full": it and all later ones that need room on the disk fail with ENOSPC
+//                         "refused": it alone fails with EIO
+//   LORIKEET_FAULT_NO_EXCHANGE  set: no two paths can be exchanged, as on NFS
 //   LORIKEET_FAULT_FREE_BYTES  what every file system reports as free
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdio.h>  // NOLINT(modernize-deprecated-headers): RENAME_EXCHANGE is Linux's
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -72,7 +77,7 @@ void log_call(long number, const char* function, const std::string& path) {
   ::syscall(SYS_close, fd);
 }
 
-// True when the call is to fail as on a full disk.
+// True when the call is to fail, with errno as it is then.
 bool fault(const char* function, const std::string& path, Need need) {
   if (!below_roots(path)) return false;
   const long number = ++g_count;
@@ -81,9 +86,18 @@ bool fault(const char* function, const std::string& path, Need need) {
   if (at == nullptr || number < std::atol(at)) return false;
   const char* how = std::getenv("LORIKEET_FAULT_HOW");
   if (how != nullptr && std::strcmp(how, "kill") == 0) ::kill(::getpid(), SIGKILL);
+  if (how != nullptr && std::strcmp(how, "stop") == 0) {
+    if (number == std::atol(at)) ::kill(::getpid(), SIGSTOP);
+    return false;
+  }
   if (how != nullptr && std::strcmp(how, "slow") == 0) {
     ::usleep(20'000);
     return false;
+  }
+  if (how != nullptr && std::strcmp(how, "refused") == 0) {
+    if (number != std::atol(at)) return false;
+    errno = EIO;
+    return true;
   }
   if (need == Need::kNone) return false;
   errno = ENOSPC;
@@ -163,7 +177,12 @@ int rename(const char* from, const char* to) noexcept {
 }
 
 int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) noexcept {
-  if (fault("renameat2", path_of(to_folder, to), Need::kNone)) return -1;
+  const std::string path = path_of(to_folder, to);
+  if (fault("renameat2", path, Need::kNone)) return -1;
+  if ((flags & RENAME_EXCHANGE) != 0 && std::getenv("LORIKEET_FAULT_NO_EXCHANGE") && below_roots(path)) {
+    errno = EINVAL;
+    return -1;
+  }
   return real<int(int, const char*, int, const char*, unsigned)>("renameat2")(from_folder, from, to_folder,
                                                                               to, flags);
 }

@@ -2,10 +2,13 @@
 
 #include <ATen/ATen.h>
 
+#include <functional>
+
 #include "io/folders.h"
 #include "io/safetensors.h"
 #include "models/toy_fused.h"
 #include "peft/tensor_bytes.h"
+#include "support/captured_stderr.h"
 #include "support/catch.h"
 #include "support/error_text.h"
 #include "support/paths.h"
@@ -160,6 +163,38 @@ TEST_CASE("folders that are not this project's checkpoints are neither counted n
   CHECK(fs::exists(root / "step_"));
   CHECK(fs::exists(elsewhere / io::kMarkerFile));
   CHECK_FALSE(fs::exists(root / "step_6"));
+}
+
+TEST_CASE("a copy of a checkpoint under another name is neither counted nor removed, and changes nothing") {
+  const TemporaryFolder folder;
+  const fs::path root = folder / "checkpoints";
+  const CheckpointStore checkpoints(folder.path(), "base", 1);
+  const Run run;
+  const CapturedStderr warnings;
+  checkpoints.save({.step = 4}, run.toy.adapters, run.optimizer);
+  for (const char* copy : {"step_04", "step_0099", "step_-4"})
+    fs::copy(root / "step_4", root / copy, fs::copy_options::recursive);
+  CHECK(checkpoints.steps() == Steps{4});
+  for (const std::int64_t step : {5, 6}) checkpoints.save({.step = step}, run.toy.adapters, run.optimizer);
+  CHECK(checkpoints.steps() == Steps{6});
+  fs::remove(root / "step_04" / io::kMarkerFile);
+  CHECK(checkpoints.unmarked().empty());
+  CHECK_FALSE(fs::exists(root / "step_4"));
+  CHECK(fs::exists(root / "step_04"));
+  CHECK(warnings.text().empty());
+}
+
+TEST_CASE(
+    "checkpoints that can't be read are an error to who asks for them, and none to who removes old ones") {
+  const TemporaryFolder folder;
+  fs::create_symlink("checkpoints", folder / "checkpoints");  // a link to itself can't be followed
+  const CheckpointStore checkpoints(folder.path(), "base", 1);
+  for (const auto& ask : {std::function<void()>([&] { checkpoints.steps(); }),
+                          std::function<void()>([&] { checkpoints.unmarked(); })})
+    CHECK_THAT(error_text(ask, ErrorKind::kEnvironment), Contains("can't read the folder"));
+  const CapturedStderr warnings;
+  CHECK_NOTHROW(checkpoints.remove_old());
+  CHECK_THAT(warnings.text(), Contains("can't read the folder") && Contains("an old checkpoint stays"));
 }
 
 TEST_CASE("a checkpoint of another adapter, or one that lacks a file, is an error") {
