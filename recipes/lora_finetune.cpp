@@ -11,7 +11,6 @@
 #include "base/fingerprint.h"
 #include "base/log.h"
 #include "base/strings.h"
-#include "base/version.h"
 #include "config/config.h"
 #include "data/load.h"
 #include "hub/resolve.h"
@@ -22,6 +21,7 @@
 #include "parallel/weight_gatherer.h"
 #include "peft/adapter_file.h"
 #include "plan/strategy.h"
+#include "recipes/agreed_facts.h"
 #include "recipes/best_adapter.h"
 #include "recipes/devices.h"
 #include "recipes/interrupt.h"
@@ -34,7 +34,6 @@
 #include "recipes/run_folder.h"
 #include "recipes/run_inputs.h"
 #include "recipes/settings_map.h"
-#include "recipes/source_fingerprint.h"
 #include "recipes/starting_values.h"
 #include "recipes/step_choice.h"
 #include "recipes/step_plan.h"
@@ -74,6 +73,10 @@ class Finetune {
     try {
       run_phases();
     } catch (const std::exception& error) {
+      if (dynamic_cast<const train::StepNotFinite*>(&error) != nullptr)
+        group_.say_at_end("");  // the same command would repeat that step
+      else if (state_.step > 0)
+        say_what_stays();  // as it is now: the folder may be gone
       if (!ops::is_out_of_memory(error)) throw;
       fail_out_of_memory();
     }
@@ -106,7 +109,7 @@ class Finetune {
     } else if (step_.saving.offload.weights) {
       prefetcher_ = std::make_unique<parallel::HostWeights>(session_.torch_device(), *session_.model);
     }
-    prepare(resume);
+    prepare(resume, identity);
     const InterruptGuard guard;
     end_ = loop(identity, begin == RunFolder::Begin::kReplace);
     ops::release_free_blocks();  // a finished run's peak is that of its steps
@@ -132,17 +135,7 @@ class Finetune {
   // All ranks run the same thing, and begin as the first one's folder says.
   RunFolder::Begin agree(const RunFolder::Identity& identity) {
     group_.phase("agree");
-    comm::Facts facts{{"version", std::string(kVersion)}, {"code", std::string(source_fingerprint())}};
-    for (auto& field : config::field_values(settings_, config::FingerprintScope::kAll)) {
-      // An interface is a machine's own.
-      if (field.first != "distributed.interface") facts.push_back(std::move(field));
-    }
-    facts.insert(facts.end(), {{"data", identity.data},
-                               {"validation data", identity.validation},
-                               {"base checkpoint", identity.model},
-                               {"precision policy", identity.policy}});
-    for (const auto& [name, value] : identity.architecture) facts.emplace_back("base's " + name, value);
-    group_.require_agreement(facts);
+    group_.require_agreement(agreed_facts(settings_, identity));
     std::string begin;
     if (folder_ != nullptr) {
       const bool resume = settings_.checkpoint.resume == config::Resume::kAuto;
@@ -207,16 +200,21 @@ class Finetune {
                                     models::base_fingerprint(identity.architecture, identity.tensors));
   }
 
-  void prepare(bool resume) {
+  void prepare(bool resume, RunFolder::Identity& identity) {
     peft::LoraAdapters& adapters = *session_.adapters;
     optimizer_.emplace(adapters.store(), adamw_options(settings_));
     log_info("adapter: " + std::to_string(adapters.modules().size()) + " modules, " +
              std::to_string(adapters.store().numel()) + " parameters, rank " +
              std::to_string(adapters.config().rank));
     group_.phase("prepare");
-    if (!resume || !restore()) {
+    if (resume && restore()) {
+      if (folder_ != nullptr) {
+        identity.init = folder_->begun_from();  // whatever lies there now
+        reference_ops_ = reference_ops_fact(folder_->fact("reference_ops"));
+      }
+    } else {
       if (resume) log_info("no checkpoint of the run is there: it begins at its first step");
-      initialize_adapters(settings_, session_, data_.train_report, group_);
+      identity.init = initialize_adapters(settings_, session_, data_.train_report, group_);
     }
     confirm_micro_tokens();
     if (folder_ != nullptr)
@@ -247,11 +245,15 @@ class Finetune {
     const std::int64_t got = device.is_cuda() ? peak : peak - static_cast<std::int64_t>(process_bytes_);
     throw Error(
         step_plan_.out_of_memory(got, step_.micro_tokens, strategy_.degree, group_.placement().world_size) +
-            "\n" + what_stays().after_failure(),
+            (state_.step == 0 ? "; " + what_stays().after_failure() : ""),
         ErrorKind::kRunFailed);
   }
 
-  WhatStays what_stays() const { return {settings_.checkpoint, state_.step, replaces_}; }
+  WhatStays what_stays() const {
+    return {settings_.checkpoint, state_.step, replaces_, folder_ != nullptr ? &checkpoints_ : nullptr};
+  }
+
+  void say_what_stays() { group_.say_at_end(what_stays().after_failure()); }
 
   // Goes on from the latest checkpoint, which the first rank reads; false when there is none.
   bool restore() {
@@ -291,6 +293,7 @@ class Finetune {
     add_tokens(output_dir(), session_.added_tokens);
     if (inputs_.chat_template) set_chat_template(output_dir(), *inputs_.chat_template, base());
     metrics_.emplace(output_dir() / "metrics.jsonl", replaces_ ? 0 : state_.step, state_.validation_pending);
+    if (settings_.metrics.tensorboard) metrics_->show_in_tensorboard();
   }
 
   train::LoopEnd loop(const RunFolder::Identity& identity, bool replaces) {
@@ -317,9 +320,11 @@ class Finetune {
                                      [&] {
                                        phases_.finish("first step");
                                        if (replaces_) replace(identity);
+                                       say_what_stays();
                                        if (progress) progress->message(phases_.line());
                                      },
                                  .trace_file = [&](std::int64_t step) { return traces_->file(step); },
+                                 .saved = [&] { say_what_stays(); },
                                  .new_best =
                                      [&](const train::RunState& state) {
                                        if (folder_ != nullptr && settings_.data.validation.keep_best)
@@ -363,6 +368,7 @@ class Finetune {
 
   Json facts() const {
     Json json = run_facts(session_, settings_, inputs_.devices, strategy_);
+    json.set("reference_ops", reference_ops_);
     json.set("phases_seconds", phases_.json());
     json.set("phases_peak_memory_bytes", phases_.peak_memory_json());
     const auto memory = step_.memory.rows();
@@ -372,12 +378,7 @@ class Finetune {
         .set("micro_tokens", step_.micro_tokens)
         .set("micro_tokens_of_device_kind", step_.micro_tokens_of_kind);
     if (products_) json.set("products", products_->json());
-    json.set("steps", state_.step);
-    if (end_ == train::LoopEnd::kEarlyStop)
-      json.set("early_stop",
-               Json().set("step", state_.step).set("evaluations_since_best", state_.evaluations_since_best));
-    json.set("training_seconds", state_.elapsed_seconds);
-    if (state_.best) json.set("best_step", state_.best->step).set("best_val_loss", state_.best->val_loss);
+    add_progress(json, state_, end_ == train::LoopEnd::kEarlyStop);
     json.set("training_examples", static_cast<std::int64_t>(data_.train.size()));
     json.set("training_tokens", data_.train.total_tokens());
     return json;
@@ -412,6 +413,7 @@ class Finetune {
   std::unique_ptr<parallel::UnitPrefetcher> prefetcher_;  // where weights are split, or on the host
   std::optional<train::AdamW> optimizer_;
   train::RunState state_;
+  Json reference_ops_ = reference_ops_fact({});
   bool replaces_ = false;                        // another run, whose files are still there
   std::optional<train::MetricsWriter> metrics_;  // once this run's files are there, on the first rank
   train::LoopEnd end_ = train::LoopEnd::kFinished;
@@ -439,8 +441,7 @@ void lora_finetune(const config::Settings& settings, const comm::Placement& plac
     run(settings, group);
     group.leave();
   } catch (const std::exception& error) {
-    group.failed(error);
-    throw;
+    std::rethrow_exception(group.failed(error));
   }
 }
 

@@ -7,12 +7,12 @@
 #include <cstdlib>
 #include <new>
 
-#include "base/error.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "comm/interfaces.h"
 #include "comm/peer_lost.h"
 #include "comm/reason.h"
+#include "comm/rendezvous.h"
 #include "comm/socket.h"
 #include "parallel/gradient_reducer.h"
 
@@ -48,10 +48,12 @@ RankGroup::RankGroup(const comm::Placement& placement, const config::Distributed
                std::to_string(placement_.port) + ", for which they have " + std::to_string(kMeeting.count()) +
                " s");
     store_ = comm::connect_store(placement_, kMeeting);
+    // Before the watch, so that a process that doesn't belong to the run can't end it.
+    comm::claim_rank(*store_, placement_);
     if (placement_.launcher != "lorikeet run") start_watch();
+    comm::require_same_shape(*store_, placement_, kMeeting);
   } catch (const std::exception& error) {
-    failed(error);
-    throw;
+    std::rethrow_exception(failed(error));
   }
 }
 
@@ -72,11 +74,14 @@ void RankGroup::choose_address(const config::DistributedSettings& settings) {
 void RankGroup::start_watch() {
   const std::string holder =
       placement_.store_is_held ? placement_.launcher + " on " + placement_.host : "rank 0";
+  const bool several = placement_.nodes > 1;
   watch_ = std::make_unique<comm::PeerWatch>(
       store_, [this] { return board_.read(); },
       comm::WatchOptions{.rank = placement_.rank,
                          .world_size = placement_.world_size,
                          .store_holder = holder,
+                         .host = several ? comm::host_name() : "",
+                         .address = several ? address_ : "",
                          .end = [](int exit_code) { _exit(exit_code); }});
 }
 
@@ -87,7 +92,16 @@ void RankGroup::abort_on_failure(const std::shared_ptr<comm::Communicator>& grou
   });
 }
 
-void RankGroup::failed(const std::exception& error) {
+void RankGroup::say_at_end(const std::string& text) {
+  said_at_end_ = text;
+  if (watch_) watch_->say_at_end(text);
+}
+
+std::exception_ptr RankGroup::ended_by(const std::string& text, ErrorKind kind) const {
+  return std::make_exception_ptr(Error(said_at_end_.empty() ? text : text + "; " + said_at_end_, kind));
+}
+
+std::exception_ptr RankGroup::failed(const std::exception& error) {
   std::string said = comm::reason(error);
   int exit_code = static_cast<int>(ErrorKind::kRunFailed);
   if (const auto* own = dynamic_cast<const Error*>(&error)) {
@@ -97,23 +111,32 @@ void RankGroup::failed(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) said = "out of memory";
   const bool consequence = dynamic_cast<const comm::PeerLost*>(&error) != nullptr;
   board_.failed(said, exit_code, consequence);
-  const bool interrupted = exit_code == static_cast<int>(ErrorKind::kInterrupted);
-  if (interrupted) await_first_rank();
-  if (!watch_) return;
-  if (interrupted) {
-    try {
-      leave();
-    } catch (const std::exception&) {  // another rank has gone before: all of them end
-    }
-    return;
+  if (exit_code == static_cast<int>(ErrorKind::kInterrupted)) {
+    leave_interrupted();
+    return std::current_exception();
   }
-  const comm::Failure own{.text = "[watch] rank " + std::to_string(placement_.rank) + " failed in phase '" +
-                                  board_.read().phase + "': " + said,
-                          .exit_code = exit_code};
-  if (consequence) {
-    log_error(escape_control(watch_->wait_for_cause(own).text));
-  } else {
+  if (watch_) {
+    const std::string name = comm::rank_name(placement_.rank, placement_.nodes > 1 ? comm::host_name() : "");
+    const comm::Failure own{
+        .text = "[watch] " + name + " failed in phase '" + board_.read().phase + "': " + said,
+        .exit_code = exit_code};
+    if (consequence) {
+      const comm::Failure cause = watch_->wait_for_cause(own);
+      return ended_by(escape_control(cause.text), static_cast<ErrorKind>(cause.exit_code));
+    }
     watch_->fail(own);
+  }
+  if (const auto* own = dynamic_cast<const Error*>(&error)) return ended_by(own->what(), own->kind());
+  if (!said_at_end_.empty()) log_info(said_at_end_);  // main has words of its own for other exceptions
+  return std::current_exception();
+}
+
+void RankGroup::leave_interrupted() {
+  await_first_rank();
+  if (!watch_) return;
+  try {
+    leave();
+  } catch (const std::exception&) {  // another rank has gone before: all of them end
   }
 }
 

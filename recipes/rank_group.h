@@ -1,11 +1,13 @@
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "comm/board.h"
 #include "comm/communicator.h"
 #include "comm/peer_watch.h"
@@ -29,9 +31,13 @@ class RankGroup {
 
   /// Reports what this rank does now, to its launcher and the other ranks.
   void phase(const std::string& name) { board_.phase(name); }
-  /// Reports why this rank ends. Where the other ranks watch it (see comm::PeerWatch) they end too, and one
-  /// that has lost another rank logs which and why.
-  void failed(const std::exception& error);
+  /// What this rank's message says behind the failure that ends it, from now on: how the run goes on.
+  void say_at_end(const std::string& text);
+
+  /// Reports why this rank ends; called where `error` is caught. Where the other ranks watch this one (see
+  /// comm::PeerWatch) they end too. Returns what the process ends with: `error`, or, when it is that another
+  /// rank was lost, the failure that caused it, with its exit code.
+  std::exception_ptr failed(const std::exception& error);
 
   /// Runs `action` on the first rank of every machine, then on the others, which find its result on disk.
   void by_turns(const std::string& name, const std::function<void()>& action);
@@ -74,6 +80,8 @@ class RankGroup {
   // Chooses the address that this process listens on for the other ranks.
   void choose_address(const config::DistributedSettings& settings);
   void start_watch();
+  std::exception_ptr ended_by(const std::string& text, ErrorKind kind) const;
+  void leave_interrupted();
   // Has the watch abort `group`'s collectives when the run fails.
   void abort_on_failure(const std::shared_ptr<comm::Communicator>& group);
   void rehearse(const at::Device& device);
@@ -83,6 +91,7 @@ class RankGroup {
   std::int64_t watchdog_seconds_;
   comm::BoardWriter board_;
   std::string address_;
+  std::string said_at_end_;
   c10::intrusive_ptr<c10d::Store> store_;
   std::unique_ptr<comm::PeerWatch> watch_;  // where the launcher doesn't watch the ranks itself
   std::shared_ptr<comm::Communicator> communicator_, sharers_;

@@ -13,6 +13,7 @@
 #include "recipes/preflight.h"
 #include "recipes/run_data.h"
 #include "recipes/settings_map.h"
+#include "recipes/starting_values.h"
 #include "recipes/tokenizer_files.h"
 #include "train/determinism.h"
 
@@ -80,6 +81,7 @@ RunFolder::Identity identity_of(const config::Settings& settings, const RunInput
           .steps = inputs.sampler.total_steps(),
           .data = versioned_fingerprint(1, data.train.fingerprint()),
           .validation = data.validation ? versioned_fingerprint(1, data.validation->fingerprint()) : "",
+          .init = start_fingerprint(settings.lora, *inputs.session.adapters),
           .model = versioned_fingerprint(1, inputs.session.checkpoint_fingerprint),
           .policy = versioned_fingerprint(1, inputs.session.policy.fingerprint()),
           .architecture = inputs.session.architecture};

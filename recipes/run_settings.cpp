@@ -11,6 +11,7 @@
 
 #include "base/strings.h"
 #include "config/config.h"
+#include "text/chat_template.h"
 
 namespace lorikeet::recipes {
 namespace {
@@ -39,15 +40,24 @@ bool same_but_for_paths(std::vector<config::SourceSettings> there, std::vector<c
   return there == now;
 }
 
-// True for a difference in how a path is written alone.
-bool only_spelt_otherwise(const std::string& name, const Settings& there, const Settings& now) {
+// A Jinja file or a tokenizer's folder, rather than a name.
+bool is_template_path(const std::string& setting) {
+  const auto& builtin = text::builtin_chat_templates();
+  return setting != "auto" && std::none_of(builtin.begin(), builtin.end(),
+                                           [&](const auto& known) { return known.name == setting; });
+}
+
+// True for a difference between paths alone, of which what lies there is compared otherwise, or is the same.
+bool only_paths_differ(const std::string& name, const Settings& there, const Settings& now,
+                       bool start_compared) {
   if (contains(kFingerprintedPaths, name)) return true;
   if (name == "data.train.sources")
     return same_but_for_paths(there.data.train.sources, now.data.train.sources);
   if (name == "lora.init")
     return there.lora.starts_from_folder() && now.lora.starts_from_folder() &&
-           same_place(there.lora.init, now.lora.init);
-  return name == "data.chat_template" && same_place(there.data.chat_template, now.data.chat_template);
+           (start_compared || same_place(there.lora.init, now.lora.init));
+  return name == "data.chat_template" && is_template_path(there.data.chat_template) &&
+         is_template_path(now.data.chat_template);
 }
 
 bool is_longer(const config::TrainingSettings& there, const config::TrainingSettings& now,
@@ -82,13 +92,13 @@ std::string why_validations_would_change(const Settings& there, const RunSteps& 
 }  // namespace
 
 SettingsComparison compare_run_settings(const std::string& there, const std::string& now,
-                                        const RunSteps& steps) {
+                                        const RunSteps& steps, bool start_compared) {
   const Settings older = config::parse_settings(there, "the run there");
   const Settings newer = config::parse_settings(now, "this run");
   std::vector<std::string> lines, regrouped;
   bool only_lengths = true;
   for (const auto& d : config::differences(older, newer, config::FingerprintScope::kNumbers)) {
-    if (only_spelt_otherwise(d.name, older, newer)) continue;
+    if (only_paths_differ(d.name, older, newer, start_compared)) continue;
     const std::string line = d.name + ": " + d.old_value + " there, " + d.new_value + " now";
     if (contains(kGroupings, d.name)) {
       regrouped.push_back(line);

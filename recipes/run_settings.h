@@ -27,13 +27,14 @@ struct SettingsComparison {
   std::string advice;      ///< how to train on from a run that can't be made longer; else ""
 };
 
-/// Compares two runs' resolved settings (YAML): those that change numbers. Paths of the base and of the data
-/// don't count, since what lies there is compared by fingerprints; an adapter's or template's path counts as
-/// equal when both lead to the same place. Other epochs or max_steps that give as many steps in all are
-/// kSame. More epochs or max_steps alone are kLonger where the learning rate of the steps done stays what it
-/// was (lr_scheduler.name constant, a warm-up given in steps), where there are at least as many steps in all,
-/// and where a longer run validates at the old end too.
+/// Compares two runs' resolved settings (YAML): those that change numbers. Paths of the base, the data and a
+/// chat template don't count, since what lies there is compared by fingerprints (a template's is that of the
+/// tokens that it wrote), nor does a start adapter's where `start_compared` says that its fingerprint is;
+/// else it counts as equal when both lead to the same place. Other epochs or max_steps that give as many
+/// steps in all are kSame. More epochs or max_steps alone are kLonger where the learning rate of the steps
+/// done stays what it was (lr_scheduler.name constant, a warm-up given in steps), where there are at least as
+/// many steps in all, and where a longer run validates at the old end too.
 SettingsComparison compare_run_settings(const std::string& there, const std::string& now,
-                                        const RunSteps& steps);
+                                        const RunSteps& steps, bool start_compared);
 
 }  // namespace lorikeet::recipes

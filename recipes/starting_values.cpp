@@ -1,12 +1,15 @@
 #include "recipes/starting_values.h"
 
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "base/error.h"
+#include "base/fingerprint.h"
 #include "base/log.h"
 #include "io/folders.h"
 #include "peft/adapter_file.h"
+#include "peft/adapter_folder.h"
 #include "recipes/adapter_base.h"
 #include "recipes/adapter_template.h"
 #include "recipes/adapter_tokens.h"
@@ -48,10 +51,9 @@ std::optional<train::RunState> load_latest_checkpoint(const train::CheckpointSto
   try {
     state = checkpoints.load(saved.back(), adapters, optimizer);
   } catch (const Error& error) {
-    const std::string folder = (output_dir / "checkpoints/step_").string() + std::to_string(saved.back());
     throw Error(std::string(error.what()) + "; to go on from " +
                     (saved.size() > 1 ? "step " + std::to_string(saved[saved.size() - 2]) : "the beginning") +
-                    " instead, remove '" + folder + "'",
+                    " instead, remove '" + checkpoints.folder(saved.back()).string() + "'",
                 error.kind());
   }
   if (state.best && keep_best) require_best(output_dir, state);
@@ -59,15 +61,25 @@ std::optional<train::RunState> load_latest_checkpoint(const train::CheckpointSto
   return state;
 }
 
-void initialize_adapters(const config::Settings& settings, const ModelSession& session,
-                         const data::FileReport& rows, RankGroup& group) {
+std::string start_fingerprint(const config::LoraSettings& settings, const peft::LoraAdapters& adapters) {
+  if (!settings.starts_from_folder()) return "";
+  const std::filesystem::path folder = settings.init;
+  std::error_code ignored;
+  for (const char* name : {peft::kAdapterConfig, peft::kAdapterTensors}) {
+    if (!std::filesystem::exists(folder / name, ignored)) return "";
+  }
+  return versioned_fingerprint(1, peft::adapter_fingerprint(folder, adapters));
+}
+
+std::string initialize_adapters(const config::Settings& settings, const ModelSession& session,
+                                const data::FileReport& rows, RankGroup& group) {
   peft::LoraAdapters& adapters = *session.adapters;
   const nn::WeightStore& base = session.model->store();
   if (!settings.lora.starts_from_folder()) {
     adapters.initialize(start_of(settings.lora.init), base, settings.lora.pissa_iterations());
     if (settings.lora.starts_from_base() || !adapters.tables().empty())
       take_first_rank_s(adapters, group);  // computed, so perhaps not bit for bit alike
-    return;
+    return "";
   }
   const std::filesystem::path from = settings.lora.init;
   const peft::LoraConfig found = peft::load_adapter_config(from);
@@ -83,6 +95,7 @@ void initialize_adapters(const config::Settings& settings, const ModelSession& s
   peft::load_adapter(from, adapters);
   take_first_rank_s(adapters, group);  // another machine's folder may hold another adapter
   log_info("adapter values from " + from.string());
+  return start_fingerprint(settings.lora, adapters);
 }
 
 }  // namespace lorikeet::recipes

@@ -1,5 +1,9 @@
 #include "recipes/what_stays.h"
 
+#include <vector>
+
+#include "base/error.h"
+
 namespace lorikeet::recipes {
 
 std::string WhatStays::after_interrupt() const {
@@ -7,15 +11,26 @@ std::string WhatStays::after_interrupt() const {
   return "after step " + std::to_string(steps) + "; a checkpoint was saved, " + how_to_go_on() + " it";
 }
 
-std::string WhatStays::after_failure() const {
-  return steps == 0 ? nothing() : "checkpoints that were saved stay, and " + how_to_go_on() + " them";
+std::string WhatStays::after_failure() const { return steps == 0 ? nothing() : last_checkpoint(); }
+
+std::string WhatStays::last_checkpoint() const {
+  if (checkpoints == nullptr) return how_to_go_on() + " the last checkpoint that was saved";
+  try {
+    const std::vector<std::int64_t> saved = checkpoints->steps();
+    if (saved.empty()) return "no checkpoint is there: " + same_command() + "begins anew";
+    return "the checkpoint of step " + std::to_string(saved.back()) + " stays, and " + how_to_go_on() + " it";
+  } catch (const Error&) {  // the disk may be what has failed
+    return how_to_go_on() + " the last checkpoint that can be read";
+  }
 }
 
 // With checkpoint.resume=never the same command would begin anew, or be refused.
-std::string WhatStays::how_to_go_on() const {
+std::string WhatStays::same_command() const {
   const bool resumes = settings.resume == config::Resume::kAuto;
-  return std::string("the same command ") + (resumes ? "" : "with checkpoint.resume=auto ") + "goes on from";
+  return std::string("the same command ") + (resumes ? "" : "with checkpoint.resume=auto ");
 }
+
+std::string WhatStays::how_to_go_on() const { return same_command() + "goes on from"; }
 
 std::string WhatStays::nothing() const {
   return "nothing of the run was kept" +

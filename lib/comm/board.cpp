@@ -49,9 +49,9 @@ std::optional<int> overdue_seconds(const BoardSlot& slot) {
   return static_cast<int>(seconds);
 }
 
-std::string hang_text(int rank, int seconds) {
-  return "rank " + std::to_string(rank) + " has waited " + std::to_string(seconds) +
-         " s in a collective (distributed.watchdog_seconds)";
+std::string hang_text(const std::string& rank, const BoardSlot& slot, int seconds) {
+  return rank + " has waited " + std::to_string(seconds) + " s " +
+         (slot.sequence == 0 ? "to join the group" : "in a collective") + " (distributed.watchdog_seconds)";
 }
 
 Board::Board(int ranks) : descriptor_(memfd_create("lorikeet-board", 0)), ranks_(ranks), owned_(true) {

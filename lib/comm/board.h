@@ -26,8 +26,9 @@ struct BoardSlot {
 std::string describe(const BoardSlot& slot);
 /// The seconds that a rank has waited in a collective, when that is longer than it may.
 std::optional<int> overdue_seconds(const BoardSlot& slot);
-/// "rank 2 has waited 61 s in a collective (distributed.watchdog_seconds)".
-std::string hang_text(int rank, int seconds);
+/// "rank 2 has waited 61 s in a collective (distributed.watchdog_seconds)", or "to join the group". `rank` is
+/// its name.
+std::string hang_text(const std::string& rank, const BoardSlot& slot, int seconds);
 
 /// The slots of the ranks of one machine, in an anonymous file that the launcher and its ranks share: the
 /// ranks inherit its descriptor.

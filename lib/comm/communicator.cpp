@@ -29,6 +29,22 @@ Names names_of(Collective collective) {
   return {"", ""};
 }
 
+// Reports a wait of the host to the observer, also where it ends by an exception.
+class HostWait {
+ public:
+  HostWait(Observer* observer, std::uint64_t sequence) : observer_(observer) {
+    if (observer_ != nullptr) observer_->waits(sequence);
+  }
+  ~HostWait() {
+    if (observer_ != nullptr) observer_->end();
+  }
+  HostWait(const HostWait&) = delete;
+  HostWait& operator=(const HostWait&) = delete;
+
+ private:
+  Observer* observer_;
+};
+
 }  // namespace
 
 const char* name_of(Collective collective) { return names_of(collective).call; }
@@ -42,11 +58,9 @@ std::unique_ptr<Communicator> Communicator::join(const c10::intrusive_ptr<c10d::
                                                  int size, const at::Device& device,
                                                  const CommunicatorOptions& options) {
   // Before the first collective, whose time is shorter: connections to another machine may be tried for long.
-  if (options.observer != nullptr) options.observer->waits(/*sequence=*/0);
-  auto group = device.is_cuda() ? join_nccl(store, rank, size, device, options)
-                                : join_gloo(store, rank, size, options);
-  if (options.observer != nullptr) options.observer->end();
-  return group;
+  const HostWait host(options.observer, /*sequence=*/0);
+  return device.is_cuda() ? join_nccl(store, rank, size, device, options)
+                          : join_gloo(store, rank, size, options);
 }
 
 void Pending::wait() {
@@ -94,7 +108,7 @@ Pending Communicator::track(Collective collective, const at::Tensor& result,
       [this, collective, payload_bytes, number, sequence, wait, guarded, device = result.device()] {
         const trace::Range range(names_of(collective).wait, {{"number", number}, {"bytes", payload_bytes}});
         const auto begin = std::chrono::steady_clock::now();
-        if (observer_ != nullptr) observer_->waits(sequence);
+        const HostWait host(observer_, sequence);
         if (device.is_cuda()) {
           ledger_->stream_waits.begin(device);
           guarded(wait);
@@ -105,16 +119,14 @@ Pending Communicator::track(Collective collective, const at::Tensor& result,
               std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         }
         require_not_aborted(name_of(collective));
-        if (observer_ != nullptr) observer_->end();
       });
 }
 
 void Communicator::while_waiting(const std::function<void()>& read) {
-  if (observer_ != nullptr) observer_->waits(ledger_->sequence);
+  const HostWait host(observer_, ledger_->sequence);
   read();
   require_not_aborted("a result on the device");
   ledger_->waited_seconds += ledger_->stream_waits.take_seconds();
-  if (observer_ != nullptr) observer_->end();
 }
 
 void while_waiting(Communicator* group, const std::function<void()>& read) {

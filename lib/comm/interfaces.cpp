@@ -85,6 +85,11 @@ std::string address_for_peers(const Placement& placement, const std::optional<st
   return interface ? address_of_interface(*interface) : local_address_towards(placement.host, placement.port);
 }
 
+std::string advice_for_unreachable_peers(const std::string& rank, const std::string& address) {
+  return rank + " listens on " + address +
+         "; firewalls must let all ports through, or distributed.interface has to name another network";
+}
+
 void use_for_nccl(const std::string& address) {
   const std::string name = interface_of_address(address);
   constexpr int kKeepWhatIsSet = 0;

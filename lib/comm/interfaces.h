@@ -22,6 +22,10 @@ std::string interface_of_address(const std::string& address);
 /// of `interface`; without an interface, this machine's own on the route to the store.
 std::string address_for_peers(const Placement& placement, const std::optional<std::string>& interface);
 
+/// What to do when ranks reach the store but not each other: `rank` is the name of one that listens on
+/// `address`.
+std::string advice_for_unreachable_peers(const std::string& rank, const std::string& address);
+
 /// Sets NCCL_SOCKET_IFNAME to the interface that has `address`, unless it is set. To be called before the
 /// process has other threads, since it changes the environment.
 void use_for_nccl(const std::string& address);

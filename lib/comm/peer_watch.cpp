@@ -18,7 +18,9 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "comm/interfaces.h"
 #include "comm/reason.h"
+#include "comm/rendezvous.h"
 
 namespace lorikeet::comm {
 namespace {
@@ -43,6 +45,7 @@ std::string key_of(int rank) { return "watch/" + std::to_string(rank); }
 // What a rank reports.
 struct Report {
   std::int64_t beat = 0;  // grows with every report
+  std::string host;       // empty where all ranks are on one machine
   std::string state;      // "training, in all-reduce 7"
   std::string phase;
   bool waits = false;  // in a collective
@@ -53,6 +56,7 @@ struct Report {
 std::string encode(const Report& report) {
   return Json()
       .set("beat", report.beat)
+      .set("host", report.host)
       .set("state", report.state)
       .set("phase", report.phase)
       .set("waits", report.waits)
@@ -65,6 +69,7 @@ Report decode_report(const std::string& text) {
   const Json json = Json::parse(text, "a rank's report");
   const JsonView view(json, "a rank's report");
   return {.beat = view.at("beat").as_int(),
+          .host = view.at("host").as_string(),
           .state = view.at("state").as_string(),
           .phase = view.at("phase").as_string(),
           .waits = view.at("waits").as_bool(),
@@ -146,6 +151,11 @@ class PeerWatch::Watcher : public std::enable_shared_from_this<Watcher> {
     return *failure_;
   }
 
+  void say_at_end(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    said_at_end_ = text;
+  }
+
   void on_failure(std::function<void()> abort) {
     const std::lock_guard lock(mutex_);
     aborts_.push_back(std::move(abort));
@@ -198,7 +208,7 @@ class PeerWatch::Watcher : public std::enable_shared_from_this<Watcher> {
     const bool was_held_up = begin - last_exchange_ > kOwnStall;
     last_exchange_ = begin;
     std::optional<Failure> failure;
-    Report own{.beat = ++beat_};
+    Report own{.beat = ++beat_, .host = options_.host};
     BoardSlot slot{};
     {
       const std::lock_guard lock(mutex_);
@@ -261,7 +271,7 @@ class PeerWatch::Watcher : public std::enable_shared_from_this<Watcher> {
     if (peer.report && peer.report->done) return;
     const milliseconds limit = peer.report ? options_.lost_after : options_.first_report;
     if (now - peer.heard <= limit) return;
-    found({.text = "[watch] rank " + std::to_string(rank) +
+    found({.text = "[watch] " + rank_name(rank, peer.report ? escape_control(peer.report->host) : "") +
                    (peer.report ? " has been silent for " + seconds_text(limit) + ", last in phase '" +
                                       peer.report->phase + "' (" + peer.report->state + ")"
                                 : " has not come within " + seconds_text(limit)) +
@@ -276,18 +286,28 @@ class PeerWatch::Watcher : public std::enable_shared_from_this<Watcher> {
     for (int rank = 0; rank < options_.world_size; ++rank) {
       if (!store_->check({key_of(rank)})) continue;
       const Report report = decode_report(get(key_of(rank)));
-      table += "\n  rank " + std::to_string(rank) + ": " + escape_control(report.state);
+      const std::string name = rank_name(rank, escape_control(report.host));
+      table += "\n  " + name + ": " + escape_control(report.state);
       const bool came = report.waits && report.sequence >= static_cast<std::int64_t>(slot.sequence);
       if (!came && !report.done) {
-        absent += (absent.empty() ? "" : ", ") + std::string("rank ") + std::to_string(rank) + " in phase '" +
-                  report.phase + "'";
+        absent += (absent.empty() ? "" : ", ") + name + " in phase '" + report.phase + "'";
       }
     }
-    const std::string hang = "[watch] " + hang_text(options_.rank, *seconds);
-    const Failure failure{.text =
-                              hang + " for " + (absent.empty() ? "a message that does not come" : absent)};
+    const std::string hang = "[watch] " + hang_text(own_name(), slot, *seconds);
+    const Failure failure{.text = hang + " for " + (absent.empty() ? missing_message(slot) : absent)};
     // One rank shows the table.
     if (publish(failure)) log_error(hang + "; the ranks stand here:" + table);
+  }
+
+  std::string own_name() const { return rank_name(options_.rank, options_.host); }
+
+  // What all ranks wait for, when they wait for one another. The first collective is the first to use some
+  // connections.
+  std::string missing_message(const BoardSlot& slot) const {
+    const std::string text = "a message that does not come";
+    if (slot.sequence > 1 || options_.address.empty()) return text;
+    return text + ": all ranks reach the store, and some not each other; " +
+           advice_for_unreachable_peers(own_name(), options_.address);
   }
 
   std::string state_of_first() const {
@@ -317,7 +337,8 @@ class PeerWatch::Watcher : public std::enable_shared_from_this<Watcher> {
     changed_.wait_for(lock, options_.grace, [&] { return stopping_; });
     if (main_ends_) changed_.wait_for(lock, options_.grace / 2, [&] { return stopping_; });
     if (stopping_) return;
-    log_error(escape_control(failure_->text) + "; rank " + std::to_string(options_.rank) + " was ended");
+    log_error(escape_control(failure_->text) + (said_at_end_.empty() ? "" : "; " + said_at_end_) + "; " +
+              own_name() + " was ended");
     const int code = failure_->exit_code;
     lock.unlock();
     options_.end(code);
@@ -338,6 +359,7 @@ class PeerWatch::Watcher : public std::enable_shared_from_this<Watcher> {
   std::condition_variable changed_;
   std::vector<std::function<void()>> aborts_;
   std::optional<Failure> failure_;
+  std::string said_at_end_;     // behind the failure's text
   Clock::time_point answered_;  // when the store last did
   bool published_ = false;      // the store has the failure
   bool done_ = false;
@@ -356,6 +378,7 @@ PeerWatch::PeerWatch(const c10::intrusive_ptr<c10d::Store>& store, std::function
 PeerWatch::~PeerWatch() { watcher_->stop(); }
 
 void PeerWatch::on_failure(std::function<void()> abort) { watcher_->on_failure(std::move(abort)); }
+void PeerWatch::say_at_end(const std::string& text) { watcher_->say_at_end(text); }
 void PeerWatch::fail(const Failure& failure) { watcher_->fail(failure); }
 Failure PeerWatch::wait_for_cause(const Failure& otherwise) { return watcher_->wait_for_cause(otherwise); }
 void PeerWatch::done() { watcher_->done(); }

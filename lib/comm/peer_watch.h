@@ -26,6 +26,9 @@ struct WatchOptions {
   int world_size = 1;
   /// The process that holds the store, for messages: "rank 0", "torchrun on 10.0.0.1".
   std::string store_holder;
+  /// The name of this rank's machine, and the address on which it listens for the other ranks, for messages;
+  /// empty where all are on one machine.
+  std::string host, address;
   /// Between two reports of a rank.
   std::chrono::milliseconds interval{500};
   /// A rank, or the store, that is silent for longer is lost.
@@ -63,6 +66,9 @@ class PeerWatch {
   /// Calls `abort` once the run has failed, on a thread of its own: it gets the main thread out of its
   /// collectives.
   void on_failure(std::function<void()> abort);
+
+  /// What this rank says behind the failure that ends it, from now on: how the run goes on, for one.
+  void say_at_end(const std::string& text);
 
   /// Reports an error of this rank's own, and returns when the others have had the time to read it. The main
   /// thread ends after this.

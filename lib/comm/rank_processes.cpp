@@ -52,8 +52,12 @@ std::vector<std::string> RankProcesses::environment(int rank) const {
       {"LORIKEET_BOARD_FD", std::to_string(board_.descriptor())}};
   std::vector<std::string> all;
   // A rank that starts a launcher itself must not pass its own variables on.
+  const auto is_own = [&](std::string_view entry) {
+    return std::any_of(own.begin(), own.end(),
+                       [&](const auto& variable) { return entry.starts_with(variable.first + "="); });
+  };
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (!std::string_view(*entry).starts_with("LORIKEET_")) all.emplace_back(*entry);
+    if (!is_own(*entry)) all.emplace_back(*entry);
   }
   for (const auto& [name, value] : own) all.push_back(name + "=" + value);
   const auto unless_set = [&](const char* name, const std::string& value) {
@@ -160,8 +164,9 @@ void RankProcesses::forward(std::size_t index, bool all) {
 std::optional<std::string> RankProcesses::find_hang() const {
   for (std::size_t i = 0; i < processes_.size(); ++i) {
     if (processes_[i].status) continue;
-    const auto seconds = overdue_seconds(board_.read(static_cast<int>(i)));
-    if (seconds) return hang_text(static_cast<int>(i), *seconds);
+    const BoardSlot slot = board_.read(static_cast<int>(i));
+    if (const auto seconds = overdue_seconds(slot))
+      return hang_text("rank " + std::to_string(i), slot, *seconds);
   }
   return std::nullopt;
 }

@@ -22,10 +22,13 @@ inline std::string reason(const std::exception& error) {
   return line_from(0) + ": " + line_from(last_error + kLastError.size());
 }
 
-/// Whether NCCL found no memory on the card for its buffers, which it takes with the first collective.
+/// Whether NCCL found no memory on the card for its buffers, which it takes with the first collective. The
+/// message is the last that NCCL logged (its src/include/alloc.h): the driver's, or that of the allocation.
 inline bool is_nccl_out_of_memory(const std::exception& error) {
   if (dynamic_cast<const c10::DistBackendError*>(&error) == nullptr) return false;
-  const std::string_view text = error.what();  // "Cuda failure 2 'out of memory'"
+  const std::string_view text = error.what();
+  for (const char* allocation : {"Failed to CUDA malloc", "Failed to CUDA calloc"})
+    if (text.find(allocation) != std::string_view::npos) return true;
   const std::size_t failure = text.find("Cuda failure ");
   return failure != std::string_view::npos && text.find("'out of memory'", failure) != std::string_view::npos;
 }

@@ -2,6 +2,7 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 #include "base/error.h"
 #include "base/strings.h"
@@ -29,6 +31,33 @@ const char* advice(int failure) {
     case EADDRINUSE: return "; another run may use this port: choose another";
     case EADDRNOTAVAIL: return "; it is not an address of this machine";
     default: return "";
+  }
+}
+
+using std::chrono::milliseconds;
+
+// 0, or the errno of a connection that isn't made within `limit`.
+int try_to_connect(const addrinfo& to, milliseconds limit) {
+  const UniqueFd fd(::socket(to.ai_family, to.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, to.ai_protocol));
+  if (!fd) return errno;
+  if (::connect(fd.get(), to.ai_addr, to.ai_addrlen) == 0) return 0;
+  if (errno != EINPROGRESS) return errno;
+  pollfd connected{fd.get(), POLLOUT, 0};
+  const int ready = ::poll(&connected, 1, static_cast<int>(limit.count()));
+  if (ready < 0) return errno;
+  if (ready == 0) return ETIMEDOUT;
+  int failure = 0;
+  socklen_t size = sizeof(failure);
+  return getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &failure, &size) == 0 ? failure : errno;
+}
+
+std::string why_unreached(int failure) {
+  switch (failure) {
+    case ECONNREFUSED:
+      return "nothing listens there; has rank 0 been started on that machine, and with the same port?";
+    case ETIMEDOUT:
+      return "no answer comes; does a firewall stand between, and is it the address of rank 0's machine?";
+    default: return std::strerror(failure);
   }
 }
 
@@ -69,6 +98,26 @@ Listener listen_on(const std::string& host, int port) {
   }
   throw Error("[launch] can't listen on " + where + ": " + std::strerror(failure) + advice(failure),
               ErrorKind::kEnvironment);
+}
+
+std::optional<std::string> wait_for_listener(const std::string& host, int port,
+                                             std::chrono::steady_clock::time_point deadline) {
+  // A lost packet is sent again at ever longer intervals: a connection begun anew meets a late listener
+  // sooner.
+  constexpr milliseconds kOneTry{5000}, kPause{200};
+  std::string problem;
+  const auto found = resolve(host, port, &problem);
+  if (!found) return problem;
+  while (true) {
+    int failure = 0;
+    for (const addrinfo* a = found.get(); a != nullptr; a = a->ai_next) {
+      const auto left = std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now());
+      failure = try_to_connect(*a, std::clamp(left, milliseconds(1), kOneTry));
+      if (failure == 0) return std::nullopt;
+    }
+    if (std::chrono::steady_clock::now() + kPause >= deadline) return why_unreached(failure);
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 std::pair<std::string, std::string> in_numbers(const sockaddr* address) {

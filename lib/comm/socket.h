@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -21,6 +23,11 @@ struct Listener {
 /// Error (kEnvironment) when the name is unknown, isn't this machine's, or the port is taken, and Error
 /// (kUsage) for the addresses that mean every interface.
 Listener listen_on(const std::string& host, int port);
+
+/// Connects to host:port, again and again until `deadline`, and closes the connection. Returns why nothing
+/// answers there, with what to do; nullopt once something does.
+std::optional<std::string> wait_for_listener(const std::string& host, int port,
+                                             std::chrono::steady_clock::time_point deadline);
 
 /// The TCP addresses of a name, as getaddrinfo gives them; on failure none, and `problem` says why.
 std::unique_ptr<addrinfo, void (*)(addrinfo*)> resolve(const std::string& host, int port,

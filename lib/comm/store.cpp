@@ -1,5 +1,7 @@
 #include "comm/store.h"
 
+#include <c10/util/Logging.h>
+
 #include <algorithm>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -28,13 +30,63 @@ std::string get(c10d::Store& store, const std::string& key, std::chrono::seconds
   }
 }
 
+[[noreturn]] void fail_to_set(const std::string& key, const std::exception& error) {
+  throw PeerLost("[launch] the first rank, which holds the store, has failed: it took no '" + key + "' (" +
+                 reason(error) + ")");
+}
+
 void set(c10d::Store& store, const std::string& key, const std::string& text) {
   try {
     store.set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
   } catch (const std::exception& error) {
-    throw PeerLost("[launch] the first rank, which holds the store, has failed: it took no '" + key + "' (" +
-                   reason(error) + ")");
+    fail_to_set(key, error);
   }
+}
+
+// While one lives c10d logs no errors, with their stack traces: who makes it reports them. A user who has
+// asked for more than errors (TORCH_CPP_LOG_LEVEL) keeps all.
+class QuietErrors {
+ public:
+  QuietErrors() : before_(FLAGS_caffe2_log_level) {
+    if (before_ == c10::GLOG_ERROR) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
+  }
+  ~QuietErrors() { FLAGS_caffe2_log_level = before_; }
+  QuietErrors(const QuietErrors&) = delete;
+  QuietErrors& operator=(const QuietErrors&) = delete;
+
+ private:
+  int before_;
+};
+
+[[noreturn]] void fail_to_reach(const Placement& placement, std::chrono::seconds timeout,
+                                const std::string& why) {
+  throw Error("[launch] rank " + std::to_string(placement.rank) + " can't reach " +
+                  escape_control(placement.host) + ":" + std::to_string(placement.port) + " within " +
+                  std::to_string(timeout.count()) + " s: " + why,
+              ErrorKind::kEnvironment);
+}
+
+c10::intrusive_ptr<c10d::TCPStore> hold_store(const Placement& placement, c10d::TCPStoreOptions options) {
+  options.isServer = true;
+  options.masterListenFd =
+      placement.listen_fd >= 0 ? placement.listen_fd : release(listen_on(placement.host, placement.port));
+  return c10::make_intrusive<c10d::TCPStore>(placement.host, options);
+}
+
+// c10d tries again each time that it can't connect, and each try may take the whole time: it gets what is
+// left once something listens there.
+c10::intrusive_ptr<c10d::TCPStore> reach_store(const Placement& placement, c10d::TCPStoreOptions options,
+                                               std::chrono::seconds timeout) {
+  using std::chrono::milliseconds;
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  if (const auto problem = wait_for_listener(placement.host, placement.port, deadline))
+    fail_to_reach(placement, timeout, *problem);
+  const auto left = std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now());
+  options.timeout = std::max(left, milliseconds(1000));
+  const QuietErrors quiet;
+  auto store = c10::make_intrusive<c10d::TCPStore>(placement.host, options);
+  store->setTimeout(timeout);
+  return store;
 }
 
 }  // namespace
@@ -44,20 +96,26 @@ c10::intrusive_ptr<c10d::Store> connect_store(const Placement& placement, std::c
   options.port = static_cast<std::uint16_t>(placement.port);
   options.timeout = timeout;
   options.waitWorkers = false;
-  if (placement.rank == 0 && !placement.store_is_held) {
-    options.isServer = true;
-    options.masterListenFd =
-        placement.listen_fd >= 0 ? placement.listen_fd : release(listen_on(placement.host, placement.port));
-  }
   try {
-    auto store = c10::make_intrusive<c10d::TCPStore>(placement.host, options);
+    if (placement.rank == 0 && !placement.store_is_held) return hold_store(placement, options);
+    const auto store = reach_store(placement, options, timeout);
     if (!placement.store_is_held) return store;
     return part_of(store, "restart/" + std::to_string(placement.restarts));
+  } catch (const Error&) {
+    throw;
   } catch (const std::exception& error) {
-    throw Error("[launch] rank " + std::to_string(placement.rank) + " can't reach " +
-                    escape_control(placement.host) + ":" + std::to_string(placement.port) + " within " +
-                    std::to_string(timeout.count()) + " s: " + reason(error),
-                ErrorKind::kEnvironment);
+    fail_to_reach(placement, timeout,
+                  reason(error) + "; something listens there, and it may not be the store of this run");
+  }
+}
+
+std::string set_once(c10d::Store& store, const std::string& name, const std::string& text) {
+  try {
+    const std::vector<std::uint8_t> bytes =
+        store.compareSet(name, {}, std::vector<std::uint8_t>(text.begin(), text.end()));
+    return {bytes.begin(), bytes.end()};
+  } catch (const std::exception& error) {
+    fail_to_set(name, error);
   }
 }
 

@@ -15,14 +15,17 @@ namespace lorikeet::comm {
 
 /// Connects to the key-value store of a run. Rank 0 holds it, at the placement's host and port and on no
 /// other address, unless its launcher does: then what is written there is of this start of the processes
-/// alone, as a launcher that starts them again keeps its store. Throws Error (kEnvironment) when it can't be
-/// reached within `timeout`, or its port is taken.
+/// alone, as a launcher that starts them again keeps its store. Throws Error (kEnvironment), saying why, when
+/// it can't be reached within `timeout`, or its port is taken.
 c10::intrusive_ptr<c10d::Store> connect_store(const Placement& placement, std::chrono::seconds timeout);
 
 /// Announces to the other ranks that `name` has happened.
 void announce(c10d::Store& store, const std::string& name);
 /// Returns once `name` was announced. Throws Error (kRunFailed) when the time is up or the store is gone.
 void wait_for(c10d::Store& store, const std::string& name, std::chrono::seconds timeout);
+
+/// Sets `name` to `text` unless it has a text already. Returns the text that it has then.
+std::string set_once(c10d::Store& store, const std::string& name, const std::string& text);
 
 /// Named facts that have to be equal on all ranks: versions, fingerprints.
 using Facts = std::vector<std::pair<std::string, std::string>>;

@@ -174,11 +174,12 @@ TEST_CASE("an observer is told when the host waits, for a collective or for what
       comm::Pending pending = group->all_reduce(at::ones({4}));
       pending.wait();
       group->while_waiting([] {});
+      CHECK_THROWS_AS(group->while_waiting([] { throw std::bad_alloc(); }), std::bad_alloc);
     });
   }
   for (std::thread& thread : threads) thread.join();
   for (const Log& log : logs) {
-    CHECK(log.said ==
-          std::vector<std::string>{"waits 0", "end", "begin 1", "waits 1", "end", "waits 1", "end"});
+    CHECK(log.said == std::vector<std::string>{"waits 0", "end", "begin 1", "waits 1", "end", "waits 1",
+                                               "end", "waits 1", "end"});
   }
 }

@@ -47,6 +47,20 @@ bool wait_until(const std::function<bool()>& condition) {
 
 }  // namespace
 
+TEST_CASE("ranks get the launcher's environment, but for what says who a rank is") {
+  const TemporaryFolder folder;
+  setenv("LORIKEET_REFERENCE_OPS", "1", 1);
+  setenv("LORIKEET_STORE_PORT", "none", 1);
+  CHECK(launch(shell("echo $LORIKEET_REFERENCE_OPS $LORIKEET_STORE_PORT > " + folder.path().string() +
+                         "/$LORIKEET_RANK",
+                     1)) == 0);
+  unsetenv("LORIKEET_REFERENCE_OPS");
+  unsetenv("LORIKEET_STORE_PORT");
+  const std::string text = read_file(folder / "0");
+  CHECK(text.starts_with("1 "));
+  CHECK(std::stoi(text.substr(2)) > 0);
+}
+
 TEST_CASE("every rank is told who it is") {
   const TemporaryFolder folder;
   const std::string script =

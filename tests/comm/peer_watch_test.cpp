@@ -14,6 +14,7 @@
 
 #include "comm/socket.h"
 #include "comm/store.h"
+#include "support/captured_stderr.h"
 #include "support/catch.h"
 
 using namespace lorikeet;
@@ -96,6 +97,18 @@ struct Run {
   std::map<int, std::unique_ptr<PeerWatch>> watches;
 };
 
+// The state of a rank that has waited in a collective for longer than it may.
+BoardSlot waiting_too_long(const char* phase, std::uint64_t sequence) {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  BoardSlot slot = in_phase(phase);
+  slot.in_collective = 1;
+  slot.sequence = sequence;
+  slot.since_ns = static_cast<std::uint64_t>(now.tv_sec - std::min<time_t>(now.tv_sec, 5)) * 1'000'000'000;
+  slot.limit_seconds = 3;
+  return slot;
+}
+
 const Failure kUnknown{.text = "not found"};
 
 }  // namespace
@@ -120,6 +133,18 @@ TEST_CASE("a rank that is silent is named with its phase, and the collectives of
   CHECK(run.ends.code_of(2) == 1);
   CHECK(aborted.code_of(0) == 0);
   CHECK(aborted.code_of(2) == 0);
+}
+
+TEST_CASE("a rank that its watch ends says last how the run goes on") {
+  const test::CapturedStderr said;
+  {
+    Run run(2);
+    run.watches[0]->say_at_end("the same command goes on");
+    run.kill(1);
+    CHECK(run.ends.code_of(0) == 1);
+  }
+  CHECK_THAT(said.text(),
+             Contains("its machine or network failed; the same command goes on; rank 0 was ended"));
 }
 
 TEST_CASE("of several ranks that are lost at once the first is named") {
@@ -147,13 +172,7 @@ TEST_CASE("a rank that has done its part may go, and the one after it is watched
 }
 
 TEST_CASE("a rank that waits in a collective for too long names those that have not come to it") {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  BoardSlot waiting = in_phase("training");
-  waiting.in_collective = 1;
-  waiting.sequence = 7;
-  waiting.since_ns = static_cast<std::uint64_t>(now.tv_sec - std::min<time_t>(now.tv_sec, 5)) * 1'000'000'000;
-  waiting.limit_seconds = 3;
+  BoardSlot waiting = waiting_too_long("training", 7);
   Run run;
   run.start(1, 3, in_phase("tokenise"));
   BoardSlot in_time = waiting;
@@ -164,6 +183,31 @@ TEST_CASE("a rank that waits in a collective for too long names those that have 
   const std::string said = run.watches[1]->wait_for_cause(kUnknown).text;
   CHECK_THAT(said, Contains("rank 0 has waited ") && Contains("for rank 1 in phase 'tokenise'"));
   CHECK_THAT(said, !Contains("rank 2"));
+}
+
+TEST_CASE("ranks that wait for one another to join the group learn what may keep them apart") {
+  for (const bool several_machines : {true, false}) {
+    Run run;
+    for (int rank = 0; rank < 2; ++rank) {
+      WatchOptions of_rank = options(rank, 2, &run.ends);
+      if (several_machines) {
+        of_rank.host = "node" + std::to_string(rank);
+        of_rank.address = "10.0.0." + std::to_string(rank);
+      }
+      BoardSlot slot = waiting_too_long("connect", 0);
+      if (rank == 1) slot.limit_seconds = 600;
+      run.watches[rank] = std::make_unique<PeerWatch>(run.store, [slot] { return slot; }, of_rank);
+    }
+    CHECK(run.ends.code_of(1) == 1);
+    const std::string said = run.watches[1]->wait_for_cause(kUnknown).text;
+    CHECK_THAT(said, Contains(several_machines ? "rank 0 on node0 has waited " : "rank 0 has waited ") &&
+                         Contains("s to join the group (distributed.watchdog_seconds) for a message"));
+    const auto advice = Contains("rank 0 on node0 listens on 10.0.0.0; firewalls must let all ports through");
+    if (several_machines)
+      CHECK_THAT(said, advice);
+    else
+      CHECK_THAT(said, !Contains("firewalls"));
+  }
 }
 
 TEST_CASE("a loss that nobody can explain is the failure of the rank that reports it") {

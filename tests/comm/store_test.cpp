@@ -1,9 +1,15 @@
 #include "comm/store.h"
 
+#include <c10/util/Logging.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <utility>
 
 #include "comm/socket.h"
+#include "support/captured_stderr.h"
 #include "support/catch.h"
 #include "support/error_text.h"
 
@@ -50,9 +56,35 @@ TEST_CASE("a taken port and an unreachable store are errors that name the addres
   const int free_port = listen_on("127.0.0.1", 0).port;
   const Placement nobody{.rank = 1, .world_size = 2, .port = free_port};
   CHECK_THAT(test::error_text([&] { connect_store(nobody, seconds(1)); }, ErrorKind::kEnvironment),
-             Contains("rank 1 can't reach 127.0.0.1:" + std::to_string(free_port) + " within 1 s"));
+             Contains("rank 1 can't reach 127.0.0.1:" + std::to_string(free_port) +
+                      " within 1 s: nothing listens there; has rank 0 been started"));
   CHECK_THAT(test::error_text([] { listen_on("no.such.host.invalid", 0); }, ErrorKind::kEnvironment),
              Contains("no.such.host.invalid"));
+}
+
+TEST_CASE("what listens in the store's place is named as the cause") {
+  const Listener other = listen_on("127.0.0.1", 0);
+  std::thread closes_at_once([&] {
+    for (int fd = 0; (fd = ::accept(other.fd.get(), nullptr, nullptr)) >= 0;) ::close(fd);
+  });
+  const Placement rank{.rank = 1, .world_size = 2, .port = other.port};
+  const int level = std::exchange(FLAGS_caffe2_log_level, c10::GLOG_ERROR);  // as in a run
+  {
+    const test::CapturedStderr stderr_of_c10d;
+    CHECK_THAT(test::error_text([&] { connect_store(rank, seconds(1)); }, ErrorKind::kEnvironment),
+               Contains("something listens there, and it may not be the store of this run"));
+    CHECK(stderr_of_c10d.text().empty());
+  }
+  CHECK(std::exchange(FLAGS_caffe2_log_level, level) == c10::GLOG_ERROR);
+  ::shutdown(other.fd.get(), SHUT_RDWR);
+  closes_at_once.join();
+}
+
+TEST_CASE("a name is set once") {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  CHECK(set_once(*store, "here/1", "a") == "a");
+  CHECK(set_once(*store, "here/1", "b") == "a");
+  CHECK(set_once(*store, "here/2", "b") == "b");
 }
 
 TEST_CASE("facts that differ between ranks are named with both values") {

@@ -13,6 +13,8 @@ import json
 import os
 import pathlib
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import unittest
@@ -31,6 +33,10 @@ def file_of(call):
     path = re.sub(r"\.tmp-[0-9a-f]+", ".tmp", path)
     path = re.sub(r"\.lorikeet-probe-\w+", ".lorikeet-probe", path)
     return re.sub(r"[0-9a-f]{16,}|\d+", "#", path)
+
+
+def saved_steps(output):
+    return sorted(int(path.name[5:]) for path in (output / "checkpoints").glob("step_*") if path.name[5:].isdigit())
 
 
 class Faults(unittest.TestCase):
@@ -88,11 +94,12 @@ class Faults(unittest.TestCase):
         def one(number):
             name = f"{how}{number}"
             first, _ = self.run_counted(name, {"LORIKEET_FAULT_AT": str(number), "LORIKEET_FAULT_HOW": how})
+            kept = saved_steps(self.work / name / "run")
             second, _ = self.run_counted(name, {})
-            return number, first, second
+            return number, first, kept, second
 
         with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
-            for number, first, second in pool.map(one, points):
+            for number, first, kept, second in pool.map(one, points):
                 with self.subTest(how=how, call=self.calls[number - 1]):
                     if how == "kill":
                         self.assertEqual(first.returncode, KILLED, first.stderr)
@@ -100,6 +107,8 @@ class Faults(unittest.TestCase):
                         self.assertIn(first.returncode, (0, 3), first.stderr)
                         if first.returncode == 3:
                             self.assertIn("No space left on device", first.stderr)
+                            for step in kept[-1:]:
+                                self.assertIn(f"the checkpoint of step {step} stays, and the same command goes on from it", first.stderr)
                     self.assertEqual(second.returncode, 0, second.stderr)
                     self.require_equal_to_whole(self.work / f"{how}{number}" / "run")
 
@@ -125,10 +134,63 @@ class Faults(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.require_equal_to_whole(run)
 
+    def test_an_output_folder_that_is_deleted_while_a_checkpoint_is_written_ends_the_run_with_an_error(self):
+        output = self.work / "deleted" / "run"
+        slow = {"LD_PRELOAD": str(LIBRARY), "LORIKEET_FAULT_ROOTS": str(output / "checkpoints"), "LORIKEET_FAULT_AT": "1",
+                "LORIKEET_FAULT_HOW": "slow"}
+        process = subprocess.Popen(self.programs.command(output, "checkpoint.save_every_steps=1"), env={**harness.ENVIRONMENT, **slow},
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.assertTrue(harness.wait_for(lambda: any(output.glob("checkpoints/*.tmp-*/adapter_model.safetensors"))))
+        process.send_signal(signal.SIGSTOP)
+        shutil.rmtree(output)
+        process.send_signal(signal.SIGCONT)
+        _, said = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 1, said)
+        self.assertIn("is gone: it was deleted while the run was going on; no checkpoint is there", said)
+
     def test_killed_at_a_file_call(self):
         points = self.points()
         self.assertGreaterEqual(len(points), 40)
         self.try_points("kill", points)
+
+    def test_killed_between_the_two_renames_of_a_file_system_that_cant_exchange_folders(self):
+        no_exchange = {"LORIKEET_FAULT_NO_EXCHANGE": "1"}  # as NFS
+        result, calls = self.run_counted("renames", no_exchange)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.require_equal_to_whole(self.work / "renames" / "run")
+        # The last one of each folder.
+        exchanges = {file_of(call): number for number, call in enumerate(calls, 1) if call.split()[1] == "renameat2"}
+        self.assertIn("run/best", exchanges)
+        for file, number in exchanges.items():
+            with self.subTest(file):
+                name = f"renames{number}"
+                second_rename = {"LORIKEET_FAULT_AT": str(number + 2), "LORIKEET_FAULT_HOW": "kill"}
+                result, calls = self.run_counted(name, {**no_exchange, **second_rename})
+                self.assertEqual(result.returncode, KILLED, result.stderr)
+                target = calls[number - 1].split(" ", 2)[2]
+                self.assertFalse((self.work / name / target).exists())
+                saved = [path.name.split(".")[0] for path in (self.work / name / "run" / "checkpoints").iterdir()]
+                result, _ = self.run_counted(name, no_exchange)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertIn(f"resuming after {saved[0].replace('_', ' ')}", result.stderr)
+                self.require_equal_to_whole(self.work / name / "run")
+
+    def test_a_signal_before_the_lock_is_had_leaves_the_lock_of_another_run(self):
+        folder = self.work / "other"
+        output, log = folder / "run", self.work / "other.calls"
+        fault = {"LD_PRELOAD": str(LIBRARY), "LORIKEET_FAULT_ROOTS": str(folder), "LORIKEET_FAULT_LOG": str(log),
+                 "LORIKEET_FAULT_AT": "1", "LORIKEET_FAULT_HOW": "stop"}
+        process = subprocess.Popen(self.programs.command(output), env={**harness.ENVIRONMENT, **fault},
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        status = pathlib.Path(f"/proc/{process.pid}/stat")
+        self.assertTrue(harness.wait_for(lambda: status.read_text().rsplit(")", 1)[1].split()[0] == "T"))
+        self.assertEqual(log.read_text().split()[1], "mkdir")  # it is about to make its folder
+        lock = output / ".lorikeet.lock"
+        lock.parent.mkdir(parents=True)
+        lock.touch()
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(harness.stop(process, signal.SIGCONT), 130)
+        self.assertTrue(lock.exists())
 
     def test_disk_full_from_a_file_call_on(self):
         points = self.points()

@@ -43,6 +43,17 @@ class ReferenceOps(unittest.TestCase):
             # The plan ran the references too: their memory is another one.
             self.assertNotEqual(after["expected_memory_bytes"], before["expected_memory_bytes"])
 
+    def test_a_run_that_goes_on_with_other_operators_says_so_and_keeps_it_recorded(self):
+        for begun, now in (("0", "1"), ("1", "0")):
+            output = self.programs.work / f"resumed-{begun}"
+            command = self.programs.command(output, "lr_scheduler.name=constant")
+            for value, steps, warned, fact in ((begun, 3, False, begun == "1"), (now, 4, True, "partly"), (begun, 5, False, "partly")):
+                result = self.run_with(value, [*command, f"training.max_steps={steps}"])
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(f"resuming after step {steps - 1}" in result.stderr, steps > 3)
+                self.assertEqual("its losses stay the same but for rounding" in result.stderr, warned, result.stderr)
+                self.assertEqual(json.loads((output / "run.json").read_text())["reference_ops"], fact)
+
     def test_another_value_is_refused(self):
         result = self.run_with("yes", self.programs.command(self.programs.work / "none", "training.max_steps=4"))
         self.assertEqual(result.returncode, 2, result.stderr)

@@ -230,6 +230,20 @@ class RunFolder(unittest.TestCase):
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertIn("finished already", result.stderr)
 
+    def test_a_chat_template_is_compared_by_what_it_writes_and_not_by_its_path(self):
+        text = "{% for m in messages %}A {{ m['role'] }}: {{ m['content'] }}{{ eos_token }}{% endfor %}"
+        file, moved = self.programs.work / "template.jinja", self.programs.work / "moved.jinja"
+        file.write_text(text)
+        moved.write_text(text)
+        output = self.trained("templated", f"data.chat_template={file}", "training.max_steps=3")
+        file.unlink()  # as on another machine
+        result = self.programs.train(output, f"data.chat_template={moved}", "training.max_steps=3")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("finished already", result.stderr)
+        moved.write_text(text.replace("A ", "B "))
+        for setting, words in ((str(moved), "other data"), ("plain", "other settings (data.chat_template: ")):
+            self.require_refused(output, words, overrides=[f"data.chat_template={setting}", "training.max_steps=3"])
+
     def test_other_validation_rows_are_another_run(self):
         rows = (harness.EXAMPLE / "heldout.jsonl").read_text().splitlines(keepends=True)
         file = self.programs.work / "rows.jsonl"
@@ -299,6 +313,14 @@ class RunFolder(unittest.TestCase):
         run = json.loads((output / "run.json").read_text())
         (output / "run.json").write_text(json.dumps({**run, "finished": False}))
         best = output / "best" / "adapter_model.safetensors"
+        manifest = output / "best" / "manifest.json"
+        listed = manifest.read_text()
+        manifest.unlink()
+        result = self.programs.train(output, *validated)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(f"'{output / 'best'}' has no manifest.json, so damage can't be found", result.stderr)
+        (output / "run.json").write_text(json.dumps({**run, "finished": False}))
+        manifest.write_text(listed)
         content = bytearray(best.read_bytes())
         content[-1] ^= 1
         best.write_bytes(content)

@@ -117,7 +117,7 @@ class Case(unittest.TestCase):
         os.kill(ranks[victim], number)
         self.assert_end([pid for rank, pid in ranks.items() if rank != victim])
         said = launchers[0].said()
-        self.assertRegex(said, rf"rank {victim} has been silent for 5 s, last in phase 'training' \(training, (in|behind) all-")
+        self.assertRegex(said, rf"rank {victim}( on \S+)? has been silent for 5 s, last in phase 'training' \(training, (in|behind) all-")
         return ranks
 
 
@@ -175,7 +175,10 @@ class StoreOfRankZero(Case):
         os.kill(ranks[0].pid, signal.SIGKILL)
         self.assert_end([ranks[1].pid])
         self.assertEqual(self.wait(ranks), [-signal.SIGKILL, 1])
-        self.assertRegex(ranks[1].said(), r"the run's store, which rank 0 holds, is gone .*; rank 0 was last in phase 'training'")
+        said = ranks[1].said()
+        self.assertRegex(said, r"the run's store, which rank 0 holds, is gone .*; rank 0 was last in phase 'training'")
+        self.assertIn("the same command goes on from the last checkpoint", said)
+        self.assertEqual(said.count("error:"), 1, said)
         self.assert_finishes(self.start_both(output), output)
 
     def test_no_rank_leaves_an_interrupted_run_before_the_first_one_has_saved(self):
@@ -211,6 +214,41 @@ class StoreOfRankZero(Case):
         for second, expected in ((["optimizer.lr=1e-5"], "optimizer.lr differs between ranks: '0.002' on rank 0, '1.0e-5' on rank 1"),
                                  (["model.path=nowhere"], "nowhere")):
             ranks = self.start_both(self.programs.work / "nowhere", second=second)
+            self.assertEqual(self.wait(ranks, 30), [2, 2], ranks[0].said())
+            for rank in ranks:
+                self.assertIn(expected, rank.said())
+                self.assertEqual(rank.said().count("error:"), 1, rank.said())
+
+    def test_an_error_in_mid_run_is_that_of_both_and_they_say_how_the_run_goes_on(self):
+        output = self.programs.work / "full"
+        full = {"LD_PRELOAD": sys.argv[2], "LORIKEET_FAULT_ROOTS": str(output / "checkpoints"), "LORIKEET_FAULT_AT": "1",
+                "LORIKEET_FAULT_HOW": "full"}
+        command = self.program(output, "distributed.interface=lo", "checkpoint.save_every_steps=2")
+        ranks = [self.start(command, {**self.variables(rank, "127.0.0.1"), **(full if rank == 0 else {})}) for rank in (0, 1)]
+        self.assertEqual(self.wait(ranks), [3, 3], ranks[1].said())
+        for rank, outlook in zip(ranks, ("no checkpoint is there: the same command begins anew",
+                                         "the same command goes on from the last checkpoint that was saved")):
+            said = rank.said()
+            self.assertIn("No space left on device", said)
+            self.assertIn(outlook, said)
+            self.assertEqual(said.count("error:"), 1, said)
+
+    def test_a_rank_that_is_started_twice_ends_and_leaves_the_run_alone(self):
+        output = self.programs.work / "twice"
+        ranks = self.start_both(output)
+        self.wait_for_steps(ranks, output, 1)
+        copy = self.start(self.program(output, "distributed.interface=lo"), self.variables(1, "127.0.0.1"))
+        self.assertEqual(self.wait([copy]), [2], copy.said())
+        self.assertRegex(copy.said(), rf"rank 1 was started twice: process {ranks[1].pid} on \S+ has it already, and this is process "
+                                      rf"{copy.pid} on ")
+        self.assertEqual(copy.said().count("error:"), 1, copy.said())
+        self.assert_finishes(ranks, output)
+
+    def test_what_differs_in_how_ranks_were_started_is_named_by_all(self):
+        for other, expected in (({"WORLD_SIZE": "3"}, "rank 0 was started as one of 2 processes, 1 a machine, and rank 1"),
+                                ({"LORIKEET_REFERENCE_OPS": "1"}, "LORIKEET_REFERENCE_OPS differs between ranks: '0' on rank 0")):
+            command = self.program(self.programs.work / "differs", "distributed.interface=lo")
+            ranks = [self.start(command, {**self.variables(rank, "127.0.0.1"), **(other if rank else {})}) for rank in (0, 1)]
             self.assertEqual(self.wait(ranks, 30), [2, 2], ranks[0].said())
             for rank in ranks:
                 self.assertIn(expected, rank.said())
@@ -265,7 +303,7 @@ class TwoMachines(Case):
         self.wait_for_steps(ranks, output, 2)
         self.hosts.cut()
         self.assert_end([rank.pid for rank in ranks])
-        self.assertIn("rank 1 has been silent for 5 s", ranks[0].said())
+        self.assertRegex(ranks[0].said(), r"rank 1 on \S+ has been silent for 5 s.*; .*the same command (goes on from|begins anew)")
         self.assertIn("the run's store, which rank 0 holds, gave no answer in 5 s", ranks[1].said())
 
 
