@@ -135,6 +135,7 @@ struct ChoiceRule {
  private:
   std::vector<std::string> names() const {
     std::vector<std::string> out;
+    out.reserve(choices.size());
     for (const Choice<E>& choice : choices) out.emplace_back(choice.name);
     return out;
   }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <numeric>
+#include <limits>
 
 namespace lorikeet::nn {
 namespace {
@@ -11,29 +11,36 @@ constexpr std::int64_t kAlignment = 512;
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// The block for the next unit: the largest power of two that those to come fill, or one that the unit fits.
-std::int64_t room_for(std::int64_t unit, std::int64_t to_come) {
-  const auto filled = std::bit_floor(static_cast<std::uint64_t>(to_come));
-  return static_cast<std::int64_t>(std::max(filled, std::bit_ceil(static_cast<std::uint64_t>(unit))));
+std::int64_t taken(std::int64_t bytes) {
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(bytes)));
 }
 
 }  // namespace
 
 HostLayout host_layout(const std::vector<std::int64_t>& unit_bytes) {
-  HostLayout out;
-  std::int64_t to_come = std::accumulate(unit_bytes.begin(), unit_bytes.end(), std::int64_t{0});
-  std::int64_t room = 0;
-  for (const std::int64_t bytes : unit_bytes) {
-    const std::int64_t begin = out.block_bytes.empty() ? 0 : aligned(out.block_bytes.back());
-    if (out.block_bytes.empty() || begin + bytes > room) {
-      room = room_for(bytes, to_come);
-      out.places.push_back({.block = out.block_bytes.size()});
-      out.block_bytes.push_back(bytes);
-    } else {
-      out.places.push_back({.block = out.block_bytes.size() - 1, .offset_bytes = begin});
-      out.block_bytes.back() = begin + bytes;
+  const std::size_t count = unit_bytes.size();
+  // Of the units from each on: what they take at least, and how many lie in their first block then.
+  std::vector<std::int64_t> least(count + 1, 0);
+  std::vector<std::size_t> in_block(count + 1, 0);
+  for (std::size_t first = count; first-- > 0;) {
+    least[first] = std::numeric_limits<std::int64_t>::max();
+    std::int64_t bytes = 0;
+    for (std::size_t last = first; last < count; ++last) {
+      bytes = aligned(bytes) + unit_bytes[last];
+      const std::int64_t total = taken(bytes) + least[last + 1];
+      if (total > least[first]) continue;  // of equal ones the larger block
+      least[first] = total;
+      in_block[first] = last + 1 - first;
     }
-    to_come -= bytes;
+  }
+  HostLayout out;
+  for (std::size_t first = 0; first < count; first += in_block[first]) {
+    std::int64_t end = 0;
+    for (std::size_t i = first; i < first + in_block[first]; ++i) {
+      out.places.push_back({.block = out.block_bytes.size(), .offset_bytes = aligned(end)});
+      end = aligned(end) + unit_bytes[i];
+    }
+    out.block_bytes.push_back(end);
   }
   return out;
 }

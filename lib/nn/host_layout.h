@@ -16,9 +16,9 @@ struct HostLayout {
   std::vector<std::int64_t> block_bytes;  ///< that are used
 };
 
-/// Puts units of so many bytes, each in one piece that starts at a multiple of 512, into as few and as large
-/// blocks as leave little unused where memory comes in powers of two, as libtorch pins it: a layer of 525 MiB
-/// in a block of its own would take a GiB.
+/// Puts units of so many bytes, each in one piece that starts at a multiple of 512, in their order into
+/// blocks that take the least where memory comes in powers of two, as libtorch pins it: a layer of 525 MiB in
+/// a block of its own would take a GiB.
 HostLayout host_layout(const std::vector<std::int64_t>& unit_bytes);
 
 }  // namespace lorikeet::nn

@@ -37,7 +37,7 @@ TEST_CASE("units lie in their blocks one behind the other, aligned, and never ov
   CHECK(nn::host_layout({}).places.empty());
 }
 
-TEST_CASE("the layers of real models leave a tenth of their pinned memory unused at most") {
+TEST_CASE("the layers of real models leave little of their pinned memory unused") {
   // Qwen2.5's 14B (48 layers of 525 MiB) and 7B, Llama-3.1's 8B and 70B: layers, and embedding and head.
   const std::vector<std::pair<std::int64_t, std::int64_t>> models{
       {48, 525}, {28, 445}, {32, 416}, {80, 1632}};
@@ -47,6 +47,6 @@ TEST_CASE("the layers of real models leave a tenth of their pinned memory unused
     units.push_back(1485 * kMiB);
     const auto sum = std::accumulate(units.begin(), units.end(), std::int64_t{0});
     CAPTURE(mib, sum / kMiB, pinned(units) / kMiB);
-    CHECK(static_cast<double>(pinned(units)) <= 1.1 * static_cast<double>(sum));
+    CHECK(static_cast<double>(pinned(units)) <= 1.06 * static_cast<double>(sum));
   }
 }

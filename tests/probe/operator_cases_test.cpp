@@ -97,5 +97,5 @@ TEST_CASE("a card is checked in the precisions that runs may use there") {
   };
   CHECK(names(9, 0) == std::vector<std::string>{"fp32", "tf32", "bf16", "fp16"});
   CHECK(names(7, 5) == std::vector<std::string>{"fp32", "fp16"});
-  CHECK(names(6, 1) == std::vector<std::string>{"fp32"});
+  CHECK_THROWS_WITH(names(7, 0), Contains("compute capability 7.0") && Contains("older than Turing"));
 }

@@ -41,8 +41,8 @@ std::vector<CheckedPrecision> precisions_of(const device::CudaDevice& card) {
       precision::require_supported(precision::resolve({.preset = precision.preset}),
                                    {.kind = device::Device::Kind::kCuda, .index = 0}, {card});
       supported.push_back(precision);
-    } catch (const Error&) {  // a run in it is refused in the same way
-      continue;
+    } catch (const Error& error) {                         // a run in it is refused in the same way
+      if (error.kind() == ErrorKind::kEnvironment) throw;  // so is every other
     }
   }
   return supported;

@@ -24,7 +24,8 @@ struct CheckedPrecision {
 /// fp32, tf32, bf16, fp16.
 const std::vector<CheckedPrecision>& checked_precisions();
 
-/// Those that `card` has fast arithmetic for, which runs may use.
+/// Those that `card` has fast arithmetic for, which runs may use. Throws Error (kEnvironment) for a card that
+/// nothing is built for.
 std::vector<CheckedPrecision> precisions_of(const device::CudaDevice& card);
 
 /// What checking an operator in one precision gave.
