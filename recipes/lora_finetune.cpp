@@ -245,7 +245,7 @@ class Finetune {
     const std::int64_t got = device.is_cuda() ? peak : peak - static_cast<std::int64_t>(process_bytes_);
     throw Error(
         step_plan_.out_of_memory(got, step_.micro_tokens, strategy_.degree, group_.placement().world_size) +
-            (state_.step == 0 ? "; " + what_stays().after_failure() : ""),
+            (state_.step == 0 ? "\n" + what_stays().after_failure() : ""),
         ErrorKind::kRunFailed);
   }
 

@@ -98,7 +98,8 @@ void RankGroup::say_at_end(const std::string& text) {
 }
 
 std::exception_ptr RankGroup::ended_by(const std::string& text, ErrorKind kind) const {
-  return std::make_exception_ptr(Error(said_at_end_.empty() ? text : text + "; " + said_at_end_, kind));
+  const char* between = text.find('\n') == std::string::npos ? "; " : "\n";
+  return std::make_exception_ptr(Error(said_at_end_.empty() ? text : text + between + said_at_end_, kind));
 }
 
 std::exception_ptr RankGroup::failed(const std::exception& error) {

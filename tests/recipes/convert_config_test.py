@@ -33,7 +33,7 @@ class ConvertConfig(unittest.TestCase):
     def test_the_result_is_a_valid_config_on_stdout_and_what_differs_on_stderr(self):
         result = self.convert("alpaca_dataset", "--devices", "2")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("differs: torchtune writes alpaca rows", result.stderr)
+        self.assertIn("differs: torchtune writes rows as 'Below is an instruction", result.stderr)
         self.assertIn("  global: 16  # batch_size x", result.stdout)
         own = self.programs.work / "own.yaml"
         own.write_text(result.stdout)
