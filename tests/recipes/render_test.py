@@ -75,7 +75,7 @@ class Render(unittest.TestCase):
         stdout, error = self.render(BASE, *own, lines=(TALK, "[{"), code=2)
         self.assertEqual(json.loads(stdout), WRITTEN)  # what stands before is written
         self.assertIn("[line 2", error)
-        for line, says in (("{}", "expected an array, got object"), ("[]", "at least one message"), ("[3]", "a message, an object"),
+        for line, says in (("{}", "expected an array, got {}"), ("[]", "at least one message"), ("[3]", "a message, an object"),
                            ("", "line 1"), ('[{"a": "\\ud800"}]', "line 1"), ("\x00", "line 1")):
             with self.subTest(line):
                 self.assertIn(says, self.render(BASE, *own, lines=(line,), code=2)[1])
