@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/file_pieces.h"
 #include "base/hash.h"
 #include "base/json.h"
 
@@ -53,21 +54,12 @@ std::string meta_of(const TokenizedFile& about, const std::string& fingerprint) 
   return text;
 }
 
-// Hashes a mapped range and lets go of its pages.
-void hash_range(Sha256& hash, const MappedFile& file, std::size_t begin, std::size_t end) {
-  while (begin < end) {
-    const std::size_t length = std::min(kPassedAtOnce, end - begin);
-    hash.update(file.bytes().substr(begin, length));
-    file.drop_pages(begin, length);
-    begin += length;
-  }
-}
-
 std::string seal_of(const MappedFile& file, const Trailer& trailer) {
   Sha256 hash;
   const std::size_t words_end = trailer.words * sizeof(std::int32_t);
   const std::size_t index_end = padded(words_end) + padded(trailer.sequences * kPerSequence);
-  hash_range(hash, file, words_end, index_end + trailer.meta_bytes);
+  for_each_piece(file, words_end, index_end + trailer.meta_bytes,
+                 [&](std::string_view piece) { hash.update(piece); });
   hash.update({reinterpret_cast<const char*>(&trailer), offsetof(Trailer, sha256)});
   return hash.hex();
 }

@@ -8,12 +8,11 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_pieces.h"
 #include "base/hash.h"
 
 namespace lorikeet::hub {
 namespace {
-
-constexpr std::size_t kPieceBytes = std::size_t{8} << 20;
 
 struct FreeContext {
   void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
@@ -33,16 +32,12 @@ Digest file_digest(const std::filesystem::path& path, Digest::Kind kind) {
   if (!context || EVP_DigestInit_ex(context.get(), type, nullptr) != 1)
     throw Error("[hub] OpenSSL can't start a checksum", ErrorKind::kEnvironment);
   const MappedFile file(path);
-  const std::string_view bytes = file.bytes();
   if (kind == Digest::Kind::kGitSha1) {
-    const std::string head = "blob " + std::to_string(bytes.size());
+    const std::string head = "blob " + std::to_string(file.bytes().size());
     EVP_DigestUpdate(context.get(), head.c_str(), head.size() + 1);  // with the NUL
   }
-  for (std::size_t at = 0; at < bytes.size(); at += kPieceBytes) {
-    const std::string_view piece = bytes.substr(at, kPieceBytes);
-    EVP_DigestUpdate(context.get(), piece.data(), piece.size());
-    file.drop_pages(at, piece.size());
-  }
+  for_each_piece(
+      file, [&](std::string_view piece) { EVP_DigestUpdate(context.get(), piece.data(), piece.size()); });
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned length = 0;
   EVP_DigestFinal_ex(context.get(), digest.data(), &length);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_pieces.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -19,16 +20,9 @@ namespace {
 constexpr std::int64_t kFormat = 1;
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20;
 
-// In pieces that leave memory again: an optimizer's state may be large, and its pages would count as the
-// run's own.
 std::string sha256_of(const MappedFile& file) {
-  constexpr std::size_t kPieceBytes = std::size_t{8} << 20;
   Sha256 hash;
-  for (std::size_t at = 0; at < file.bytes().size(); at += kPieceBytes) {
-    const std::string_view piece = file.bytes().substr(at, kPieceBytes);
-    hash.update(piece);
-    file.drop_pages(at, piece.size());
-  }
+  for_each_piece(file, [&](std::string_view piece) { hash.update(piece); });
   return hash.hex();
 }
 

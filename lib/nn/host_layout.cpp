@@ -4,12 +4,10 @@
 #include <bit>
 #include <limits>
 
+#include "nn/alignment.h"
+
 namespace lorikeet::nn {
 namespace {
-
-constexpr std::int64_t kAlignment = 512;
-
-std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 std::int64_t taken(std::int64_t bytes) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(bytes)));

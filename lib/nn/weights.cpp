@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "nn/alignment.h"
 #include "nn/host_layout.h"
 #include "ops/dtype.h"
 #include "ops/host_transfers.h"
@@ -12,17 +13,10 @@
 namespace lorikeet::nn {
 namespace {
 
-// Coarse enough for any vector load, for collectives and for cutting a unit into shards.
-constexpr std::int64_t kAlignmentBytes = 512;
-
 std::int64_t numel(at::IntArrayRef shape) {
   std::int64_t n = 1;
   for (const std::int64_t d : shape) n *= d;
   return n;
-}
-
-std::int64_t aligned(std::int64_t bytes) {
-  return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
 }
 
 at::Tensor allocate_bytes(std::int64_t bytes, const at::Device& device) {
