@@ -8,13 +8,17 @@
 namespace lorikeet::models {
 namespace {
 
-// Linear scaling reaches beyond max_position_embeddings, which stays that of pretraining; that of the other
-// kinds is the scaled one already.
+// Linear scaling reaches beyond max_position_embeddings, which stays that of pretraining. With YaRN it is
+// either (Qwen 2.5, to whose files users add the scaling), or the scaled one already (Olmo 3). That of the
+// other kinds is the scaled one.
 std::int64_t positions(const DecoderSizes& sizes, const nn::RotarySpec& rotary) {
-  if (rotary.scaling != nn::RotarySpec::Scaling::kLinear) return sizes.max_position;
   constexpr double kMost = 1e15;  // exact as a double, and far beyond any text
-  const double scaled = static_cast<double>(sizes.max_position) * std::max(rotary.factor, 1.0);
-  return static_cast<std::int64_t>(std::min(scaled, kMost));
+  const auto written = static_cast<double>(sizes.max_position);
+  double reached = written;
+  if (rotary.scaling == nn::RotarySpec::Scaling::kLinear) reached = written * rotary.factor;
+  if (rotary.scaling == nn::RotarySpec::Scaling::kYarn)
+    reached = rotary.original_max_position * rotary.factor;
+  return static_cast<std::int64_t>(std::min(std::max(reached, written), kMost));
 }
 
 }  // namespace
@@ -94,7 +98,7 @@ ops::Activation read_activation(ConfigReader& config, const char* key, const std
 void count_linear_parameters(nn::ModelShape& shape, const std::vector<nn::DecoderLayerSpec>& layers) {
   shape.layer_linear_parameters = 0;
   for (const nn::DecoderLayerSpec& layer : layers) {
-    const auto& [heads, kv_heads, head_dim] = layer.attention.layout;
+    [[maybe_unused]] const auto& [heads, kv_heads, head_dim, interleaved] = layer.attention.layout;
     for (const nn::Module& module : layer.attention.qkv_modules())
       shape.layer_linear_parameters += module.out_features * layer.attention.hidden_size;
     std::int64_t behind_attention = heads * head_dim * layer.attention.hidden_size;

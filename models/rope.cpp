@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/strings.h"
+#include "models/sizes.h"
 
 namespace lorikeet::models {
 namespace {
@@ -25,9 +26,16 @@ double positive(const JsonView& value) {
 
 double positive(const JsonView& object, const char* key) { return positive(object.at(key)); }
 
+// 0 also where the key is absent.
+double zero_or_positive(const JsonView& object, const char* key) {
+  const auto value = object.maybe(key);
+  return !value || value->as_number() == 0 ? 0 : positive(*value);
+}
+
 // What changes angles must have a meaning for the type that is named.
-void require_known(const JsonView& object, const Names& own) {
+void require_known(const JsonView& object, const RopeKeys& keys, const Names& own) {
   Names known{"rope_type", "type", "rope_theta", "partial_rotary_factor"};
+  if (keys.multimodal) known.insert(known.end(), {"mrope_section", "mrope_interleaved"});
   known.insert(known.end(), own.begin(), own.end());
   for (const auto& [key, value] : object.members()) {
     if (value.json().is_null() || std::find(known.begin(), known.end(), key) != known.end()) continue;
@@ -65,9 +73,11 @@ double original_length(const JsonView& config, const JsonView& object) {
 }
 
 // LongRoPE (Ding et al. 2024, arXiv:2402.13753), as transformers computes it.
-void read_longrope(const JsonView& config, const JsonView& object, nn::RotarySpec* spec) {
-  require_known(object, {"short_factor", "long_factor", "factor", "attention_factor",
-                         "original_max_position_embeddings"});
+void read_longrope(const JsonView& config, const JsonView& object, const RopeKeys& keys,
+                   nn::RotarySpec* spec) {
+  require_known(
+      object, keys,
+      {"short_factor", "long_factor", "factor", "attention_factor", "original_max_position_embeddings"});
   spec->scaling = Scaling::kLongrope;
   spec->short_factor = factors(object, "short_factor", spec->rotary_dim / 2);
   spec->long_factor = factors(object, "long_factor", spec->rotary_dim / 2);
@@ -83,18 +93,88 @@ void read_longrope(const JsonView& config, const JsonView& object, nn::RotarySpe
                                : std::sqrt(1 + std::log(longer) / std::log(spec->original_max_position));
 }
 
+// What YaRN multiplies cosines and sines by, where the file doesn't say; `weight` is its mscale.
+double yarn_attention_factor(double factor, double weight) {
+  return factor <= 1 ? 1 : 0.1 * weight * std::log(factor) + 1;
+}
+
+// YaRN (Peng et al. 2023, arXiv:2309.00071), as transformers computes it.
+void read_yarn(const JsonView& config, const JsonView& object, const RopeKeys& keys, nn::RotarySpec* spec) {
+  Names own{"factor",    "original_max_position_embeddings",
+            "beta_fast", "beta_slow",
+            "mscale",    "mscale_all_dim",
+            "truncate",  "attention_factor"};
+  // Ministral 3's files repeat the whole file's number here.
+  if (keys.query_scaling) own.insert(own.end(), {"llama_4_scaling_beta", "max_position_embeddings"});
+  require_known(object, keys, own);
+  const auto number_or = [&](const char* key, double fallback) {
+    return object.has(key) ? positive(object, key) : fallback;
+  };
+  spec->scaling = Scaling::kYarn;
+  if (spec->theta <= 1)
+    throw Error("[" + object.where() + "] yarn needs a rotary base above 1, got " +
+                format_number("%g", spec->theta));
+  spec->factor = positive(object, "factor");
+  if (spec->factor < 1) throw Error("[" + object.where() + ".factor] expected at least 1");
+  constexpr const char* kOriginal = "original_max_position_embeddings";
+  if (config.has(kOriginal)) {
+    spec->original_max_position = original_length(config, object);
+  } else {
+    spec->original_max_position =
+        object.has(kOriginal) ? positive(object, kOriginal) : positive(config, "max_position_embeddings");
+  }
+  spec->beta_fast = number_or("beta_fast", 32);
+  spec->beta_slow = number_or("beta_slow", 1);
+  if (spec->beta_fast < spec->beta_slow)
+    throw Error("[" + object.where() + "] expected beta_fast to be at least beta_slow");
+  if (object.has("truncate")) spec->truncate = object.at("truncate").as_bool();
+  // Both or none: one alone, or a 0 (Devstral 2), has no effect in transformers.
+  const double mscale = zero_or_positive(object, "mscale");
+  const double all_dim = zero_or_positive(object, "mscale_all_dim");
+  const double plain = mscale > 0 && all_dim > 0 ? yarn_attention_factor(spec->factor, mscale) /
+                                                       yarn_attention_factor(spec->factor, all_dim)
+                                                 : yarn_attention_factor(spec->factor, 1);
+  spec->attention_factor = number_or("attention_factor", plain);
+  if (!keys.query_scaling) return;
+  constexpr const char* kBeta = "llama_4_scaling_beta";
+  if (!object.has(kBeta))
+    throw Error("[" + object.where() + "] '" + kBeta + "' is missing; expected a number, 0 for none");
+  spec->query_beta = zero_or_positive(object, kBeta);
+}
+
+// The pairs of dimensions that time, height and width of an image rotate (Qwen2-VL, arXiv:2409.12191). All of
+// them have one position in text.
+void check_sections(const JsonView& object, std::int64_t head_dim) {
+  object.get_bool("mrope_interleaved", false);  // throws where it is no boolean
+  if (!object.has("mrope_section")) return;
+  const JsonView sections = object.at("mrope_section");
+  std::int64_t pairs = 0;
+  for (const JsonView& section : sections.items()) {
+    if (section.as_int() < 0 || section.as_int() > kLargestWidth) section.fail("a number of pairs");
+    pairs += section.as_int();
+  }
+  if (pairs != head_dim / 2) {
+    throw Error("[" + sections.where() + "] expected sections that add up to half of head_dim, " +
+                std::to_string(head_dim / 2) + ", got " + std::to_string(pairs));
+  }
+}
+
 // The type's own numbers, from `rope_parameters` or `rope_scaling`.
-void read_scaling(const JsonView& config, const JsonView& scaling, bool longrope_allowed,
+void read_scaling(const JsonView& config, const JsonView& scaling, const RopeKeys& keys,
                   nn::RotarySpec* spec) {
-  const std::string type = scaling.get_string("rope_type", scaling.get_string("type", "default"));
+  std::string type = scaling.get_string("rope_type", scaling.get_string("type", "default"));
+  if (keys.multimodal) {
+    check_sections(scaling, spec->head_dim);
+    if (type == "mrope") type = "default";
+  }
   if (type == "default") {
-    require_known(scaling, {});
+    require_known(scaling, keys, {});
   } else if (type == "linear") {
-    require_known(scaling, {"factor"});
+    require_known(scaling, keys, {"factor"});
     spec->scaling = Scaling::kLinear;
     spec->factor = positive(scaling, "factor");
   } else if (type == "llama3") {
-    require_known(scaling,
+    require_known(scaling, keys,
                   {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"});
     spec->scaling = Scaling::kLlama3;
     spec->factor = positive(scaling, "factor");
@@ -104,12 +184,14 @@ void read_scaling(const JsonView& config, const JsonView& scaling, bool longrope
     if (spec->high_freq_factor <= spec->low_freq_factor) {
       throw Error("[" + scaling.where() + "] expected high_freq_factor above low_freq_factor");
     }
-  } else if (longrope_allowed && (type == "longrope" || type == "su")) {
-    read_longrope(config, scaling, spec);
+  } else if (!keys.longrope_allowed && type == "yarn") {
+    read_yarn(config, scaling, keys, spec);
+  } else if (keys.longrope_allowed && (type == "longrope" || type == "su")) {
+    read_longrope(config, scaling, keys, spec);
   } else {
     throw Error("[" + scaling.where() + "] rotary type '" + escape_control(type) +
-                "' is not supported; default, linear" +
-                (longrope_allowed ? ", llama3 and longrope are" : " and llama3 are"));
+                "' is not supported; default, linear, llama3 and " +
+                (keys.longrope_allowed ? "longrope are" : "yarn are"));
   }
 }
 
@@ -185,9 +267,9 @@ nn::RotarySpec read_rope(ConfigReader& reader, std::int64_t head_dim, const Rope
                 "\"rope_theta\": 10000.0");
   }
   nn::RotarySpec other = spec;
-  if (parameters) read_scaling(config, *parameters, keys.longrope_allowed, &spec);
+  if (parameters) read_scaling(config, *parameters, keys, &spec);
   if (!old_scaling) return spec;
-  read_scaling(config, *old_scaling, keys.longrope_allowed, &other);
+  read_scaling(config, *old_scaling, keys, &other);
   if (parameters && other != spec) {
     throw Error("[" + config.where() + "] 'rope_scaling' and 'rope_parameters' differ; remove the wrong one");
   }

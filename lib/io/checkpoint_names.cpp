@@ -1,5 +1,7 @@
 #include "io/checkpoint_names.h"
 
+#include <algorithm>
+
 namespace lorikeet::io {
 
 std::vector<std::string> CheckpointNames::in_files(const std::string& name) const {
@@ -24,8 +26,12 @@ std::string CheckpointNames::spelled_like(const std::string& name, const std::st
 }
 
 std::string CheckpointNames::model_name(const std::string& in_file) const {
+  const auto begins = [&](const std::string& part) { return in_file.starts_with(part); };
+  // A file's beginning may also be that of the model's names, or of another part's ("model.").
+  if (std::any_of(other_parts.begin(), other_parts.end(), begins)) return in_file;
   for (const Prefix& prefix : prefixes) {
-    if (in_file.starts_with(prefix.file)) return prefix.model + in_file.substr(prefix.file.size());
+    if (begins(prefix.model)) return in_file;
+    if (begins(prefix.file)) return prefix.model + in_file.substr(prefix.file.size());
   }
   return in_file;
 }

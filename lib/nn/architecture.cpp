@@ -72,11 +72,12 @@ void add_row_orders(Lines& lines, const std::string& name, const std::vector<Mod
 void add_attention(Lines& lines, const AttentionSpec& attention) {
   [[maybe_unused]] const auto& [prefix, hidden_size, layout, qkv_bias, output_bias, options, names, fused_qkv,
                                 qk_norm] = attention;
-  const auto& [heads, kv_heads, head_dim] = layout;
+  const auto& [heads, kv_heads, head_dim, interleaved] = layout;
   const auto& [scale, causal, window, soft_cap] = options;
   lines.add("attention.heads", heads);
   lines.add("attention.kv_heads", kv_heads);
   lines.add("attention.head_dim", head_dim);
+  lines.add_unless(false, "attention.interleaved", interleaved);
   lines.add("attention.scale", scale);
   lines.add_unless(true, "attention.causal", causal);
   lines.add_unless(std::int64_t{0}, "attention.window", window);
@@ -121,9 +122,14 @@ Architecture layer_lines(const DecoderLayerSpec& layer, const std::string& prefi
 
 void add_rotary(Lines& lines, const std::string& name, const RotarySpec& rotary) {
   const auto& [head_dim, rotary_dim, theta, scaling, factor, low_freq_factor, high_freq_factor,
-               original_max_position, short_factor, long_factor, attention_factor] = rotary;
+               original_max_position, short_factor, long_factor, attention_factor, beta_fast, beta_slow,
+               truncate, query_beta] = rotary;
   lines.add(name + ".theta", theta);
   lines.add_unless(head_dim, name + ".dim", rotary_dim);
+  if (query_beta != 0) {
+    lines.add(name + ".query_beta", query_beta);
+    lines.add(name + ".query_length", original_max_position);
+  }
   if (scaling == RotarySpec::Scaling::kNone) return;
   if (scaling == RotarySpec::Scaling::kLongrope) {
     lines.add(name + ".scaling", std::string("longrope"));
@@ -133,6 +139,16 @@ void add_rotary(Lines& lines, const std::string& name, const RotarySpec& rotary)
       lines.add(name + ".short_factor " + std::to_string(i), short_factor[i]);
     for (std::size_t i = 0; i < long_factor.size(); ++i)
       lines.add(name + ".long_factor " + std::to_string(i), long_factor[i]);
+    return;
+  }
+  if (scaling == RotarySpec::Scaling::kYarn) {
+    lines.add(name + ".scaling", std::string("yarn"));
+    lines.add(name + ".factor", factor);
+    lines.add(name + ".original_max_position", original_max_position);
+    lines.add(name + ".attention_factor", attention_factor);
+    lines.add(name + ".beta_fast", beta_fast);
+    lines.add(name + ".beta_slow", beta_slow);
+    lines.add_unless(true, name + ".truncate", truncate);
     return;
   }
   const bool linear = scaling == RotarySpec::Scaling::kLinear;

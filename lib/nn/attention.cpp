@@ -49,16 +49,19 @@ Attention::Attention(const AttentionSpec& spec, std::int64_t layer, LayerRotary 
   out_ = factory.linear({{spec.output_module()}, layout_.heads * layout_.head_dim, spec.output_bias}, unit);
 }
 
-ops::RotaryAngles Attention::rotary(const ForwardContext& context) const {
-  const auto angles = [](const RotaryRows& rows) {
-    return rows ? ops::RotaryAngles{rows->cos, rows->sin} : ops::RotaryAngles{};
-  };
+const RotaryRows& Attention::rotary_rows(const ForwardContext& context) const {
+  static const RotaryRows kNone;
   switch (rotary_) {
-    case LayerRotary::kNone: return {};
-    case LayerRotary::kGlobal: return angles(context.rotary);
-    case LayerRotary::kLocal: return angles(context.local_rotary);
+    case LayerRotary::kNone: return kNone;
+    case LayerRotary::kGlobal: return context.rotary;
+    case LayerRotary::kLocal: return context.local_rotary;
   }
-  return {};
+  return kNone;
+}
+
+ops::RotaryAngles Attention::rotary(const ForwardContext& context) const {
+  const RotaryRows& rows = rotary_rows(context);
+  return rows ? ops::RotaryAngles{rows->cos, rows->sin} : ops::RotaryAngles{};
 }
 
 ops::QkNorms Attention::norms() const {
@@ -73,15 +76,21 @@ ops::QkNorms Attention::norms() const {
 at::Tensor Attention::prepare(at::Tensor qkv, const ForwardContext& context, AttentionKept* kept,
                               const std::vector<ops::LowRankTerm>& terms) const {
   const ops::RotaryAngles angles = rotary(context);
-  if (q_norm_)
-    return ops::norm_and_rotate(qkv, norms(), angles, layout_, kept != nullptr ? &kept->qk_norm : nullptr);
-  if (angles.cos.defined()) ops::rotate(qkv, angles.cos, angles.sin, layout_, terms);
+  if (q_norm_) {
+    qkv = ops::norm_and_rotate(qkv, norms(), angles, layout_, kept != nullptr ? &kept->qk_norm : nullptr);
+  } else if (angles.cos.defined()) {
+    ops::rotate(qkv, angles.cos, angles.sin, layout_, terms);
+  }
+  const RotaryRows& rows = rotary_rows(context);
+  if (rows && rows->query_scale.defined()) qkv.narrow(1, 0, layout_.k_begin()).mul_(rows->query_scale);
   return qkv;
 }
 
 at::Tensor Attention::prepare_backward(ops::HeadGradients gradients, const ForwardContext& context,
                                        const AttentionKept& kept) const {
   const ops::RotaryAngles angles = rotary(context);
+  const RotaryRows& rows = rotary_rows(context);
+  if (rows && rows->query_scale.defined()) gradients.q.mul_(rows->query_scale.unsqueeze(1));
   if (q_norm_)
     return ops::norm_and_rotate_backward(std::move(gradients), kept.qkv, norms(), angles, layout_,
                                          kept.qk_norm);

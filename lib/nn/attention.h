@@ -73,7 +73,8 @@ class Attention {
   bool learns() const { return qkv_->learns() || out_->learns(); }
 
  private:
-  // The angles of this layer, undefined where it has no rotation.
+  // The rotary rows of this layer, empty where it has no rotation.
+  const RotaryRows& rotary_rows(const ForwardContext& context) const;
   ops::RotaryAngles rotary(const ForwardContext& context) const;
   ops::QkNorms norms() const;
   at::Tensor prepare(at::Tensor qkv, const ForwardContext& context, AttentionKept* kept,

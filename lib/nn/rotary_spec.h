@@ -10,19 +10,26 @@ enum class LayerRotary { kNone, kGlobal, kLocal };
 
 /// Rotary position embedding (Su et al. 2021) and its extensions to longer contexts.
 struct RotarySpec {
-  enum class Scaling { kNone, kLinear, kLlama3, kLongrope };
+  enum class Scaling { kNone, kLinear, kLlama3, kLongrope, kYarn };
 
   std::int64_t head_dim;
   std::int64_t rotary_dim;  ///< the first so many dimensions of each head are rotated
   double theta = 10000.0;
   Scaling scaling = Scaling::kNone;
-  double factor = 1.0;            ///< kLinear, kLlama3: how much longer the context becomes
+  double factor = 1.0;            ///< kLinear, kLlama3, kYarn: how much longer the context becomes
   double low_freq_factor = 1.0;   ///< kLlama3
   double high_freq_factor = 4.0;  ///< kLlama3
-  /// kLlama3: the context length of pretraining. kLongrope: sequences that are longer take long_factor.
+  /// kLlama3, kYarn: the context length of pretraining. kLongrope: longer sequences take long_factor.
   double original_max_position = 8192;
   std::vector<double> short_factor, long_factor;  ///< kLongrope: divide the frequency of each pair
-  double attention_factor = 1;                    ///< kLongrope: multiplies cosines and sines
+  double attention_factor = 1;                    ///< kLongrope, kYarn: multiplies cosines and sines
+  /// kYarn: pairs that turn more often than beta_fast times in the original context keep their frequency,
+  /// those that turn less often than beta_slow times have it divided by `factor`; between them it is blended.
+  double beta_fast = 32, beta_slow = 1;
+  bool truncate = true;  ///< kYarn: the two ends of the blend lie at whole pairs
+  /// Queries of position p are multiplied by 1 + query_beta log(1 + floor(p / original_max_position)), as
+  /// Llama 4 and Ministral 3 do; 0: they are not.
+  double query_beta = 0;
 
   bool operator==(const RotarySpec&) const = default;
 };

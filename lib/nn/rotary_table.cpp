@@ -13,9 +13,34 @@
 namespace lorikeet::nn {
 namespace {
 
+// The part of the frequency divided by `factor` in each pair's blend, 0 for those that turn often. Pairs are
+// counted by how often they turn in the original context ("YaRN", equations 17 to 23).
+std::vector<float> yarn_ramp(const RotarySpec& spec) {
+  const auto pair_that_turns = [&](double times) {
+    return static_cast<double>(spec.rotary_dim) *
+           std::log(spec.original_max_position / (times * 2 * std::numbers::pi)) / (2 * std::log(spec.theta));
+  };
+  double low = pair_that_turns(spec.beta_fast), high = pair_that_turns(spec.beta_slow);
+  if (spec.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(spec.rotary_dim - 1));
+  if (low == high) high += 0.001;  // as transformers does
+  std::vector<float> ramp;
+  for (std::int64_t pair = 0; pair < spec.rotary_dim / 2; ++pair) {
+    const float place = (static_cast<float>(pair) - static_cast<float>(low)) / static_cast<float>(high - low);
+    ramp.push_back(std::clamp(place, 0.0F, 1.0F));
+  }
+  return ramp;
+}
+
 // transformers computes the frequencies in fp32; the same order of operations gives the same last bits.
 // `extension` (LongRoPE): what divides each of them.
 std::vector<float> frequencies(const RotarySpec& spec, const std::vector<double>& extension) {
+  const bool yarn = spec.scaling == RotarySpec::Scaling::kYarn;
+  const std::vector<float> ramp = yarn ? yarn_ramp(spec) : std::vector<float>();
   std::vector<float> result;
   for (std::int64_t i = 0; i < spec.rotary_dim; i += 2) {
     const float exponent = static_cast<float>(i) / static_cast<float>(spec.rotary_dim);
@@ -23,6 +48,10 @@ std::vector<float> frequencies(const RotarySpec& spec, const std::vector<double>
     float frequency = 1.0F / wave;
     if (spec.scaling == RotarySpec::Scaling::kLongrope) {
       frequency = 1.0F / (static_cast<float>(extension.at(static_cast<std::size_t>(i / 2))) * wave);
+    } else if (yarn) {
+      const float kept = 1.0F - ramp[static_cast<std::size_t>(i / 2)];
+      const float divided = 1.0F / (static_cast<float>(spec.factor) * wave);
+      frequency = divided * (1.0F - kept) + frequency * kept;
     } else if (spec.scaling == RotarySpec::Scaling::kLinear) {
       frequency = static_cast<float>(frequency / spec.factor);
     } else if (spec.scaling == RotarySpec::Scaling::kLlama3) {
@@ -75,12 +104,20 @@ RotaryTable::Rows RotaryTable::rows(const Table& table, const at::Tensor& positi
       sin.mul_(spec_.attention_factor);
     }
   }
-  return {ops::take_rows(cos, position_ids), ops::take_rows(sin, position_ids)};
+  return {ops::take_rows(cos, position_ids), ops::take_rows(sin, position_ids), {}};
 }
 
 RotaryTable::Rows RotaryTable::rows(const Batch& batch) const {
   const at::Tensor& positions = batch.position_ids;
-  if (!is_long(batch.positions)) return rows(table_, positions, batch.positions);
+  if (!is_long(batch.positions)) {
+    Rows result = rows(table_, positions, batch.positions);
+    if (spec_.query_beta != 0 && static_cast<double>(batch.positions) > spec_.original_max_position) {
+      const at::Tensor times =
+          positions.to(table_.inverse_frequencies.scalar_type()).div(spec_.original_max_position).floor();
+      result.query_scale = times.log1p().mul(spec_.query_beta).add(1).unsqueeze(1);
+    }
+    return result;
+  }
   Rows result = rows(long_table_, positions, batch.positions);
   // No sequence's angles depend on what it is packed with.
   const auto& cu = batch.sequences.cu_seqlens;

@@ -13,13 +13,15 @@ struct Batch;
 
 /// Cosines and sines of all positions, fp32 [positions, rotary_dim / 2], extended when a longer sequence
 /// comes. Llama 3.1's scaling: "The Llama 3 Herd of Models", as published with the checkpoints' rope_scaling.
-/// LongRoPE (arXiv:2402.13753) has two tables; each sequence takes one of them by its own length.
+/// YaRN: arXiv:2309.00071. LongRoPE (arXiv:2402.13753) has two tables; each sequence takes one of them by its
+/// own length.
 class RotaryTable {
  public:
   explicit RotaryTable(const RotarySpec& spec);
 
   struct Rows {
-    at::Tensor cos, sin;  // fp32 [T, rotary_dim / 2]
+    at::Tensor cos, sin;     // fp32 [T, rotary_dim / 2]
+    at::Tensor query_scale;  // fp32 [T, 1], of rotated queries; undefined where all are 1
   };
   /// The rows of a batch's positions, on their device.
   Rows rows(const Batch& batch) const;

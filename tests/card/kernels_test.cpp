@@ -213,9 +213,11 @@ TEST_CASE("the activations' backward on a card gives forward's result again, to 
 TEST_CASE(
     "rotary on a card agrees with its reference: whole and partial heads, and rows that begin anywhere") {
   // Accesses of several elements and of one; parts of heads that are whole accesses, and not.
-  for (const auto& layout : {HeadLayout{4, 2, 16}, HeadLayout{3, 1, 10}, HeadLayout{2, 1, 32}}) {
+  for (const auto& layout :
+       {HeadLayout{4, 2, 16}, HeadLayout{3, 1, 10}, HeadLayout{2, 1, 32}, HeadLayout{4, 2, 16, true},
+        HeadLayout{3, 1, 10, true}, HeadLayout{2, 1, 32, true}}) {
     for (const std::int64_t half : {layout.head_dim / 2, std::int64_t{3}, layout.head_dim / 4}) {
-      CAPTURE(layout.head_dim, half);
+      CAPTURE(layout.head_dim, layout.interleaved, half);
       const at::Tensor cos = random({19, half}, 16).to(at::kFloat),
                        sin = random({19, half}, 17).to(at::kFloat);
       const at::Tensor c = cos.to(kCard), s = sin.to(kCard);

@@ -115,6 +115,7 @@ TEST_CASE("low-rank terms that rotary's kernel doesn't take are not left to it")
   CHECK_FALSE(adds(usual, at::kFloat));
   CHECK_FALSE(adds({4, {2, 1, 64}, kEach, {16, 16, 4}}, at::kBFloat16));
   CHECK_FALSE(adds({4, {2, 1, 32}, kEach, {16, 16, 16}}, at::kBFloat16));
+  CHECK_FALSE(adds({4, {2, 1, 64, true}, kEach, {16, 16, 16}}, at::kBFloat16));
   CHECK_FALSE(adds({4, {2, 1, 80}, kEach, {16, 16, 16}}, at::kBFloat16));
   {
     const ReferenceOps references;

@@ -1,5 +1,7 @@
 #include "models/llama/config.h"
 
+#include <cmath>
+
 #include "llama_json.h"
 #include "support/catch.h"
 #include "support/error_text.h"
@@ -96,6 +98,51 @@ TEST_CASE("both layouts of the rotary settings give the same") {
   CHECK(read_llama_config(JsonView(oldest, "config.json")).rotary.theta == 10000);
 }
 
+TEST_CASE("yarn's numbers are read, and those that a file leaves out are transformers'") {
+  const nn::RotarySpec plain = read(R"({"rope_scaling": {"type": "yarn", "factor": 4.0}})").rotary;
+  CHECK(plain == nn::RotarySpec{.head_dim = 8,
+                                .rotary_dim = 8,
+                                .theta = 500000,
+                                .scaling = Scaling::kYarn,
+                                .factor = 4,
+                                .original_max_position = 512,  // max_position_embeddings
+                                .attention_factor = 0.1 * std::log(4.0) + 1});
+  const auto with = [](const std::string& more) {
+    return read(R"({"rope_scaling": {"rope_type": "yarn", "factor": 4.0, )" + more + "}}").rotary;
+  };
+  const nn::RotarySpec all = with(R"("original_max_position_embeddings": 64, "beta_fast": 16, "beta_slow": 2,
+                                     "attention_factor": 1.5, "truncate": false)");
+  CHECK(all.original_max_position == 64);
+  CHECK(all.beta_fast == 16);
+  CHECK(all.beta_slow == 2);
+  CHECK(all.attention_factor == 1.5);
+  CHECK_FALSE(all.truncate);
+  // One of the two has no effect without the other.
+  CHECK(with(R"("mscale": 2.0)").attention_factor == plain.attention_factor);
+  CHECK(with(R"("mscale": 2.0, "mscale_all_dim": 0.5)").attention_factor ==
+        Approx((0.2 * std::log(4.0) + 1) / (0.05 * std::log(4.0) + 1)));
+}
+
+TEST_CASE("yarn with numbers that contradict each other, or that it doesn't have, is an error") {
+  const auto yarn = [](const std::string& more) {
+    return error_of(R"({"rope_scaling": {"rope_type": "yarn", )" + more + "}}");
+  };
+  CHECK_THAT(yarn(R"("beta_fast": 4)"), Contains("'factor' is missing"));
+  CHECK_THAT(yarn(R"("factor": 0.5)"), Contains("rope_scaling.factor] expected at least 1"));
+  CHECK_THAT(yarn(R"("factor": 2, "beta_fast": 1, "beta_slow": 2)"),
+             Contains("beta_fast to be at least beta_slow"));
+  CHECK_THAT(yarn(R"("factor": 2, "low_freq_factor": 1)"),
+             Contains("low_freq_factor] is no setting of this rotary type"));
+  CHECK_THAT(yarn(R"("factor": 2, "llama_4_scaling_beta": 0.1)"),
+             Contains("llama_4_scaling_beta] is no setting"));
+  CHECK_THAT(error_of(R"({"rope_theta": 1, "rope_scaling": {"rope_type": "yarn", "factor": 2}})"),
+             Contains("yarn needs a rotary base above 1"));
+  CHECK_THAT(
+      error_of(R"({"original_max_position_embeddings": 64, "rope_scaling": {"rope_type": "yarn", "factor": 2,
+                          "original_max_position_embeddings": 32}})"),
+      Contains("differs from that of the whole file, 64"));
+}
+
 TEST_CASE("a missing number is an error that names its key") {
   for (const char* key : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
                           "num_attention_heads", "max_position_embeddings", "rms_norm_eps"}) {
@@ -165,8 +212,8 @@ TEST_CASE("two layouts that differ are an error") {
 }
 
 TEST_CASE("rotary settings that are unknown or lack a number are errors") {
-  CHECK_THAT(error_of(R"({"rope_scaling": {"rope_type": "yarn", "factor": 2}})"),
-             Contains("'yarn' is not supported; default, linear and llama3 are"));
+  CHECK_THAT(error_of(R"({"rope_scaling": {"rope_type": "dynamic", "factor": 2}})"),
+             Contains("'dynamic' is not supported; default, linear, llama3 and yarn are"));
   CHECK_THAT(error_of(R"({"rope_scaling": {"rope_type": "linear"}})"), Contains("'factor' is missing"));
   CHECK_THAT(error_of(R"({"rope_theta": null, "rope_parameters": {"rope_type": "default"}})"),
              Contains("'rope_theta' is missing"));

@@ -65,7 +65,11 @@ nn::CausalLMSpec toy_spec() {
                 .output_row_parameters = kHidden * (kHeadDim * kHeads + 3 * kIntermediate)},
       .embedding_name = "transformer.wte",
       .embedding_scale = 1.7,
-      .rotary = nn::RotarySpec{.head_dim = kHeadDim, .rotary_dim = 4, .theta = 100},
+      .rotary = nn::RotarySpec{.head_dim = kHeadDim,
+                               .rotary_dim = 4,
+                               .theta = 100,
+                               .original_max_position = 3,
+                               .query_beta = 0.4},
       .layers = {first, second, third},
       .final_norm = norm("transformer.ln_f"),
       .head = {.name = "output", .hidden_size = kHidden, .vocab_size = kVocab, .soft_cap = 3, .scale = 0.5}};
@@ -114,7 +118,8 @@ nn::CausalLMSpec toy_forms_spec() {
                                .short_factor = {1, 1.5},
                                .long_factor = {2, 4},
                                .attention_factor = 1.2};
-  spec.local_rotary = nn::RotarySpec{.head_dim = kHeadDim, .rotary_dim = 4, .theta = 25};
+  spec.local_rotary = nn::RotarySpec{
+      .head_dim = kHeadDim, .rotary_dim = 4, .theta = 25, .original_max_position = 3, .query_beta = 0.7};
   return spec;
 }
 

@@ -23,8 +23,9 @@ at::Tensor linear(const State& state, const std::string& name, const at::Tensor&
 }
 
 // What the pairs (0, 2) and (1, 3) of a head turn by a position, and what the result is multiplied by.
+// Queries grow by `query_beta` log(2) at position 3, and by `query_beta` log(3) at position 6.
 struct Turns {
-  double first = 1, second = 0.1, factor = 1;
+  double first = 1, second = 0.1, factor = 1, query_beta = 0;
 };
 
 // Turns dimensions 0..3 of one head [length, 8].
@@ -38,6 +39,14 @@ at::Tensor turn(const at::Tensor& head, const Turns& turns) {
     columns[pair + 2] = turns.factor * (high * at::cos(angle) + low * at::sin(angle));
   }
   return at::stack(columns, 1);
+}
+
+// Of each position, fp64 [length, 1].
+at::Tensor query_scale(std::int64_t length, double beta) {
+  std::vector<double> scales;
+  for (std::int64_t position = 0; position < length; ++position)
+    scales.push_back(1 + beta * std::log(1 + static_cast<double>(position / 3)));
+  return at::tensor(scales, at::TensorOptions(at::kDouble)).unsqueeze(1);
 }
 
 at::Tensor layer_norm(const State& state, const std::string& name, const at::Tensor& x) {
@@ -83,7 +92,7 @@ at::Tensor attention(const State& state, const std::string& prefix, const at::Te
     const std::int64_t group = h / (kHeads / kKvHeads);
     at::Tensor q = head_of("query", h), k = head_of("key", group);
     if (kind.rotary) {
-      q = turn(q, kind.turns);
+      q = query_scale(length, kind.turns.query_beta) * turn(q, kind.turns);
       k = turn(k, kind.turns);
     }
     at::Tensor scores = at::matmul(q, k.t()) * 0.5;
@@ -110,9 +119,10 @@ at::Tensor mlp(const State& state, const std::string& prefix, const at::Tensor& 
 at::Tensor toy_logits(const State& state, const std::vector<std::int32_t>& tokens) {
   const std::vector<std::int64_t> ids(tokens.begin(), tokens.end());
   at::Tensor x = state.at("transformer.wte.weight").index_select(0, at::tensor(ids)) * 1.7;
+  const Turns turns{.query_beta = 0.4};
 
   at::Tensor n = norm(state, "transformer.h.0.ln_1", x);
-  x = x + attention(state, "transformer.h.0.attn", n, {true, 3, 0}) +
+  x = x + attention(state, "transformer.h.0.attn", n, {true, 3, 0, "", turns}) +
       mlp(state, "transformer.h.0.ffn", n, exact_gelu);
 
   n = norm(state, "transformer.h.1.ln_1", x);
@@ -121,7 +131,9 @@ at::Tensor toy_logits(const State& state, const std::vector<std::int32_t>& token
   x = x + norm(state, "transformer.h.1.ln_4", mlp(state, "transformer.h.1.ffn", n, gelu_tanh));
 
   n = norm(state, "transformer.h.2.ln_1", x);
-  x = x + norm(state, "transformer.h.2.ln_2", attention(state, "transformer.h.2.attn", n, {true, 0, 0})) +
+  x = x +
+      norm(state, "transformer.h.2.ln_2",
+           attention(state, "transformer.h.2.attn", n, {true, 0, 0, "", turns})) +
       norm(state, "transformer.h.2.ln_4", mlp(state, "transformer.h.2.ffn", n, silu));
 
   const at::Tensor logits = 0.5 * linear(state, "output", norm(state, "transformer.ln_f", x));
@@ -147,7 +159,7 @@ at::Tensor toy_forms_logits(const State& state, const std::vector<std::int32_t>&
   x = x + norm(state, "transformer.h.1.ln_4", mlp(state, "transformer.h.1.ffn", n, silu));
 
   x = x + norm(state, "transformer.h.2.ln_2",
-               attention(state, "transformer.h.2.attn", x, {true, 0, 0, "all", {1, 0.2}}));
+               attention(state, "transformer.h.2.attn", x, {true, 0, 0, "all", {1, 0.2, 1, 0.7}}));
   x = x + norm(state, "transformer.h.2.ln_4", mlp(state, "transformer.h.2.ffn", x, silu));
 
   n = layer_norm(state, "transformer.h.3.ln_1", x);

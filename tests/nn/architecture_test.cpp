@@ -83,6 +83,26 @@ TEST_CASE("longrope's factors change an architecture") {
   CHECK(changes([](RotarySpec& r) { r.original_max_position = 7; }));
 }
 
+TEST_CASE("yarn's numbers change an architecture, and so does a scale of the queries") {
+  CausalLMSpec spec = toy_spec();
+  spec.rotary->scaling = RotarySpec::Scaling::kYarn;
+  const Architecture before = architecture(spec);
+  CHECK(value(before, "rotary.scaling") == "yarn");
+  const auto changes = [&](auto change) {
+    CausalLMSpec other = spec;
+    change(*other.rotary);
+    return architecture(other) != before;
+  };
+  CHECK(changes([](RotarySpec& r) { r.factor = 3; }));
+  CHECK(changes([](RotarySpec& r) { r.attention_factor = 1.5; }));
+  CHECK(changes([](RotarySpec& r) { r.original_max_position = 7; }));
+  CHECK(changes([](RotarySpec& r) { r.beta_fast = 16; }));
+  CHECK(changes([](RotarySpec& r) { r.beta_slow = 2; }));
+  CHECK(changes([](RotarySpec& r) { r.truncate = false; }));
+  CHECK(changes([](RotarySpec& r) { r.query_beta = 0.1; }));
+  CHECK(shows([](CausalLMSpec& s) { s.rotary->query_beta = 0.1; }));
+}
+
 TEST_CASE("the order of rows in fused modules is listed where it permutes them") {
   CHECK_FALSE(shows([](CausalLMSpec& s) { s.layers[0].attention.fused_qkv = FusedModule{"qkv", 1}; }));
   CHECK_FALSE(shows([](CausalLMSpec& s) { s.layers[0].mlp.fused_gate_up = FusedModule{"w13", 1}; }));

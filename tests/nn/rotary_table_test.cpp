@@ -58,6 +58,44 @@ TEST_CASE("llama3 scaling keeps short waves, divides long ones and blends betwee
                     {1, 0.1, 0.0029753521, 0.000125});
 }
 
+TEST_CASE("yarn keeps what turns often, divides what turns seldom and blends between") {
+  // With a base of 100, pair p of a head of 8 turns 64 / (2 pi 100^(p/4)) times in 64
+  // positions: 10.2, 3.2, 1.02, 0.32. A beta_fast of 4 lies at pair 8 ln(64 / (8 pi)) / (2 ln 100) = 0.81188,
+  // a beta_slow of 1 at 2.016.
+  RotarySpec spec{.head_dim = 8,
+                  .rotary_dim = 8,
+                  .theta = 100,
+                  .scaling = RotarySpec::Scaling::kYarn,
+                  .factor = 4,
+                  .original_max_position = 64,
+                  .beta_fast = 4};
+  // Truncated to 0 and 3, a third of the blend a pair.
+  check_frequencies(spec, {1, 0.31622777 * 0.75, 0.1 * 0.5, 0.031622777 * 0.25});
+  spec.truncate = false;
+  const double second = (1 - 0.81188) / (2.016 - 0.81188), third = (2 - 0.81188) / (2.016 - 0.81188);
+  check_frequencies(spec,
+                    {1, 0.31622777 * (1 - 0.75 * second), 0.1 * (1 - 0.75 * third), 0.031622777 * 0.25});
+}
+
+TEST_CASE("queries beyond the original length are scaled by how often they went past it") {
+  RotarySpec spec{.head_dim = 4, .rotary_dim = 4, .original_max_position = 4, .query_beta = 0.5};
+  Batch batch;
+  batch.position_ids = at::tensor(std::vector<std::int64_t>{0, 3, 4, 11});
+  batch.positions = 12;
+  const at::Tensor scale = RotaryTable(spec).rows(batch).query_scale;
+  REQUIRE(scale.sizes() == at::IntArrayRef({4, 1}));
+  const float* values = scale.const_data_ptr<float>();
+  CHECK(values[0] == 1);
+  CHECK(values[1] == 1);
+  CHECK(values[2] == Approx(1 + 0.5 * std::log(2.0)));
+  CHECK(values[3] == Approx(1 + 0.5 * std::log(3.0)));
+  batch.positions = 4;  // as long as none does, nothing is multiplied
+  CHECK_FALSE(RotaryTable(spec).rows(batch).query_scale.defined());
+  spec.query_beta = 0;
+  batch.positions = 12;
+  CHECK_FALSE(RotaryTable(spec).rows(batch).query_scale.defined());
+}
+
 TEST_CASE("rows are the cosine and sine of position times frequency, also beyond the first table") {
   const RotaryTable table({.head_dim = 4, .rotary_dim = 4});
   for (const std::int64_t last : {7, 5000}) {

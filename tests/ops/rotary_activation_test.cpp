@@ -21,17 +21,26 @@ std::pair<at::Tensor, at::Tensor> angles(std::int64_t tokens, std::int64_t half,
   return {at::cos(angle), at::sin(angle)};
 }
 
-const HeadLayout kLayout{4, 2, 16};
+const HeadLayout kLayout{4, 2, 16}, kInterleaved{4, 2, 16, true};
 
-at::Tensor rotary(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
+at::Tensor rotary(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,
+                  const HeadLayout& layout) {
   return as_autograd(x, [=](const at::Tensor& in, Backward& backward) {
     backward = [=](const at::Tensor& dy) {
-      return rotate_backward(HeadGradients::of(dy.clone(), kLayout), cos, sin, kLayout);
+      return rotate_backward(HeadGradients::of(dy.clone(), layout), cos, sin, layout);
     };
     auto out = in.clone();
-    rotate(out, cos, sin, kLayout);
+    rotate(out, cos, sin, layout);
     return out;
   });
+}
+
+// Rows of kLayout with the first 2 * half dimensions of their heads moved from neighbours to halves.
+at::Tensor in_halves(const at::Tensor& x, std::int64_t half) {
+  const auto heads = x.view({x.size(0), -1, kLayout.head_dim});
+  return at::cat({heads.slice(2, 0, 2 * half, 2), heads.slice(2, 1, 2 * half, 2), heads.slice(2, 2 * half)},
+                 2)
+      .view_as(x);
 }
 
 at::Tensor gated(const at::Tensor& x, Activation kind) {
@@ -62,9 +71,11 @@ constexpr Activation kActivations[] = {Activation::kSilu, Activation::kGeluTanh,
 
 TEST_CASE("references of rotary and activations have the gradients of finite differences") {
   const auto [cos, sin] = angles(5, 8);
-  CHECK(gradcheck([&, c = cos, s = sin](const auto& in) { return reference::rotary(in[0], c, s, kLayout); },
-                  {leaf({5, kLayout.width()}, 2)})
-            .worst < 1e-7);
+  for (const HeadLayout& layout : {kLayout, kInterleaved}) {
+    CHECK(gradcheck([&, c = cos, s = sin](const auto& in) { return reference::rotary(in[0], c, s, layout); },
+                    {leaf({5, layout.width()}, 2)})
+              .worst < 1e-7);
+  }
   for (const auto kind : kActivations) {
     CHECK(gradcheck([&](const auto& in) { return reference::gated_activation(in[0], kind); },
                     {leaf({5, 14}, 4)})
@@ -78,9 +89,22 @@ TEST_CASE("rotary agrees with its reference in every dtype, whole and partial he
   for (const std::int64_t half : {8, 3}) {
     const auto [cos, sin] = angles(19, half);
     const auto c = cos.to(at::kFloat), s = sin.to(at::kFloat);
-    check_all_dtypes([&](const auto& x) { return rotary(x, c, s); },
-                     [&](const auto& x) { return reference::rotary(x, c, s, kLayout); },
-                     leaf({19, kLayout.width()}, 17));
+    for (const HeadLayout& layout : {kLayout, kInterleaved}) {
+      check_all_dtypes([&](const auto& x) { return rotary(x, c, s, layout); },
+                       [&](const auto& x) { return reference::rotary(x, c, s, layout); },
+                       leaf({19, layout.width()}, 17));
+    }
+  }
+}
+
+TEST_CASE("interleaved rotary turns neighbours as the other layout turns halves") {
+  for (const std::int64_t half : {8, 3}) {
+    const auto [cos, sin] = angles(19, half);
+    // Of all heads: value heads are moved too, and stay where they then are.
+    const auto x = leaf({19, kLayout.width()}, 20).detach();
+    const auto neighbours = reference::rotary(x, cos, sin, kInterleaved);
+    CHECK(at::equal(in_halves(neighbours, half), reference::rotary(in_halves(x, half), cos, sin, kLayout)));
+    CHECK(relative_distance(neighbours, reference::rotary(x, cos, sin, kLayout)) > 0.01);
   }
 }
 

@@ -48,8 +48,8 @@ bool is_fused(const at::Tensor& qkv, const QkNorms& norms, const RotaryAngles& a
          norms.q.weight.scalar_type() == norms.k.weight.scalar_type() &&
          norms.q_options.eps == norms.k_options.eps &&
          norms.q_options.unit_offset == norms.k_options.unit_offset && is_aligned(qkv) &&
-         angles.cos.defined() && 2 * angles.cos.size(1) == layout.head_dim && angles.cos.is_contiguous() &&
-         angles.sin.is_contiguous() && angles.cos.scalar_type() == at::kFloat &&
+         !layout.interleaved && angles.cos.defined() && 2 * angles.cos.size(1) == layout.head_dim &&
+         angles.cos.is_contiguous() && angles.sin.is_contiguous() && angles.cos.scalar_type() == at::kFloat &&
          angles.sin.scalar_type() == at::kFloat && is_aligned(angles.cos) && is_aligned(angles.sin);
 }
 

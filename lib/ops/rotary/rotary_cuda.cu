@@ -13,8 +13,17 @@ using device::unpack;
 
 constexpr int kThreads = 128;
 
-// One thread n pairs of one head, rows over gridDim.y in strides. `accesses`: of a head's lower half.
-template <typename T, int n>
+// Rotates n pairs of a head, the first of them the i-th, that lie in two accesses.
+template <bool interleaved, int n>
+__device__ __forceinline__ void rotate_accesses(float (&low)[n], float (&high)[n], const float* cos,
+                                                const float* sin, float sign) {
+  if constexpr (interleaved) device::split_pairs(low, high);
+  device::rotate_pairs(low, high, cos, sin, sign);
+  if constexpr (interleaved) device::join_pairs(low, high);
+}
+
+// One thread n pairs of one head, rows over gridDim.y in strides. `accesses`: a head's pairs over n.
+template <typename T, int n, bool interleaved>
 __global__ void __launch_bounds__(kThreads)
     rotary_kernel(T* qkv, const float* cos, const float* sin, std::int64_t rows, std::int64_t width,
                   std::int64_t heads, std::int64_t head_dim, std::int64_t half, std::int64_t accesses,
@@ -23,12 +32,12 @@ __global__ void __launch_bounds__(kThreads)
   if (at >= heads * accesses) return;
   const std::int64_t head = at / accesses, i = (at - head * accesses) * n;
   for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
-    T* low = qkv + row * width + head * head_dim + i;
-    T* high = low + half;
+    T* low = qkv + row * width + head * head_dim + (interleaved ? 2 * i : i);
+    T* high = low + (interleaved ? n : half);
     float a[n], b[n];
     unpack<T, n>(load_pack<n>(low), a);
     unpack<T, n>(load_pack<n>(high), b);
-    device::rotate_pairs(a, b, cos + row * half + i, sin + row * half + i, sign);
+    rotate_accesses<interleaved>(a, b, cos + row * half + i, sin + row * half + i, sign);
     store_pack<n>(device::pack<T, n>(a), low);
     store_pack<n>(device::pack<T, n>(b), high);
   }
@@ -43,7 +52,7 @@ struct Source {
 
 // One thread n pairs of one head, or as many of the elements that stay, in pairs that lie as far apart as
 // half of these; rows over gridDim.y in strides.
-template <typename T, int n>
+template <typename T, int n, bool interleaved>
 __global__ void __launch_bounds__(kThreads)
     rotary_backward_kernel(const T* q, const T* k, const T* v, Source of_q, Source of_k, Source of_v,
                            const float* cos, const float* sin, std::int64_t rows, std::int64_t width,
@@ -65,15 +74,18 @@ __global__ void __launch_bounds__(kThreads)
     source = of_k;
   }
   const bool turns = i < source.rotated;
-  const std::int64_t low = turns ? i : source.rotated + i;
-  const std::int64_t apart = turns ? source.rotated : head_dim / 2 - source.rotated;
+  std::int64_t low = source.rotated + i, apart = head_dim / 2 - source.rotated;
+  if (turns) {
+    low = interleaved ? 2 * i : i;
+    apart = interleaved ? n : source.rotated;
+  }
   for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
     const T* read = from + row * source.row + head * head_dim + low;
     T* written = packed + row * width + column + low;
     float a[n], b[n];
     unpack<T, n>(load_pack<n>(read), a);
     unpack<T, n>(load_pack<n>(read + apart), b);
-    if (turns) device::rotate_pairs(a, b, cos + row * half + i, sin + row * half + i, -1.0F);
+    if (turns) rotate_accesses<interleaved>(a, b, cos + row * half + i, sin + row * half + i, -1.0F);
     store_pack<n>(device::pack<T, n>(a), written);
     store_pack<n>(device::pack<T, n>(b), written + apart);
   }
@@ -84,7 +96,9 @@ void launch_backward(const HeadsOnDevice& heads, const float* cos, const float* 
                      const HeadLayout& layout, std::int64_t half, T* packed, cudaStream_t stream) {
   const std::int64_t accesses = layout.width() / 2 / n;
   const dim3 grid = device::grid_of_rows(rows, accesses, kThreads);
-  rotary_backward_kernel<T, n><<<grid, kThreads, 0, stream>>>(
+  const auto kernel =
+      layout.interleaved ? rotary_backward_kernel<T, n, true> : rotary_backward_kernel<T, n, false>;
+  kernel<<<grid, kThreads, 0, stream>>>(
       static_cast<const T*>(heads.q), static_cast<const T*>(heads.k), static_cast<const T*>(heads.v),
       Source{layout.heads, heads.q_row, half}, Source{layout.kv_heads, heads.k_row, half},
       Source{layout.kv_heads, heads.v_row, 0}, cos, sin, rows, layout.width(), layout.head_dim, half, packed);
@@ -101,8 +115,9 @@ void launch(T* qkv, const float* cos, const float* sin, std::int64_t rows, const
             std::int64_t half, bool inverse, cudaStream_t stream) {
   const std::int64_t heads = layout.heads + layout.kv_heads, accesses = half / n;
   const dim3 grid = device::grid_of_rows(rows, heads * accesses, kThreads);
-  rotary_kernel<T, n><<<grid, kThreads, 0, stream>>>(qkv, cos, sin, rows, layout.width(), heads,
-                                                     layout.head_dim, half, accesses, inverse ? -1.0F : 1.0F);
+  const auto kernel = layout.interleaved ? rotary_kernel<T, n, true> : rotary_kernel<T, n, false>;
+  kernel<<<grid, kThreads, 0, stream>>>(qkv, cos, sin, rows, layout.width(), heads, layout.head_dim, half,
+                                        accesses, inverse ? -1.0F : 1.0F);
 }
 
 }  // namespace

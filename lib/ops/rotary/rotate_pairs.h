@@ -24,4 +24,24 @@ __device__ __forceinline__ void rotate_pairs(float (&low)[n], float (&high)[n], 
   for (int j = 0; j < n; ++j) rotate_pair(low[j], high[j], c[j], sign * s[j]);
 }
 
+/// Two accesses of n elements each that follow each other, as n neighbouring pairs.
+template <int n>
+__device__ __forceinline__ void split_pairs(float (&low)[n], float (&high)[n]) {
+  float both[2 * n];
+#pragma unroll
+  for (int j = 0; j < n; ++j) both[j] = low[j], both[n + j] = high[j];
+#pragma unroll
+  for (int j = 0; j < n; ++j) low[j] = both[2 * j], high[j] = both[2 * j + 1];
+}
+
+/// The inverse of split_pairs.
+template <int n>
+__device__ __forceinline__ void join_pairs(float (&low)[n], float (&high)[n]) {
+  float both[2 * n];
+#pragma unroll
+  for (int j = 0; j < n; ++j) both[2 * j] = low[j], both[2 * j + 1] = high[j];
+#pragma unroll
+  for (int j = 0; j < n; ++j) low[j] = both[j], high[j] = both[n + j];
+}
+
 }  // namespace lorikeet::ops::device

@@ -35,6 +35,8 @@ void add_rotary(std::vector<OperatorCase>& cases) {
   };
   constexpr Form kForms[] = {{"grouped heads of 128", {8, 2, 128}, 64, 19},
                              {"a part of each head", {4, 2, 16}, 3, 19},
+                             {"interleaved heads", {8, 2, 128, true}, 64, 19},
+                             {"an interleaved part of each head", {4, 2, 64, true}, 16, 19},
                              {"one token", {4, 4, 64}, 32, 1},
                              {"odd head_dim", {3, 1, 21}, 10, 7},
                              {"no tokens", {4, 2, 16}, 8, 0}};
