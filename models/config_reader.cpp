@@ -22,6 +22,7 @@ const std::vector<Setting>& settings() {
       {"apply_residual_connection_post_layernorm", {false}},
       {"attention_bias", {false}},
       {"attention_multiplier", {}},
+      {"attention_out_bias", {false}},
       {"attn_logit_softcapping", {}},
       {"bias", {false}},
       {"clip_qkv", {}},
@@ -47,9 +48,11 @@ const std::vector<Setting>& settings() {
       {"rotary_pct", {1.0}},
       {"sliding_window", {}},
       {"text_config", {}},
+      {"use_bias", {false}},
       {"use_bidirectional_attention", {false}},
       {"use_parallel_residual", {false}},
       {"use_qk_norm", {false}},
+      {"use_qkv_bias", {false}},
       {"use_sliding_window", {false}},
   };
   return kSettings;

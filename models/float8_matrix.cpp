@@ -34,7 +34,8 @@ std::vector<const io::TensorView*> float8_companions(const io::Checkpoint& check
   constexpr std::string_view kWeight = "weight";
   if (view.name.ends_with(kWeight)) {
     const std::string module = view.name.substr(0, view.name.size() - kWeight.size());
-    if (const auto* tensor = checkpoint.find(module + "input_scale")) found.push_back(tensor);
+    for (const char* name : {"input_scale", "activation_scale"})
+      if (const auto* tensor = checkpoint.find(module + name)) found.push_back(tensor);
   }
   return found;
 }

@@ -305,6 +305,12 @@ void require_complete(const LoadReport& report, const io::Checkpoint& checkpoint
   std::string message = where + " doesn't fit its config.json:";
   if (!report.missing.empty()) message += "\n  missing: " + join_some(report.missing, kShown);
   if (!report.mismatched.empty()) message += "\n  mismatched: " + join_some(report.mismatched, kShown);
+  // Files of multimodal Mistrals may not say whether there is one: transformers looks for the tensor.
+  if (report.missing.size() == 1 && report.missing.front() == "lm_head.weight") {
+    message +=
+        "\n  for a head that is the embedding set tie_word_embeddings to true in config.json (of a "
+        "multimodal model in its text_config)";
+  }
   if (const std::string prefix = lacking_prefix(report, checkpoint); !prefix.empty()) {
     message += "\n  the file's names lack the prefix '" + prefix +
                "', as where AutoModel saved it; save the model with its head, by AutoModelForCausalLM";

@@ -3,9 +3,13 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/strings.h"
+#include "models/cohere/cohere.h"
 #include "models/decoder_spec.h"
+#include "models/ernie4_5/ernie4_5.h"
+#include "models/exaone4/exaone4.h"
 #include "models/falcon/falcon.h"
 #include "models/gemma/gemma.h"
+#include "models/glm/glm.h"
 #include "models/gpt_neox/gpt_neox.h"
 #include "models/granite/granite.h"
 #include "models/llama/llama.h"
@@ -14,25 +18,46 @@
 #include "models/phi3/phi3.h"
 #include "models/qwen2/qwen2.h"
 #include "models/qwen3/qwen3.h"
+#include "models/qwen_vl/qwen_vl.h"
+#include "models/seed_oss/seed_oss.h"
 #include "models/smollm3/smollm3.h"
+#include "models/stablelm/stablelm.h"
+#include "models/starcoder2/starcoder2.h"
 
 namespace lorikeet::models {
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> kFamilies{{"falcon", falcon_spec},
+  static const std::vector<Family> kFamilies{{"cohere", cohere_spec},
+                                             {"cohere2", cohere2_spec},
+                                             {"ernie4_5", ernie4_5_spec},
+                                             {"exaone4", exaone4_spec},
+                                             {"falcon", falcon_spec},
                                              {"gemma", gemma_spec},
                                              {"gemma2", gemma2_spec},
                                              {"gemma3", gemma3_spec},
                                              {"gemma3_text", gemma3_text_spec},
+                                             {"glm", glm_spec},
+                                             {"glm4", glm4_spec},
                                              {"gpt_neox", gpt_neox_spec},
                                              {"granite", granite_spec},
+                                             {"granitemoehybrid", granitemoehybrid_spec},
                                              {"llama", llama_spec},
+                                             {"ministral", ministral_spec},
+                                             {"ministral3", ministral3_spec},
                                              {"mistral", mistral_spec},
+                                             {"mistral3", mistral3_spec},
                                              {"olmo2", olmo2_spec},
+                                             {"olmo3", olmo3_spec},
                                              {"phi3", phi3_spec},
                                              {"qwen2", qwen2_spec},
+                                             {"qwen2_5_vl", qwen2_5_vl_spec},
+                                             {"qwen2_vl", qwen2_vl_spec},
                                              {"qwen3", qwen3_spec},
-                                             {"smollm3", smollm3_spec}};
+                                             {"qwen3_vl", qwen3_vl_spec},
+                                             {"seed_oss", seed_oss_spec},
+                                             {"smollm3", smollm3_spec},
+                                             {"stablelm", stablelm_spec},
+                                             {"starcoder2", starcoder2_spec}};
   return kFamilies;
 }
 

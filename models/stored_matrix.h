@@ -55,8 +55,8 @@ StoredMatrix read_four_bits(const io::Checkpoint& checkpoint, const io::TensorVi
 
 // fp8 (e4m3): `M.weight` has M.weight_scale_inv (transformers' finegrained fp8, DeepSeek's) or M.weight_scale
 // (compressed-tensors), a number for each block by which codes are multiplied: [rows of blocks, columns of
-// blocks], of a scale a row [rows, 1] or [rows], of one scale any shape of one element. M.input_scale, how
-// activations were quantised, isn't used: they aren't here.
+// blocks], of a scale a row [rows, 1] or [rows], of one scale any shape of one element. M.input_scale or
+// M.activation_scale, how activations were quantised, isn't used: they aren't here.
 
 /// The companions of a fp8 tensor that are there.
 std::vector<const io::TensorView*> float8_companions(const io::Checkpoint& checkpoint,

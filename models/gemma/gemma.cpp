@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "models/decoder_spec.h"
+#include "models/multimodal.h"
 #include "models/rope.h"
 
 namespace lorikeet::models {
@@ -158,10 +159,7 @@ nn::CausalLMSpec gemma3_spec(const JsonView& json) {
   }
   config.finish();
   nn::CausalLMSpec spec = gemma3_decoder(text, "model.language_model");
-  spec.checkpoint_names = {.prefixes = {{"model.language_model.", "language_model.model."},
-                                        {"lm_head.", "language_model.lm_head."}},
-                           .other_parts = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
-                                           "model.multi_modal_projector."}};
+  spec.checkpoint_names = llava_names();
   return spec;
 }
 

@@ -9,4 +9,8 @@ namespace lorikeet::models {
 /// scores and the logits.
 nn::CausalLMSpec granite_spec(const JsonView& config);
 
+/// Granite 4 without experts and Mamba layers (`granitemoehybrid`: Granite 4.0 Micro, 1B and 350M): Granite
+/// 3's with gate and up fused in shared_mlp.input_linear, with rotary or none.
+nn::CausalLMSpec granitemoehybrid_spec(const JsonView& config);
+
 }  // namespace lorikeet::models

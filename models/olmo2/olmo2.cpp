@@ -4,6 +4,28 @@
 #include "models/rope.h"
 
 namespace lorikeet::models {
+namespace {
+
+nn::DecoderLayerSpec olmo_layer(const DecoderSizes& sizes, double eps, bool bias, std::int64_t index) {
+  nn::DecoderLayerSpec layer = post_norm_layer(sizes, eps, index);
+  nn::AttentionSpec& attention = layer.attention;
+  attention.qkv_bias = attention.output_bias = bias;
+  attention.qk_norm = nn::QkNormSpec{{attention.prefix + ".q_norm", sizes.heads * sizes.head_dim, eps},
+                                     {attention.prefix + ".k_norm", sizes.kv_heads * sizes.head_dim, eps}};
+  return layer;
+}
+
+}  // namespace
+
+nn::DecoderLayerSpec post_norm_layer(const DecoderSizes& sizes, double eps, std::int64_t index) {
+  const std::string prefix = "model.layers." + std::to_string(index);
+  nn::DecoderLayerSpec layer = llama_layer(sizes, eps, index);
+  layer.attention_norm.reset();
+  layer.mlp_norm.reset();
+  layer.post_attention_norm = nn::NormSpec{prefix + ".post_attention_layernorm", sizes.hidden_size, eps};
+  layer.post_mlp_norm = nn::NormSpec{prefix + ".post_feedforward_layernorm", sizes.hidden_size, eps};
+  return layer;
+}
 
 nn::CausalLMSpec olmo2_spec(const JsonView& json) {
   ConfigReader config(json, "olmo2");
@@ -13,17 +35,31 @@ nn::CausalLMSpec olmo2_spec(const JsonView& json) {
   const bool bias = config.flag("attention_bias", false);
   nn::CausalLMSpec spec = decoder_spec(sizes, read_rope(config, sizes.head_dim), eps);
   config.finish();
+  for (std::int64_t i = 0; i < sizes.layers; ++i) spec.layers.push_back(olmo_layer(sizes, eps, bias, i));
+  return spec;
+}
+
+nn::CausalLMSpec olmo3_spec(const JsonView& json) {
+  ConfigReader config(json, "olmo3");
+  const DecoderSizes sizes = read_sizes(config, HeadDim::kOptional, {.padding_id = 1});
+  const double eps = config.epsilon("rms_norm_eps");
+  config.choice("hidden_act", "silu", {"silu"});
+  const bool bias = config.flag("attention_bias", false);
+  const auto windows = read_windows(config, sizes, [](std::int64_t layer) { return (layer + 1) % 4 != 0; });
+  const bool by_type = config.has("rope_parameters");
+  nn::CausalLMSpec spec =
+      decoder_spec(sizes,
+                   read_rope(config, sizes.head_dim,
+                             {.layer_type = by_type ? "full_attention" : nullptr, .absent_theta = 5e5}),
+                   eps);
+  spec.local_rotary = read_rope(
+      config, sizes.head_dim,
+      {.layer_type = by_type ? "sliding_attention" : nullptr, .scaled = false, .absent_theta = 5e5});
+  config.finish();
   for (std::int64_t i = 0; i < sizes.layers; ++i) {
-    const std::string prefix = "model.layers." + std::to_string(i);
-    nn::DecoderLayerSpec layer = llama_layer(sizes, eps, i);
-    layer.attention_norm.reset();
-    layer.mlp_norm.reset();
-    layer.post_attention_norm = nn::NormSpec{prefix + ".post_attention_layernorm", sizes.hidden_size, eps};
-    layer.post_mlp_norm = nn::NormSpec{prefix + ".post_feedforward_layernorm", sizes.hidden_size, eps};
-    nn::AttentionSpec& attention = layer.attention;
-    attention.qkv_bias = attention.output_bias = bias;
-    attention.qk_norm = nn::QkNormSpec{{attention.prefix + ".q_norm", sizes.heads * sizes.head_dim, eps},
-                                       {attention.prefix + ".k_norm", sizes.kv_heads * sizes.head_dim, eps}};
+    nn::DecoderLayerSpec layer = olmo_layer(sizes, eps, bias, i);
+    layer.attention.options.window = windows[static_cast<std::size_t>(i)];
+    layer.rotary = layer.attention.options.window > 0 ? nn::LayerRotary::kLocal : nn::LayerRotary::kGlobal;
     spec.layers.push_back(layer);
   }
   return spec;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "models/decoder_spec.h"
-#include "models/rope.h"
 
 namespace lorikeet::models {
 
@@ -26,21 +25,28 @@ std::vector<std::int64_t> read_qwen_windows(ConfigReader& config, const DecoderS
   return read_windows(config, sizes, [first](std::int64_t layer) { return layer >= first; });
 }
 
-nn::CausalLMSpec qwen2_spec(const JsonView& json) {
-  ConfigReader config(json, "qwen2");
-  const DecoderSizes sizes = read_sizes(config);
+nn::CausalLMSpec qwen2_decoder(ConfigReader& config, const DecoderSizes& sizes, const RopeKeys& rope,
+                               const std::string& model) {
   const double eps = config.epsilon("rms_norm_eps");
   config.choice("hidden_act", "silu", {"silu"});
   const auto windows = read_qwen_windows(config, sizes);
-  nn::CausalLMSpec spec = decoder_spec(sizes, read_rope(config, sizes.head_dim), eps);
+  nn::CausalLMSpec spec = decoder_spec(sizes, read_rope(config, sizes.head_dim, rope), eps);
   config.finish();
+  spec.embedding_name = model + ".embed_tokens";
+  spec.final_norm.name = model + ".norm";
   for (std::int64_t i = 0; i < sizes.layers; ++i) {
-    nn::DecoderLayerSpec layer = llama_layer(sizes, eps, i);
+    nn::DecoderLayerSpec layer = llama_layer(sizes, eps, i, model + ".layers");
     layer.attention.qkv_bias = true;
     layer.attention.options.window = windows[static_cast<std::size_t>(i)];
     spec.layers.push_back(layer);
   }
   return spec;
+}
+
+nn::CausalLMSpec qwen2_spec(const JsonView& json) {
+  ConfigReader config(json, "qwen2");
+  const DecoderSizes sizes = read_sizes(config);
+  return qwen2_decoder(config, sizes, {}, "model");
 }
 
 }  // namespace lorikeet::models

@@ -2,21 +2,21 @@
 
 #include "models/decoder_spec.h"
 #include "models/qwen2/qwen2.h"
-#include "models/rope.h"
 
 namespace lorikeet::models {
 
-nn::CausalLMSpec qwen3_spec(const JsonView& json) {
-  ConfigReader config(json, "qwen3");
-  const DecoderSizes sizes = read_sizes(config, HeadDim::kRequired);
+nn::CausalLMSpec qwen3_decoder(ConfigReader& config, const DecoderSizes& sizes,
+                               const std::vector<std::int64_t>& windows, const RopeKeys& rope,
+                               const std::string& model) {
   const double eps = config.epsilon("rms_norm_eps");
   config.choice("hidden_act", "silu", {"silu"});
   const bool bias = config.flag("attention_bias", false);
-  const auto windows = read_qwen_windows(config, sizes);
-  nn::CausalLMSpec spec = decoder_spec(sizes, read_rope(config, sizes.head_dim), eps);
+  nn::CausalLMSpec spec = decoder_spec(sizes, read_rope(config, sizes.head_dim, rope), eps);
   config.finish();
+  spec.embedding_name = model + ".embed_tokens";
+  spec.final_norm.name = model + ".norm";
   for (std::int64_t i = 0; i < sizes.layers; ++i) {
-    nn::DecoderLayerSpec layer = llama_layer(sizes, eps, i);
+    nn::DecoderLayerSpec layer = llama_layer(sizes, eps, i, model + ".layers");
     nn::AttentionSpec& attention = layer.attention;
     attention.qkv_bias = attention.output_bias = bias;
     attention.qk_norm = nn::QkNormSpec{{attention.prefix + ".q_norm", sizes.head_dim, eps},
@@ -25,6 +25,12 @@ nn::CausalLMSpec qwen3_spec(const JsonView& json) {
     spec.layers.push_back(layer);
   }
   return spec;
+}
+
+nn::CausalLMSpec qwen3_spec(const JsonView& json) {
+  ConfigReader config(json, "qwen3");
+  const DecoderSizes sizes = read_sizes(config, HeadDim::kRequired);
+  return qwen3_decoder(config, sizes, read_qwen_windows(config, sizes), {}, "model");
 }
 
 }  // namespace lorikeet::models

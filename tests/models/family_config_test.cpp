@@ -1,59 +1,14 @@
 // What each family refuses of a config.json, by the golden checkpoints' files with something changed. An
 // error names the file and the key.
-#include "base/file.h"
-#include "models/registry.h"
+#include "models/golden_config.h"
 #include "nn/architecture.h"
 #include "support/catch.h"
-#include "support/error_text.h"
-#include "support/paths.h"
 
 using namespace lorikeet;
-using Catch::Contains;
-using test::error_text;
+using test::check_refused;
+using test::spec_of;
 
 namespace {
-
-// The golden config.json `variant`, with members replaced, or taken away by the string "absent".
-// "text_config.KEY" is a member of the nested object.
-void change(Json& json, const std::string& key, const Json& value) {
-  constexpr std::string_view kNested = "text_config.";
-  if (key.starts_with(kNested)) {
-    Json nested = *json.find("text_config");
-    change(nested, key.substr(kNested.size()), value);
-    json.set("text_config", nested);
-  } else if (value.is_string() && value.string() == "absent") {
-    std::erase_if(json.object(), [&key](const Json::Member& m) { return m.first == key; });
-  } else {
-    json.set(key, value);
-  }
-}
-
-Json changed(const std::string& variant, const std::string& changes) {
-  const auto path = test::source_dir() / "tests/parity/goldens/families" / variant;
-  Json json = Json::parse(read_file(path), variant);
-  const Json changes_of_keys = Json::parse(changes, "changes");
-  for (const auto& [key, value] : changes_of_keys.object()) change(json, key, value);
-  return json;
-}
-
-nn::CausalLMSpec spec_of(const std::string& variant, const std::string& changes = "{}") {
-  const Json json = changed(variant, changes);
-  return models::model_spec(JsonView(json, "config.json"));
-}
-
-struct Refused {
-  std::string variant;  // with the file's name
-  std::string changes;
-  std::string key;  // in the error, with more of its text
-};
-
-void check_refused(const std::vector<Refused>& cases) {
-  for (const Refused& refused : cases) {
-    CAPTURE(refused.variant, refused.changes);
-    const std::string error = error_text([&] { spec_of(refused.variant, refused.changes); });
-    CHECK_THAT(error, Contains("config.json") && Contains(refused.key));
-  }
-}
 
 const std::string kMistral = "mistral/window-head-dim/config.json";
 const std::string kQwen2 = "qwen2/window-above/config.json";
@@ -71,9 +26,24 @@ const std::string kSmollm3 = "smollm3/plain/config.json";
 const std::string kGranite = "granite/plain/config.json";
 const std::string kGemma = "gemma/plain/config.json";
 const std::string kOlmo2 = "olmo2/plain/config.json";
-const std::vector<std::string> kOfEachFamily = {kMistral, kQwen2,   kQwen3,  kLongrope, kNeox,
-                                                kFalcon,  kGemma,   kGemma2, kGemma3,   kNested,
-                                                kOlmo2,   kSmollm3, kGranite};
+const std::string kOlmo3 = "olmo3/yarn/config.json";
+const std::string kOldOlmo3 = "olmo3/yarn/config-transformers-4.json";
+const std::string kExaone4 = "exaone4/windows/config.json";
+const std::string kNoWindow = "exaone4/no-window/config.json";
+const std::string kSeedOss = "seed_oss/plain/config.json";
+const std::string kStablelm = "stablelm/parallel/config.json";
+const std::string kStarcoder2 = "starcoder2/window/config.json";
+const std::string kOldStarcoder2 = "starcoder2/window/config-transformers-4.json";
+const std::string kGlm = "glm/partial/config.json";
+const std::string kGlm4 = "glm4/norms-behind/config.json";
+const std::string kCohere = "cohere/plain/config.json";
+const std::string kCohere2 = "cohere2/windows/config.json";
+const std::string kGranite4 = "granitemoehybrid/dense/config.json";
+const std::string kErnie = "ernie4_5/biases/config.json";
+const std::vector<std::string> kOfEachFamily = {
+    kMistral,  kQwen2,      kQwen3, kLongrope, kNeox,    kFalcon,  kGemma,    kGemma2,
+    kGemma3,   kNested,     kOlmo2, kOlmo3,    kExaone4, kSeedOss, kSmollm3,  kGranite,
+    kStablelm, kStarcoder2, kGlm,   kGlm4,     kCohere,  kCohere2, kGranite4, kErnie};
 
 }  // namespace
 
@@ -88,26 +58,49 @@ TEST_CASE("contradicting heads are refused by every family") {
                                      {kGemma2, "num_key_value_heads"},
                                      {kGemma3, "num_key_value_heads"},
                                      {kOlmo2, "num_key_value_heads"},
+                                     {kOlmo3, "num_key_value_heads"},
+                                     {kExaone4, "num_key_value_heads"},
+                                     {kSeedOss, "num_key_value_heads"},
                                      {kSmollm3, "num_key_value_heads"},
-                                     {kGranite, "num_key_value_heads"}}) {
+                                     {kGranite, "num_key_value_heads"},
+                                     {kStablelm, "num_key_value_heads"},
+                                     {kGlm, "num_key_value_heads"},
+                                     {kCohere2, "num_key_value_heads"},
+                                     {kErnie, "num_key_value_heads"},
+                                     {kStarcoder2, "num_key_value_heads"}}) {
     check_refused({{variant, "{\"" + std::string(key) + "\": 3}", "num_"}});
   }
   check_refused(
       {{kFalcon, R"({"num_attention_heads": 5})", "num_attention_heads 5"},
        {kNeox, R"({"num_attention_heads": 5})", "num_attention_heads 5"},
        {kNeox, R"({"head_dim": 4})", "head_dim] expected hidden_size by num_attention_heads, 8"},
+       {kStablelm, R"({"head_dim": 4})", "head_dim] expected hidden_size by num_attention_heads, 8"},
        {kQwen3, R"({"head_dim": "absent"})", "'head_dim' is missing"},
+       {kSeedOss, R"({"head_dim": "absent"})", "'head_dim' is missing"},
        {"falcon/per-head/config.json", R"({"num_kv_heads": 2})", "num_kv_heads] expected as many"}});
 }
 
 TEST_CASE("unknown activations are refused by every family") {
   for (const auto& variant :
-       {kMistral, kQwen2, kQwen3, kLongrope, kNeox, kSmollm3, kGranite, kGemma, kOlmo2}) {
+       {kMistral, kQwen2, kQwen3, kLongrope, kNeox, kSmollm3, kGranite, kGemma, kOlmo2, kOlmo3, kExaone4,
+        kSeedOss, kStablelm, kStarcoder2, kGlm, kCohere, kGranite4, kErnie}) {
     check_refused({{variant, R"({"hidden_act": "relu"})", "hidden_act] expected"}});
   }
   check_refused({{kFalcon, R"({"activation": "relu"})", "activation] expected"},
                  {kGemma2, R"({"hidden_activation": "gelu"})", "hidden_activation] expected"},
                  {kGemma3, R"({"hidden_activation": "gelu"})", "hidden_activation] expected"}});
+}
+
+TEST_CASE("of Granite 4, experts, Mamba layers and lists that don't fit are refused") {
+  check_refused(
+      {{kGranite4, R"({"num_local_experts": 8})", "num_local_experts] expected 0"},
+       {kGranite4, R"({"num_local_experts": "absent"})", "num_local_experts] expected 0"},
+       {kGranite4, R"({"layer_types": "absent"})", "layer_types] is missing"},
+       {kGranite4, R"({"layer_types": ["mamba", "attention"]})", "got 'mamba'; Mamba layers"},
+       {kGranite4, R"({"layer_types": ["attention"]})", "layer_types] expected one for each"},
+       {kGranite4, R"({"position_embedding_type": "nope"})", "position_embedding_type] expected 'rope'"}});
+  for (const nn::DecoderLayerSpec& layer : spec_of(kGranite4, R"({"position_embedding_type": null})").layers)
+    CHECK(layer.rotary == nn::LayerRotary::kNone);
 }
 
 TEST_CASE("windows without a size, or sizes without windows, are refused") {
@@ -122,7 +115,13 @@ TEST_CASE("windows without a size, or sizes without windows, are refused") {
       {kQwen2, R"({"layer_types": "absent", "max_window_layers": "absent"})", "max_window_layers"},
       {kQwen2, R"({"layer_types": "absent", "max_window_layers": -1})", "max_window_layers] expected"},
       {kGemma2, R"({"sliding_window": null})", "sliding_window] is missing"},
+      {kStarcoder2, R"({"sliding_window": 0})", "sliding_window] expected an integer from 1"},
       {kGemma3, R"({"sliding_window": "absent"})", "sliding_window] is missing"},
+      {kOlmo3, R"({"sliding_window": null})", "sliding_window] is missing, but layers slide"},
+      {kOlmo3, R"({"layer_types": ["full_attention"]})", "layer_types] expected one for each"},
+      {kExaone4, R"({"sliding_window": "absent"})", "sliding_window] is missing; expected the size"},
+      {kExaone4, R"({"sliding_window": null})", "sliding_window] is missing, but layers slide"},
+      {kExaone4, R"({"layer_types": null})", "sliding_window_pattern"},
       {kSmollm3, R"({"use_sliding_window": true})", "use_sliding_window] true is not supported"},
       {kSmollm3, R"({"no_rope_layers": [1, 0]})", "no_rope_layers] expected one for each"},
       {kSmollm3, R"({"no_rope_layers": [1, 2, 1]})", "no_rope_layers] expected 1 for rotary"},
@@ -156,7 +155,8 @@ TEST_CASE("longrope with factors that don't fit is refused") {
       {kLongrope, R"({"original_max_position_embeddings": 25})", "differs from that of the whole file"},
       {kOldLongrope, R"({"partial_rotary_factor": 0.4})", "partial_rotary_factor"},
       {kOldLongrope, R"({"partial_rotary_factor": 1.5})", "partial_rotary_factor"},
-      {kOldLongrope, R"({"rope_scaling": {"type": "yarn"}})", "'yarn' is not supported"},
+      {kOldLongrope, R"({"rope_scaling": {"type": "yarn"}})",
+       "'yarn' is not supported; default, linear, llama3 and longrope are"},
       {"qwen2/window-above/config-transformers-4.json", rope(short_factor + ", " + long_factor),
        "'longrope' is not supported"},
   });
@@ -185,6 +185,8 @@ TEST_CASE("rotary settings of another family are refused") {
       {kOldNeox, R"({"rotary_pct": 0.1})", "rotary_pct"},
       {kOldNeox, R"({"rope_parameters": {"rope_type": "default", "rope_theta": 1.0}})", "'rotary_emb_base'"},
       {kGemma3, R"({"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}})", "full_attention"},
+      {kOlmo3, R"({"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}})", "full_attention"},
+      {kOlmo3, R"({"rope_theta": 300.0})", "'rope_theta' and 'rope_parameters.rope_theta' differ"},
   });
 }
 
@@ -207,14 +209,40 @@ TEST_CASE("numbers within rope_scaling that another place may hold count") {
 TEST_CASE("where a file has no rotary base, it is the family's own, as in transformers") {
   const std::string none = R"({"rope_parameters": "absent", "rope_scaling": null})";
   CHECK(spec_of(kSmollm3, none).rotary->theta == 2e6);
-  for (const auto& variant : {kMistral, kQwen2, kQwen3, kGranite, kGemma, kGemma2, kOlmo2})
+  CHECK(spec_of(kOlmo3, none).rotary->theta == 5e5);
+  CHECK(spec_of(kOlmo3, none).local_rotary->theta == 5e5);
+  for (const auto& variant : {kMistral, kQwen2, kQwen3, kGranite, kGemma, kGemma2, kOlmo2, kExaone4, kSeedOss,
+                              kStablelm, kStarcoder2})
     CHECK(spec_of(variant, none).rotary->theta == 1e4);
+}
+
+TEST_CASE("what StableLM's and StarCoder 2's files leave out is as transformers' classes have it") {
+  const std::string short_file = R"({"rope_parameters": "absent", "use_parallel_residual": "absent",
+      "use_qkv_bias": "absent", "qk_layernorm": "absent", "hidden_act": "absent",
+      "tie_word_embeddings": "absent"})";
+  const nn::CausalLMSpec stablelm = spec_of(kStablelm, short_file);
+  CHECK(stablelm.rotary->rotary_dim == 2);  // a quarter of 8
+  CHECK_FALSE(stablelm.layers[0].parallel);
+  CHECK(stablelm.layers[0].mlp_norm.has_value());
+  CHECK_FALSE(stablelm.layers[0].attention.qkv_bias);
+  CHECK_FALSE(stablelm.shape.tied_head);
+  const nn::CausalLMSpec starcoder2 =
+      spec_of(kStarcoder2, R"({"use_bias": "absent", "hidden_act": "absent", "tie_word_embeddings": "absent",
+                       "sliding_window": "absent", "num_key_value_heads": "absent"})");
+  CHECK(starcoder2.layers[0].attention.output_bias);
+  CHECK(starcoder2.layers[0].mlp.bias);
+  CHECK(starcoder2.layers[0].mlp.activation == ops::Activation::kGeluTanh);
+  CHECK(starcoder2.layers[0].attention.options.window == 0);
+  CHECK(starcoder2.shape.kv_heads == 2);
+  CHECK(starcoder2.shape.tied_head);
+  const nn::DecoderLayerSpec unbiased = spec_of(kStarcoder2, R"({"use_bias": false})").layers[0];
+  CHECK_FALSE((unbiased.attention.qkv_bias || unbiased.attention.output_bias || unbiased.mlp.bias));
 }
 
 TEST_CASE("the embedding leaves out the gradient of pad_token_id, as transformers' classes do") {
   const std::string absent = R"({"pad_token_id": "absent"})";
-  for (const auto& variant :
-       {kMistral, kQwen2, kQwen3, kGranite, kSmollm3, kLongrope, kGemma, kGemma2, kGemma3, kOlmo2}) {
+  for (const auto& variant : {kMistral, kQwen2, kQwen3, kGranite, kSmollm3, kLongrope, kGemma, kGemma2,
+                              kGemma3, kOlmo2, kOlmo3, kExaone4, kSeedOss, kStablelm, kStarcoder2}) {
     CAPTURE(variant);
     CHECK(spec_of(variant, R"({"pad_token_id": 3})").padding_id == 3);
     CHECK(spec_of(variant, R"({"pad_token_id": null})").padding_id == -1);
@@ -224,10 +252,10 @@ TEST_CASE("the embedding leaves out the gradient of pad_token_id, as transformer
   }
   CHECK(spec_of(kNested, R"({"text_config.pad_token_id": 3, "pad_token_id": 5})").padding_id == 3);
   // Absent: what the configuration class has.
-  for (const auto& variant : {kMistral, kQwen2, kQwen3, kGranite})
+  for (const auto& variant : {kMistral, kQwen2, kQwen3, kGranite, kExaone4, kStablelm, kStarcoder2})
     CHECK(spec_of(variant, absent).padding_id == -1);
   for (const auto& variant : {kGemma, kGemma2, kGemma3}) CHECK(spec_of(variant, absent).padding_id == 0);
-  CHECK(spec_of(kOlmo2, absent).padding_id == 1);
+  for (const auto& variant : {kOlmo2, kOlmo3, kSeedOss}) CHECK(spec_of(variant, absent).padding_id == 1);
   CHECK(spec_of(kLongrope, absent).padding_id == -1);  // without a row of that id
   CHECK(spec_of(kLongrope, R"({"pad_token_id": "absent", "vocab_size": 32064})").padding_id == 32000);
   CHECK(spec_of(kSmollm3, R"({"pad_token_id": "absent", "vocab_size": 128256})").padding_id == 128004);
@@ -256,7 +284,19 @@ TEST_CASE("what a family has no meaning for is refused where it isn't off") {
       {kGemma3, R"({"attn_logit_softcapping": 50.0})",
        "attn_logit_softcapping] the family gemma3_text has no such setting"},
       {kOlmo2, R"({"clip_qkv": 8.0})", "clip_qkv"},
+      {kExaone4, R"({"attention_bias": true})", "attention_bias] the family exaone4 has no such setting"},
+      {kOlmo3, R"({"mlp_bias": true})", "mlp_bias] the family olmo3 has no such setting"},
+      {kQwen3, R"({"attention_out_bias": true})", "attention_out_bias] the family qwen3 has no such setting"},
       {kQwen2, R"({"is_causal": false})", "is_causal"},
+      {kQwen2, R"({"use_qkv_bias": true})", "use_qkv_bias] the family qwen2 has no such setting"},
+      {kOlmo2, R"({"use_bias": true})", "use_bias] the family olmo2 has no such setting"},
+      {kStablelm, R"({"qk_layernorm": true})", "qk_layernorm] true is not supported"},
+      {kStablelm, R"({"sliding_window": 8})", "sliding_window] the family stablelm has no such setting"},
+      {kStablelm, R"({"use_bias": true})", "use_bias"},
+      {kStarcoder2, R"({"layer_types": ["full_attention", "full_attention"]})", "layer_types"},
+      {kOldStarcoder2, R"({"norm_type": "rms_norm"})", "norm_type] expected 'layer_norm'"},
+      {kOldStarcoder2, R"({"mlp_type": "llama"})", "mlp_type] expected 'default'"},
+      {kOldStarcoder2, R"({"partial_rotary_factor": 0.5})", "partial_rotary_factor] only 1 is supported"},
       {kOldNeox, R"({"partial_rotary_factor": 0.25})", "'rotary_pct' and 'partial_rotary_factor' differ"},
       {kOldNeox, R"({"rope_theta": 500000})", "'rotary_emb_base' and 'rope_theta' differ"},
   });
@@ -265,6 +305,41 @@ TEST_CASE("what a family has no meaning for is refused where it isn't off") {
     CHECK_NOTHROW(
         spec_of(variant, R"({"quantization_config": null, "alibi": false, "num_local_experts": 0})"));
   }
+}
+
+TEST_CASE("OLMo 3's scaling is that of the layers without a window") {
+  using Scaling = nn::RotarySpec::Scaling;
+  const nn::CausalLMSpec spec = spec_of(kOlmo3), old = spec_of(kOldOlmo3, R"({"rope_theta": 300.0})");
+  CHECK(spec.rotary->scaling == Scaling::kYarn);
+  CHECK(spec.local_rotary->scaling == Scaling::kNone);
+  CHECK(spec.layers[0].rotary == nn::LayerRotary::kLocal);
+  CHECK(spec.layers[1].rotary == nn::LayerRotary::kGlobal);
+  CHECK(old.rotary->theta == 300);
+  CHECK(old.local_rotary->theta == 300);
+  // Absent: three layers with windows to one without.
+  for (const auto& layer : spec_of(kOlmo3, R"({"layer_types": "absent", "num_hidden_layers": 8})").layers)
+    CHECK(layer.attention.options.window == (layer.index % 4 == 3 ? 0 : 8));
+}
+
+TEST_CASE("EXAONE 4's layers without a window have rotary only where the file has no window") {
+  const nn::CausalLMSpec windows = spec_of(kExaone4), none = spec_of(kNoWindow);
+  CHECK(windows.layers[0].rotary == nn::LayerRotary::kGlobal);
+  CHECK(windows.layers[1].rotary == nn::LayerRotary::kNone);
+  for (const auto& layer : none.layers) CHECK(layer.rotary == nn::LayerRotary::kGlobal);
+  CHECK(nn::architecture(spec_of(kNoWindow, R"({"layer_types": "absent"})")) == nn::architecture(none));
+  const auto pattern = spec_of(kExaone4, R"({"layer_types": "absent", "sliding_window_pattern": 2})");
+  CHECK(nn::architecture(pattern) == nn::architecture(windows));
+}
+
+TEST_CASE("Seed-OSS has biases on q, k and v where its file says nothing of any") {
+  const auto layer = [](const std::string& changes) { return spec_of(kSeedOss, changes).layers[0]; };
+  const auto plain =
+      layer(R"({"attention_bias": "absent", "attention_out_bias": "absent", "mlp_bias": "absent"})");
+  CHECK(plain.attention.qkv_bias);
+  CHECK_FALSE((plain.attention.output_bias || plain.mlp.bias));
+  CHECK_FALSE(layer(R"({"attention_bias": false})").attention.qkv_bias);
+  CHECK(layer(R"({"attention_out_bias": true})").attention.output_bias);
+  CHECK(layer(R"({"mlp_bias": true})").mlp.bias);
 }
 
 TEST_CASE("contradictions of a nested config.json are refused by the nested key's name") {
@@ -308,6 +383,8 @@ TEST_CASE("Gemma 3's context is what its file says, with the scaling of its angl
 
 TEST_CASE("a missing number of a family is an error that names its key") {
   for (const auto& [variant, key] : {std::pair{kNeox, "layer_norm_eps"},
+                                     {kStablelm, "layer_norm_eps"},
+                                     {kStarcoder2, "norm_epsilon"},
                                      {kMistral, "rms_norm_eps"},
                                      {kGemma2, "head_dim"},
                                      {kFalcon, "num_hidden_layers"}}) {

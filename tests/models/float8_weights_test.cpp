@@ -98,6 +98,7 @@ TEST_CASE("checkpoints in fp8 are read as they are: by blocks, rows, and one sca
     Toy toy(how);
     State in_file = float8_state(toy_state(toy.model, 7), toy.model, how, writer);
     in_file["transformer.h.1.ffn.w1.input_scale"] = at::ones({1});  // of activations: not used
+    in_file["transformer.h.1.ffn.w2.activation_scale"] = at::ones({});
     const io::Checkpoint checkpoint = written(folder, in_file);
     const LoadReport report = compare_weights(toy.model, checkpoint);
     CHECK(report.complete());

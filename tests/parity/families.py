@@ -5,6 +5,7 @@ values, so that each part of a model moves its logits, and caps are low enough t
 would otherwise pass whatever the model computes.
 """
 
+import copy
 import json
 
 import torch
@@ -17,6 +18,12 @@ SIZES = dict(vocab_size=VOCABULARY, hidden_size=24, intermediate_size=36, num_hi
 ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 LONGROPE = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.1, 1.3],
             "long_factor": [1.5, 3.0, 8.0]}
+# Three of four pairs of a head of 8 in the blend or behind it.
+YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 4.0,
+        "beta_slow": 1.0}
+# Queries are scaled from position 16 on, and angles are others on both sides of each pair of the blend.
+MINISTRAL = YARN | {"rope_theta": 10.0, "original_max_position_embeddings": 16, "beta_fast": 1.0, "beta_slow": 0.25,
+                    "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.8}
 SWITCH = 24  # positions at which longrope's factors change
 SLIDING, FULL = "sliding_attention", "full_attention"
 
@@ -26,11 +33,30 @@ VISION = dict(vision_config=dict(hidden_size=4, intermediate_size=6, num_hidden_
               mm_tokens_per_image=4, boi_token_index=VOCABULARY - 3, eoi_token_index=VOCABULARY - 2,
               image_token_index=VOCABULARY - 1)
 
+PIXTRAL = dict(vision_config=VISION["vision_config"] | dict(model_type="pixtral", head_dim=4), image_token_index=VOCABULARY - 1)
+QWEN_VISION = dict(depth=1, num_heads=1, in_channels=1, patch_size=2, temporal_patch_size=1, out_hidden_size=24)
+# The families of MULTIMODAL have these beside their text_config.
+MULTIMODAL = {"gemma3": VISION, "mistral3": PIXTRAL,
+              "qwen2_vl": dict(vision_config=QWEN_VISION | dict(embed_dim=8, hidden_size=24, mlp_ratio=1)),
+              "qwen2_5_vl": dict(vision_config=QWEN_VISION | dict(hidden_size=8, intermediate_size=6)),
+              "qwen3_vl": dict(vision_config=QWEN_VISION | dict(hidden_size=8, intermediate_size=6, num_position_embeddings=4,
+                                                                deepstack_visual_indexes=[0]))}
+# What the names of their other parts have.
+OTHER_PARTS = ("vision_tower", "multi_modal_projector", "visual.")
+
 # family's model_type -> variant -> what differs from SIZES.
 FAMILIES = {
     "mistral": {
         "window-head-dim": dict(sliding_window=8, head_dim=8, rope_parameters=ROPE),
         "nemo": dict(sliding_window=None, head_dim=10, rope_parameters=ROPE | {"rope_theta": 1000000.0}),
+        "yarn": dict(sliding_window=None, head_dim=8,
+                     rope_parameters=YARN | {"truncate": False, "mscale": 2.0, "mscale_all_dim": 0.5}),
+    },
+    "ministral": {
+        "by-type": dict(sliding_window=8, head_dim=8, layer_types=[FULL, SLIDING], rope_parameters=ROPE),
+    },
+    "ministral3": {
+        "window": dict(sliding_window=8, head_dim=8, rope_parameters=MINISTRAL),
     },
     "qwen2": {
         "tied-window-unused": dict(tie_word_embeddings=True, sliding_window=8, rope_parameters=ROPE),
@@ -39,6 +65,7 @@ FAMILIES = {
     "qwen3": {
         "plain": dict(head_dim=8, rope_parameters=ROPE),
         "biases": dict(head_dim=8, attention_bias=True, tie_word_embeddings=True, rope_parameters=ROPE),
+        "yarn": dict(head_dim=8, rope_parameters=YARN),
     },
     "phi3": {
         "window": dict(sliding_window=8, rope_parameters=ROPE),
@@ -74,6 +101,19 @@ FAMILIES = {
     "olmo2": {
         "plain": dict(rope_parameters=ROPE),
     },
+    "olmo3": {
+        "yarn": dict(hidden_size=32, sliding_window=8, layer_types=[SLIDING, FULL],
+                     rope_parameters={FULL: YARN, SLIDING: ROPE | {"rope_theta": 100.0}}),
+    },
+    "exaone4": {
+        "windows": dict(head_dim=8, sliding_window=8, sliding_window_pattern="LG", layer_types=[SLIDING, FULL],
+                        rope_parameters=ROPE),
+        "no-window": dict(sliding_window=None, sliding_window_pattern=None, layer_types=[FULL, FULL], tie_word_embeddings=True,
+                          rope_parameters=ROPE),
+    },
+    "seed_oss": {
+        "plain": dict(head_dim=8, rope_parameters=ROPE),
+    },
     "smollm3": {
         "plain": dict(num_hidden_layers=3, no_rope_layer_interval=2, tie_word_embeddings=True, rope_parameters=ROPE),
     },
@@ -81,7 +121,54 @@ FAMILIES = {
         "plain": dict(embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.7,
                       logits_scaling=2.5, attention_bias=True, mlp_bias=True, rope_parameters=ROPE),
     },
-    # What its text_config has; VISION is the same for every variant.
+    "granitemoehybrid": {
+        "dense": dict(embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.7, logits_scaling=2.5,
+                      num_local_experts=0, shared_intermediate_size=40, position_embedding_type="rope",
+                      layer_types=["full_attention"] * 2, mamba_n_heads=4, tie_word_embeddings=True, rope_parameters=ROPE),
+    },
+    "starcoder2": {
+        "window": dict(tie_word_embeddings=True, sliding_window=8, rope_parameters=ROPE),
+    },
+    "stablelm": {
+        "plain": dict(hidden_size=32, num_attention_heads=2, num_key_value_heads=1, use_qkv_bias=True,
+                      rope_parameters=ROPE | {"partial_rotary_factor": 0.25}),
+        "parallel": dict(hidden_size=32, use_parallel_residual=True,
+                         rope_parameters=ROPE | {"partial_rotary_factor": 0.5}),
+    },
+    "glm": {
+        "partial": dict(head_dim=8, attention_bias=True, rope_parameters=ROPE | {"partial_rotary_factor": 0.5}),
+    },
+    "glm4": {
+        "norms-behind": dict(head_dim=8, attention_bias=False, tie_word_embeddings=True,
+                             rope_parameters=ROPE | {"partial_rotary_factor": 0.5}),
+    },
+    "cohere": {
+        "plain": dict(hidden_size=32, logit_scale=0.3, tie_word_embeddings=True, rope_parameters=ROPE),
+    },
+    "cohere2": {
+        "windows": dict(hidden_size=32, num_hidden_layers=3, sliding_window=8, attention_bias=True, logit_scale=0.5,
+                        tie_word_embeddings=True,
+                        layer_types=[SLIDING, SLIDING, FULL], rope_parameters=ROPE),
+    },
+    "ernie4_5": {
+        "biases": dict(head_dim=8, use_bias=True, tie_word_embeddings=True, rope_parameters=ROPE),
+    },
+    # What the text_config of multimodal ones has.
+    "mistral3": {
+        "nested-untied": dict(model_type="mistral", sliding_window=None, head_dim=8, rope_parameters=ROPE),
+        "ministral-tied": dict(model_type="ministral3", head_dim=8, tie_word_embeddings=True, rope_parameters=MINISTRAL),
+    },
+    "qwen2_vl": {
+        "tied": dict(tie_word_embeddings=True, rope_parameters=ROPE | {"mrope_section": [1, 1, 1]}),
+    },
+    "qwen2_5_vl": {
+        "window-above": dict(use_sliding_window=True, sliding_window=8, max_window_layers=1,
+                             rope_parameters=ROPE | {"mrope_section": [1, 1, 1]}),
+    },
+    "qwen3_vl": {
+        "tied": dict(head_dim=8, tie_word_embeddings=True,
+                     rope_parameters=ROPE | {"mrope_section": [2, 1, 1], "mrope_interleaved": True}),
+    },
     "gemma3": {
         "nested": dict(head_dim=8, tie_word_embeddings=True, query_pre_attn_scalar=5, sliding_window=8,
                        num_hidden_layers=3, layer_types=[SLIDING, SLIDING, FULL],
@@ -106,16 +193,23 @@ def make_config(family, variant, **more):
         del sizes["num_key_value_heads"]
     if family == "falcon":
         sizes["ffn_hidden_size"] = sizes.pop("intermediate_size")
-    settings = sizes | FAMILIES[family][variant] | more
-    if family == "gemma3":
-        return config_class(text_config=settings, tie_word_embeddings=settings["tie_word_embeddings"], **VISION)
+    settings = copy.deepcopy(sizes | FAMILIES[family][variant] | more)  # transformers fills in rope_parameters
+    if family in MULTIMODAL:
+        return config_class(text_config=settings, tie_word_embeddings=settings["tie_word_embeddings"], **MULTIMODAL[family])
     return config_class(**settings)
+
+
+def auto_class(config):
+    """The class that makes a model of a config: AutoModelForCausalLM knows few multimodal ones."""
+    known = type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
+    return transformers.AutoModelForCausalLM if known else transformers.AutoModelForImageTextToText
 
 
 def make_checkpoint(folder, family, variant, dtype=torch.float32, seed=0, **more):
     """Writes a checkpoint in the layout of the transformers installed; returns the folder."""
     torch.manual_seed(seed)
-    model = transformers.AutoModelForCausalLM.from_config(make_config(family, variant, **more))
+    config = make_config(family, variant, **more)
+    model = auto_class(config).from_config(config)
     # A norm's neutral value is a scale of 1, which Gemma stores as 0.
     neutral = 0.0 if family.startswith("gemma") else 1.0
     with torch.no_grad():
@@ -139,12 +233,24 @@ def to_transformers_4(config):
         config["torch_dtype"] = config.pop("dtype")
         config["transformers_version"] = "4.50.0"
         return config
+    if config["model_type"] == "mistral3":
+        # As published: the text model's settings alone say whether the head is tied, where it is.
+        config["text_config"] = to_transformers_4(config["text_config"])
+        if not config.pop("tie_word_embeddings"):
+            config["text_config"].pop("tie_word_embeddings")
+        config["torch_dtype"] = config.pop("dtype")
+        config["transformers_version"] = "4.50.0"
+        return config
+    if "mrope_section" in config.get("text_config", {}).get("rope_parameters", {}):
+        return qwen_vl_to_transformers_4(config)
     rope = dict(config.pop("rope_parameters"))
     family = config["model_type"]
     if family == "gemma3_text":
         config["rope_local_base_freq"] = rope[SLIDING]["rope_theta"]
         rope = dict(rope[FULL])
         config["sliding_window_pattern"] = config.pop("layer_types").index(FULL) + 1
+    if family == "olmo3":  # its scaling is that of the layers without a window
+        rope = dict(rope[FULL])
     if family == "phi3" and rope["rope_type"] == "longrope":
         del rope["original_max_position_embeddings"]
     theta, partial = rope.pop("rope_theta"), rope.pop("partial_rotary_factor", None)
@@ -159,9 +265,32 @@ def to_transformers_4(config):
     config["rope_scaling"] = rope if rope["rope_type"] != "default" else None
     if family == "smollm3":
         config.pop("no_rope_layers")
-    config.pop("layer_types", None)
+    if family == "cohere2":
+        config["sliding_window_pattern"] = config["layer_types"].index(FULL) + 1
+    if family == "granitemoehybrid":
+        config["layer_types"] = ["attention" for _ in config["layer_types"]]
+    if family == "starcoder2":  # as published
+        config |= {"norm_type": "layer_norm", "mlp_type": "default"}
+        if config["tie_word_embeddings"]:  # the default of all classes
+            config.pop("tie_word_embeddings")
+    if family not in ("exaone4", "granitemoehybrid", "ministral", "olmo3"):
+        config.pop("layer_types", None)
     config["torch_dtype"] = config.pop("dtype", None)
     config["transformers_version"] = "4.46.0"
+    return config
+
+
+def qwen_vl_to_transformers_4(config):
+    """As published: Qwen3-VL's text_config, and the language model's settings at the top level before it."""
+    text = config.pop("text_config")
+    rope = {key: value for key, value in text["rope_parameters"].items() if key.startswith("mrope")}
+    text = to_transformers_4(text) | {"rope_scaling": rope | {"rope_type": "default"}}
+    if config["model_type"] == "qwen3_vl":
+        config["text_config"] = text
+    else:
+        config = text | config | {"rope_scaling": rope | {"type": "mrope"}}
+    config["torch_dtype"] = config.pop("dtype")
+    config["transformers_version"] = "4.50.0"
     return config
 
 

@@ -14,10 +14,11 @@ from safetensors.torch import load_file, save_file
 LIMIT = 1e-5
 LOSS_LIMIT = NORM_LIMIT = 2e-5
 UPDATE_LIMIT = 1e-4
-OTHER_PARTS = ("vision_tower", "multi_modal_projector")
 NO_OP = 1e-2  # an adapter that moves likelihoods less than this proves nothing
-# How transformers 4 (for Gemma 3: before 4.52) calls modules, and so PEFT's adapters on it, where 5 calls them otherwise.
-OLDER_NAMES = {"gemma3": ("model.language_model.", "language_model.model."), "gpt_neox": ("lm_head", "embed_out")}
+# How transformers 4 (for multimodal ones: before 4.52) calls modules, and so PEFT's adapters on it, where 5 calls them otherwise.
+OLDER_NAMES = {"gemma3": ("model.language_model.", "language_model.model."),
+               "mistral3": ("model.language_model.", "language_model.model."),
+               "qwen2_vl": ("model.language_model.", "model."), "qwen2_5_vl": ("model.language_model.", "model."), "gpt_neox": ("lm_head", "embed_out")}
 STEPS, BATCH = 10, 4
 LONGEST = 60  # past the windows, and past longrope's switch
 SETTINGS = ["lora.rank=4", "lora.alpha=8", "lora.dropout=0", "data.packing=true", f"batch.global={BATCH}",
@@ -44,14 +45,14 @@ class FamilyParity(live_test.LiveTest):
         """The linear modules of a layer by PEFT's names, which are the checkpoint's."""
         model = reference.load(self.base)
         linear = [name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)]
-        names = [name for name in linear if not any(part in name for part in ("lm_head", "embed_out", *OTHER_PARTS))]
+        names = [name for name in linear if not any(part in name for part in ("lm_head", "embed_out", *families.OTHER_PARTS))]
         if attention_only:
-            names = [name for name in names if ".mlp." not in name]
+            names = [name for name in names if "mlp." not in name]
         return sorted({name.rsplit(".", 1)[1] for name in names})
 
     def peft_targets(self, family, targets):
         """`targets` for PEFT, which would find them in a vision tower too."""
-        return rf"model\.language_model\..*\.({'|'.join(targets)})" if family == "gemma3" else targets
+        return rf"model\.language_model\..*\.({'|'.join(targets)})" if family in families.MULTIMODAL else targets
 
     def ours_and_theirs(self, adapter=None):
         ours, _ = self.programs.token_nll(self.base, self.few_data, adapter)
@@ -116,7 +117,7 @@ class FamilyParity(live_test.LiveTest):
         before, after = (load_file(folder / "model.safetensors") for folder in (self.base, merged))
         self.assertEqual(before.keys(), after.keys())
         for name in before:
-            if any(part in name for part in OTHER_PARTS):
+            if any(part in name for part in families.OTHER_PARTS):
                 self.assertTrue(torch.equal(before[name], after[name]), name)
 
     def check_bf16(self, family, variant):
@@ -138,14 +139,14 @@ class FamilyParity(live_test.LiveTest):
         self.check_merged(run, ours)
 
     def test_an_adapter_on_the_head_of_a_shared_table_merges_as_transformers_reads_it(self):
-        for family, variant in (("gemma3", "nested"), ("gpt_neox", "parallel")):
+        for family, variant in (("gemma3", "nested"), ("mistral3", "ministral-tied"), ("gpt_neox", "parallel")):
             with self.subTest(family):
                 shutil.rmtree(self.root / "base", ignore_errors=True)
                 shutil.rmtree(self.root / "merged", ignore_errors=True)
                 self.prepare(family, variant, tie_word_embeddings=True)
                 path = self.base / "config.json"
                 config = json.loads(path.read_text())
-                if family == "gemma3":  # as published: transformers' default ties the two
+                if family in families.MULTIMODAL:  # as published: transformers' default ties the two
                     config.pop("tie_word_embeddings")
                     path.write_text(json.dumps(config))
                 bare, _ = self.ours_and_theirs()
@@ -165,7 +166,7 @@ class FamilyParity(live_test.LiveTest):
         self.check_training(family, attention_only=True)
         ours = self.check_adapter(run, bare, "our adapter in PEFT")
         theirs = self.check_adapter(peft_run, bare, "PEFT's adapter here")
-        if family == "gemma3":
+        if family in families.MULTIMODAL and family in OLDER_NAMES:
             self.check_older_names(family, run, ours)
             self.check_older_names(family, peft_run, theirs)
         self.check_merged(run, ours)

@@ -15,6 +15,7 @@
 #include "parity/features.h"
 #include "parity/golden_model.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 #include "support/tolerance.h"
 
 using namespace lorikeet;
@@ -123,6 +124,13 @@ TEST_CASE("both layouts of every family's config.json mean the same model") {
     CHECK(nn::architecture(spec_of(variant)) ==
           nn::architecture(spec_of(variant, "config-transformers-4.json")));
   }
+}
+
+TEST_CASE("a missing head is an error that says how a file ties it to the embedding") {
+  const auto untied = [](nn::CausalLMSpec& spec) { spec.shape.tied_head = false; };
+  CHECK_THAT(error_text([&] { load("families/mistral3/ministral-tied", {.spec = untied}); }),
+             Catch::Contains("missing: lm_head.weight") &&
+                 Catch::Contains("set tie_word_embeddings to true in config.json"));
 }
 
 TEST_CASE("decoding with a cache gives the tokens of whole sequences, past windows and longrope's switch") {

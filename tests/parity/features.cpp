@@ -79,6 +79,14 @@ Feature of_rotary(const std::string& name, const std::function<bool(nn::RotarySp
           [=](CausalLMSpec& spec) { changed(*spec.rotary); }};
 }
 
+// A feature of YaRN that is a value other than `off`.
+template <typename Value>
+Feature of_yarn(const std::string& name, Value nn::RotarySpec::*value, Value off) {
+  return of_rotary(name, [=](nn::RotarySpec& rotary) {
+    return rotary.scaling == Scaling::kYarn && std::exchange(rotary.*value, off) != off;
+  });
+}
+
 std::function<bool(nn::RotarySpec&)> of_longrope(void (*change)(nn::RotarySpec&)) {
   return [=](nn::RotarySpec& rotary) {
     if (rotary.scaling == Scaling::kLongrope) change(rotary);
@@ -179,6 +187,8 @@ std::vector<Feature> make_features() {
           "logits' scale", [](Spec& s) -> auto& { return s.head.scale; }, 1),
       of_value<double>(
           "logits' soft cap", [](Spec& s) -> auto& { return s.head.soft_cap; }, 0),
+      of_layers("interleaved rotary",
+                set<bool>([](Layer& l) -> auto& { return l.attention.layout.interleaved; }, false)),
       of_rotary("partial rotary",
                 [](nn::RotarySpec& r) {
                   return r.scaling == Scaling::kNone && std::exchange(r.rotary_dim, r.head_dim) != r.head_dim;
@@ -187,6 +197,15 @@ std::vector<Feature> make_features() {
       of_rotary(
           "linear scaling",
           [](nn::RotarySpec& r) { return r.scaling == Scaling::kLinear && std::exchange(r.factor, 1) != 1; }),
+      of_yarn("yarn's scaling", &nn::RotarySpec::factor, 1.0),
+      of_yarn("yarn's attention factor", &nn::RotarySpec::attention_factor, 1.0),
+      of_yarn("yarn's original length", &nn::RotarySpec::original_max_position, 512.0),
+      // Rounded down to a whole pair, 4 and 32 turns are the first of few pairs.
+      of_rotary("yarn's fast end",
+                [](nn::RotarySpec& r) { return !r.truncate && std::exchange(r.beta_fast, 32.0) != 32; }),
+      of_yarn("yarn's blend that ends between pairs", &nn::RotarySpec::truncate, true),
+      of_rotary("queries scaled by their position",
+                [](nn::RotarySpec& r) { return std::exchange(r.query_beta, 0.0) != 0; }),
       of_rotary("longrope's short factors",
                 of_longrope([](nn::RotarySpec& r) { r.short_factor = r.long_factor; })),
       of_rotary("longrope's long factors",

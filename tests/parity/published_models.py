@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import live_test  # first: it skips where torch or transformers is missing
+import families
 import programs
 import torch
 import transformers
@@ -22,8 +23,12 @@ DEFAULTS = {
     "llama": ("llama2/7B", WIDTHS),
     # The first 7B, whose vocabulary was smaller.
     "mistral": ("mistral/7B", [key for key in WIDTHS if key != "vocab_size"]),
+    "olmo3": ("olmo3/7B", [key for key in WIDTHS if key != "vocab_size"]),
     "phi3": ("phi3/mini", WIDTHS),
+    "seed_oss": ("seed_oss/36B", [key for key in WIDTHS if key != "hidden_size"]),
     "smollm3": ("smollm3/3B", WIDTHS),
+    "stablelm": ("stablelm/3B", WIDTHS),
+    "starcoder2": ("starcoder2/3B", WIDTHS),
 }
 
 
@@ -38,7 +43,7 @@ class PublishedModels(live_test.LiveTest):
                                 env=programs.ENVIRONMENT)
         counted = {config["name"].rsplit("_", 1)[0]: config["parameters"] for config in json.loads(listed.stdout)["configs"]}
         models = published()
-        self.assertGreaterEqual(len(models), 73)
+        self.assertGreaterEqual(len(models), 107)
         for name, facts in models.items():
             with self.subTest(name):
                 # Layers are alike: two of them tell what each of the others has.
@@ -48,12 +53,17 @@ class PublishedModels(live_test.LiveTest):
 
     def parameters(self, facts, layers):
         facts = {key: value for key, value in facts.items() if key != "no_rope_layers"}
-        if "text_config" in facts:  # the language model of a multimodal one
-            facts = facts["text_config"]
-        config = transformers.AutoConfig.for_model(**(facts | {"num_hidden_layers": layers}))
+        text = facts.get("text_config", facts) | {"num_hidden_layers": layers}
+        if "layer_types" in text:
+            text["layer_types"] = text["layer_types"][:layers]
+        if facts["model_type"] == "mistral3":  # where the file is silent, the checkpoint's tensors decide
+            facts["tie_word_embeddings"] = text.get("tie_word_embeddings", False)
+        config = transformers.AutoConfig.for_model(**(facts | {"text_config": text} if "text_config" in facts else text))
         with torch.device("meta"):
-            model = transformers.AutoModelForCausalLM.from_config(config)
-        return model.num_parameters()
+            model = families.auto_class(config).from_config(config)
+        # Of a multimodal one the language model.
+        return sum(parameter.numel() for name, parameter in model.named_parameters()
+                   if not any(part in name for part in families.OTHER_PARTS))
 
     def test_the_defaults_of_transformers_agree(self):
         models = published()

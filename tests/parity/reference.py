@@ -7,10 +7,11 @@ this side.
 import json
 
 import torch
+from families import auto_class
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.optimizers import create_loraplus_optimizer
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModelForCausalLM, get_cosine_schedule_with_warmup
+from transformers import AutoConfig, get_cosine_schedule_with_warmup
 
 LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
@@ -20,7 +21,7 @@ def load(folder, dtype=torch.float32, rope=None):
     config = AutoConfig.from_pretrained(folder)
     if rope is not None:
         config.rope_parameters = dict(config.rope_parameters) | rope
-    return AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=dtype, **attention(config)).eval()
+    return auto_class(config).from_pretrained(folder, config=config, dtype=dtype, **attention(config)).eval()
 
 
 def attention(config):

@@ -12,6 +12,12 @@ import harness
 # The counts by which these models are known, a tied table once: written down from memory where no page could be
 # reached, so that what they hold is that facts and counts, written apart, agree to the last parameter.
 PUBLISHED_PARAMETERS = {
+    "aya_expanse/8B": 8_028_033_024,
+    "aya_expanse/32B": 32_296_476_672,
+    "command_r7b/7B": 8_028_033_024,
+    "ernie4_5/0.3B": 360_748_032,
+    "exaone4/1.2B": 1_279_391_488,
+    "exaone4/32B": 32_003_216_384,
     "falcon/7B": 6_921_720_704,
     "falcon/40B": 41_303_293_952,
     "gemma/2B": 2_506_172_416,
@@ -26,6 +32,8 @@ PUBLISHED_PARAMETERS = {
     "gemma3/4B": 3_880_263_168,
     "gemma3/12B": 11_766_034_176,
     "gemma3/27B": 27_009_346_304,
+    "glm4/9B": 9_400_279_040,
+    "glm4/32B": 32_566_081_536,
     "gpt_neox/20B": 20_554_567_680,
     "granite3_3/2B": 2_533_539_840,
     "granite3_3/8B": 8_170_864_640,
@@ -40,14 +48,24 @@ PUBLISHED_PARAMETERS = {
     "llama3_2/1B": 1_235_814_400,
     "llama3_2/3B": 3_212_749_824,
     "llama3_3/70B": 70_553_706_496,
+    "ministral/8B": 8_019_808_256,
+    # The checkpoints' 3,849,090,048, 8,918,026,240 and 13,945,031,680 without their vision tower (403,305,472) and
+    # projector (16,778,240, 25,166,848 and 35,652,608).
+    "ministral3/3B": 3_429_006_336,
+    "ministral3/8B": 8_489_553_920,
+    "ministral3/14B": 13_506_073_600,
     "mistral/7B": 7_248_023_552,
     "mistral_nemo/12B": 12_247_782_400,
     "mistral_small/24B": 23_572_403_200,
+    "mistral_small3_1/24B": 23_572_403_200,  # the checkpoint's 24,011,361,280, as above
     "mistral_large/123B": 122_610_069_504,
     "olmo2/1B": 1_484_916_736,
     "olmo2/7B": 7_298_617_344,
     "olmo2/13B": 13_716_198_400,
     "olmo2/32B": 32_234_279_936,
+    "olmo3/7B": 7_298_011_136,
+    "olmo3/32B": 32_233_522_176,
+    "olmo3_1/32B": 32_233_522_176,
     "phi3/mini": 3_821_079_552,
     "phi3/medium": 13_960_238_080,
     "phi3_5/mini": 3_821_079_552,
@@ -74,16 +92,37 @@ PUBLISHED_PARAMETERS = {
     "qwen2_5/14B": 14_770_033_664,
     "qwen2_5/32B": 32_763_876_352,
     "qwen2_5/72B": 72_706_203_648,
+    # The checkpoints' 3,754,622,976, 8,292,166,656, 33,452,718,336 and 73,410,777,344 without their vision tower.
+    "qwen2_5_vl/3B": 3_085_938_688,
+    "qwen2_5_vl/7B": 7_615_616_512,
+    "qwen2_5_vl/32B": 32_763_876_352,
+    "qwen2_5_vl/72B": 72_706_203_648,
+    # The checkpoints' 2,208,985,600, 8,291,375,616 and 73,405,560,320 likewise.
+    "qwen2_vl/2B": 1_543_714_304,
+    "qwen2_vl/7B": 7_615_616_512,
+    "qwen2_vl/72B": 72_706_203_648,
     "qwen3/0.6B": 596_049_920,
     "qwen3/1.7B": 1_720_574_976,
     "qwen3/4B": 4_022_468_096,
     "qwen3/8B": 8_190_735_360,
     "qwen3/14B": 14_768_307_200,
     "qwen3/32B": 32_762_123_264,
+    # The checkpoints' 2,127,532,032, 4,437,815,808, 8,767,123,696 and 33,357,390,064 likewise.
+    "qwen3_vl/2B": 1_720_574_976,
+    "qwen3_vl/4B": 4_022_468_096,
+    "qwen3_vl/8B": 8_190_735_360,
+    "qwen3_vl/32B": 32_762_123_264,
+    "seed_oss/36B": 36_151_104_512,
     "smollm2/135M": 134_515_008,
     "smollm2/360M": 361_821_120,
     "smollm2/1.7B": 1_711_376_384,
     "smollm3/3B": 3_075_098_624,
+    "stable_code/3B": 2_795_443_200,
+    "stablelm/3B": 2_795_443_200,
+    "stablelm2/1.6B": 1_644_515_328,
+    "starcoder2/3B": 3_030_371_328,
+    "starcoder2/7B": 7_173_923_840,
+    "starcoder2/15B": 15_957_889_024,
     "tinyllama/1.1B": 1_100_048_384,
 }
 
@@ -143,9 +182,11 @@ class Listed(unittest.TestCase):
         self.assertEqual([o["memory_bytes"] for o in smallest], [self.configs[name]["least_memory_bytes"]])
 
     def test_words_filter_by_names_whatever_their_case(self):
-        self.assertEqual(self.names("qwen3", "8B"), {f"qwen3/8B_{method}" for method in ("lora", "qlora", "dora")})
-        self.assertEqual(self.names("mistralai", "_lora"), {f"mistral{of}_lora" for of in ("/7B", "_nemo/12B", "_small/24B", "_large/123B")})
-        self.assertEqual(len(self.names("QWEN3", "_LORA")), 6)
+        self.assertEqual(self.names("qwen3/", "8B"), {f"qwen3/8B_{method}" for method in ("lora", "qlora", "dora")})
+        mistrals = ("ministral/8B", "ministral3/3B", "ministral3/8B", "ministral3/14B", "mistral/7B", "mistral_nemo/12B",
+                    "mistral_small/24B", "mistral_small3_1/24B", "mistral_large/123B")
+        self.assertEqual(self.names("mistralai", "_lora"), {f"{model}_lora" for model in mistrals})
+        self.assertEqual(len(self.names("QWEN3/", "_LORA")), 6)
         refused = self.programs.verb("ls", "qwen4")
         self.assertEqual(refused.returncode, 2)
         self.assertEqual(refused.stdout, "")
