@@ -23,7 +23,8 @@ std::int64_t positions(const DecoderSizes& sizes, const nn::RotarySpec& rotary) 
 
 }  // namespace
 
-nn::CausalLMSpec decoder_spec(const DecoderSizes& s, const nn::RotarySpec& rotary, double norm_eps) {
+nn::CausalLMSpec decoder_spec(const DecoderSizes& s, const nn::RotarySpec& rotary, double norm_eps,
+                              const std::string& model) {
   return {.shape = {.layers = s.layers,
                     .hidden_size = s.hidden_size,
                     .heads = s.heads,
@@ -33,9 +34,10 @@ nn::CausalLMSpec decoder_spec(const DecoderSizes& s, const nn::RotarySpec& rotar
                     .vocab_size = s.vocab_size,
                     .max_position = positions(s, rotary),
                     .tied_head = s.tied_head},
+          .embedding_name = model + ".embed_tokens",
           .padding_id = s.padding_id,
           .rotary = rotary,
-          .final_norm = {"model.norm", s.hidden_size, norm_eps},
+          .final_norm = {model + ".norm", s.hidden_size, norm_eps},
           .head = {.hidden_size = s.hidden_size, .vocab_size = s.vocab_size}};
 }
 
@@ -52,6 +54,26 @@ nn::DecoderLayerSpec llama_layer(const DecoderSizes& s, double norm_eps, std::in
                   .intermediate_size = s.intermediate_size},
           .attention_norm = nn::NormSpec{layer + ".input_layernorm", s.hidden_size, norm_eps},
           .mlp_norm = nn::NormSpec{layer + ".post_attention_layernorm", s.hidden_size, norm_eps}};
+}
+
+nn::DecoderLayerSpec post_norm_layer(const DecoderSizes& sizes, double norm_eps, std::int64_t index) {
+  const std::string prefix = "model.layers." + std::to_string(index);
+  nn::DecoderLayerSpec layer = llama_layer(sizes, norm_eps, index);
+  layer.attention_norm.reset();
+  layer.mlp_norm.reset();
+  layer.post_attention_norm = nn::NormSpec{prefix + ".post_attention_layernorm", sizes.hidden_size, norm_eps};
+  layer.post_mlp_norm = nn::NormSpec{prefix + ".post_feedforward_layernorm", sizes.hidden_size, norm_eps};
+  return layer;
+}
+
+nn::NormSpec layer_norm(const std::string& name, const DecoderSizes& sizes, double eps, bool bias) {
+  return {name, sizes.hidden_size, eps, /*unit_offset=*/false, ops::NormKind::kLayer, bias};
+}
+
+nn::QkNormSpec head_norms(const nn::AttentionSpec& attention, double eps, bool unit_offset) {
+  const std::int64_t size = attention.layout.head_dim;
+  return {{attention.prefix + ".q_norm", size, eps, unit_offset},
+          {attention.prefix + ".k_norm", size, eps, unit_offset}};
 }
 
 std::vector<std::int64_t> read_windows(ConfigReader& config, const DecoderSizes& sizes,

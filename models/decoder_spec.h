@@ -12,12 +12,23 @@
 namespace lorikeet::models {
 
 /// A spec without layers: shape, rotary table, an embedding, a final RMS norm and a head with Llama's names.
-nn::CausalLMSpec decoder_spec(const DecoderSizes& sizes, const nn::RotarySpec& rotary, double norm_eps);
+/// `model`: what the names of all but the head begin with.
+nn::CausalLMSpec decoder_spec(const DecoderSizes& sizes, const nn::RotarySpec& rotary, double norm_eps,
+                              const std::string& model = "model");
 
 /// Llama's layer with Llama's names: an RMS norm before each block, q, k, v, o without biases, a gated MLP.
 /// Other families change what they have otherwise. `prefix` is that of all layers, "model.layers".
 nn::DecoderLayerSpec llama_layer(const DecoderSizes& sizes, double norm_eps, std::int64_t index,
                                  const std::string& prefix = "model.layers");
+
+/// The same with its norms behind the blocks instead of before them.
+nn::DecoderLayerSpec post_norm_layer(const DecoderSizes& sizes, double norm_eps, std::int64_t index);
+
+/// A layer norm of the stream.
+nn::NormSpec layer_norm(const std::string& name, const DecoderSizes& sizes, double eps, bool bias = true);
+
+/// RMS norms over each head of q and k, "q_norm" and "k_norm".
+nn::QkNormSpec head_norms(const nn::AttentionSpec& attention, double eps, bool unit_offset = false);
 
 /// The attention window of each layer, 0 where a layer has none: `layer_types` of transformers 5 where the
 /// file has it, or else `windowed`, by the layer's index, with the window of `sliding_window`. Throws Error

@@ -305,15 +305,16 @@ void require_complete(const LoadReport& report, const io::Checkpoint& checkpoint
   std::string message = where + " doesn't fit its config.json:";
   if (!report.missing.empty()) message += "\n  missing: " + join_some(report.missing, kShown);
   if (!report.mismatched.empty()) message += "\n  mismatched: " + join_some(report.mismatched, kShown);
-  // Files of multimodal Mistrals may not say whether there is one: transformers looks for the tensor.
+  // Mistral 3's files don't have to say whether the head is tied: transformers looks for its tensor.
   if (report.missing.size() == 1 && report.missing.front() == "lm_head.weight") {
     message +=
-        "\n  for a head that is the embedding set tie_word_embeddings to true in config.json (of a "
-        "multimodal model in its text_config)";
+        "\n  for a head that is the embedding set tie_word_embeddings to true in config.json "
+        "(docs/families.md says where in a multimodal one)";
   }
   if (const std::string prefix = lacking_prefix(report, checkpoint); !prefix.empty()) {
     message += "\n  the file's names lack the prefix '" + prefix +
-               "', as where AutoModel saved it; save the model with its head, by AutoModelForCausalLM";
+               "', as where AutoModel saved it; save the model with its head, by AutoModelForCausalLM (a "
+               "multimodal one by AutoModelForImageTextToText)";
   }
   throw Error(escape_control(message));
 }

@@ -55,18 +55,25 @@ std::vector<double> factors(const JsonView& object, const char* key, std::int64_
   return values;
 }
 
+constexpr const char* kOriginalLength = "original_max_position_embeddings";
+
+// Whether the whole file's original length counts. As transformers has it, settings by layer type take no
+// notice of it.
+bool has_whole_length(const JsonView& config, const RopeKeys& keys) {
+  return keys.layer_type == nullptr && config.has(kOriginalLength);
+}
+
 // Phi-3's files give the original length beside the object, those of transformers 5 in both places. Without
 // the one beside it transformers overwrites the object's with its configuration class's default.
 double original_length(const JsonView& config, const JsonView& object) {
-  constexpr const char* kKey = "original_max_position_embeddings";
-  if (!config.has(kKey) && object.has(kKey)) {
-    throw Error("[" + object.where() + "." + kKey +
+  if (!config.has(kOriginalLength) && object.has(kOriginalLength)) {
+    throw Error("[" + object.where() + "." + kOriginalLength +
                 "] expected this number at the top level of the file too, got it here alone, where "
                 "transformers takes 4096 instead; write it there");
   }
-  const double length = positive(config, kKey);
-  if (object.has(kKey) && positive(object, kKey) != length) {
-    throw Error("[" + object.where() + "." + kKey + "] differs from that of the whole file, " +
+  const double length = positive(config, kOriginalLength);
+  if (object.has(kOriginalLength) && positive(object, kOriginalLength) != length) {
+    throw Error("[" + object.where() + "." + kOriginalLength + "] differs from that of the whole file, " +
                 format_number("%g", length) + "; remove the wrong one");
   }
   return length;
@@ -93,9 +100,9 @@ void read_longrope(const JsonView& config, const JsonView& object, const RopeKey
                                : std::sqrt(1 + std::log(longer) / std::log(spec->original_max_position));
 }
 
-// What YaRN multiplies cosines and sines by, where the file doesn't say; `weight` is its mscale.
-double yarn_attention_factor(double factor, double weight) {
-  return factor <= 1 ? 1 : 0.1 * weight * std::log(factor) + 1;
+// What YaRN multiplies cosines and sines by where the file doesn't say.
+double yarn_attention_factor(double factor, double mscale) {
+  return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
 }
 
 // YaRN (Peng et al. 2023, arXiv:2309.00071), as transformers computes it.
@@ -116,12 +123,11 @@ void read_yarn(const JsonView& config, const JsonView& object, const RopeKeys& k
                 format_number("%g", spec->theta));
   spec->factor = positive(object, "factor");
   if (spec->factor < 1) throw Error("[" + object.where() + ".factor] expected at least 1");
-  constexpr const char* kOriginal = "original_max_position_embeddings";
-  if (config.has(kOriginal)) {
+  if (has_whole_length(config, keys)) {
     spec->original_max_position = original_length(config, object);
   } else {
-    spec->original_max_position =
-        object.has(kOriginal) ? positive(object, kOriginal) : positive(config, "max_position_embeddings");
+    spec->original_max_position = object.has(kOriginalLength) ? positive(object, kOriginalLength)
+                                                              : positive(config, "max_position_embeddings");
   }
   spec->beta_fast = number_or("beta_fast", 32);
   spec->beta_slow = number_or("beta_slow", 1);
@@ -180,18 +186,19 @@ void read_scaling(const JsonView& config, const JsonView& scaling, const RopeKey
     spec->factor = positive(scaling, "factor");
     spec->low_freq_factor = positive(scaling, "low_freq_factor");
     spec->high_freq_factor = positive(scaling, "high_freq_factor");
-    spec->original_max_position = positive(scaling, "original_max_position_embeddings");
+    spec->original_max_position = has_whole_length(config, keys) ? original_length(config, scaling)
+                                                                 : positive(scaling, kOriginalLength);
     if (spec->high_freq_factor <= spec->low_freq_factor) {
       throw Error("[" + scaling.where() + "] expected high_freq_factor above low_freq_factor");
     }
-  } else if (!keys.longrope_allowed && type == "yarn") {
+  } else if (!keys.longrope_instead_of_yarn && type == "yarn") {
     read_yarn(config, scaling, keys, spec);
-  } else if (keys.longrope_allowed && (type == "longrope" || type == "su")) {
+  } else if (keys.longrope_instead_of_yarn && (type == "longrope" || type == "su")) {
     read_longrope(config, scaling, keys, spec);
   } else {
     throw Error("[" + scaling.where() + "] rotary type '" + escape_control(type) +
                 "' is not supported; default, linear, llama3 and " +
-                (keys.longrope_allowed ? "longrope are" : "yarn are"));
+                (keys.longrope_instead_of_yarn ? "longrope are" : "yarn are"));
   }
 }
 
@@ -237,6 +244,11 @@ std::int64_t rotated(const ConfigReader& config, std::int64_t head_dim, double p
 std::optional<JsonView> parameters_of(const JsonView& config, const RopeKeys& keys) {
   const auto parameters = config.maybe("rope_parameters");
   if (!parameters || keys.layer_type == nullptr) return parameters;
+  for (const auto& [key, value] : parameters->members()) {
+    if (!value.json().is_object() && !value.json().is_null())
+      throw Error("[" + escape_control(value.where()) + "] expected the settings of a layer type, such as " +
+                  keys.layer_type + "; those of all layers have no meaning here");
+  }
   return parameters->at(keys.layer_type);
 }
 
@@ -260,7 +272,7 @@ nn::RotarySpec read_rope(ConfigReader& reader, std::int64_t head_dim, const Rope
     spec.theta = keys.absent_theta;
   } else if (parameters) {
     parameters->at("rope_theta");  // throws, naming it
-  } else if (config.json().find("rope_scaling") == nullptr && config.json().find(keys.theta) == nullptr) {
+  } else if (config.json().find("rope_scaling") == nullptr) {
     // Before transformers wrote rope_theta it was always 10000, and rope_scaling stood alone.
     throw Error("[" + config.where() + "] has neither 'rope_parameters' nor '" + keys.theta +
                 "'/'rope_scaling', so the rotary base is unknown; for the first Llama models add "

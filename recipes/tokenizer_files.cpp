@@ -40,7 +40,10 @@ void add_tokens(const std::filesystem::path& folder, const std::vector<text::Add
 
 void set_chat_template(const std::filesystem::path& folder, const std::string& jinja,
                        const std::filesystem::path& source) {
-  if (text::read_folder_config(source).chat_template == jinja) return;
+  const auto has_it = [&](const std::filesystem::path& where) {
+    return text::read_folder_config(where).chat_template == jinja;
+  };
+  if (has_it(source) && has_it(folder)) return;
   const std::filesystem::path config = folder / "tokenizer_config.json";
   if (std::filesystem::exists(config)) {
     const std::string text = read_file(config);
@@ -49,6 +52,15 @@ void set_chat_template(const std::filesystem::path& folder, const std::string& j
     write_file_atomic(config, with_member(text, {"chat_template"}, jinja));
   }
   write_file_atomic(folder / "chat_template.jinja", jinja);
+  // Processors of multimodal models take these before it.
+  std::filesystem::remove(folder / "chat_template.json");
+  const std::filesystem::path processor = folder / "processor_config.json";
+  if (!std::filesystem::exists(processor)) return;
+  const std::string text = read_file(processor);
+  const Json* found = nullptr;
+  const Json settings = Json::parse(text, processor.string());
+  if (settings.is_object()) found = settings.find("chat_template");
+  if (found != nullptr) write_file_atomic(processor, with_member(text, {"chat_template"}, jinja));
 }
 
 }  // namespace lorikeet::recipes

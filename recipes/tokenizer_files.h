@@ -27,10 +27,11 @@ void copy_tokenizer_files(const std::filesystem::path& from, const std::filesyst
 void add_tokens(const std::filesystem::path& folder, const std::vector<text::AddedToken>& tokens);
 
 /// Makes `jinja` the chat template of the tokenizer's files in `folder`: chat_template.jinja, and the
-/// "chat_template" of tokenizer_config.json where there is one, whose other members stay as they are. Changes
-/// nothing where that is the template of `source` already, the folder that the files were copied from:
-/// `folder` itself may hold the chat_template.jinja of an earlier call, which doesn't say what the copied
-/// tokenizer_config.json has.
+/// "chat_template" of tokenizer_config.json where there is one, whose other members stay as they are. What
+/// processors of multimodal models would take before these is removed (chat_template.json) or made the same
+/// (processor_config.json). Changes nothing where that is the template of both folders already; `source` is
+/// the one that the files were copied from: `folder` itself may hold the chat_template.jinja of an earlier
+/// call, which doesn't say what the copied tokenizer_config.json has.
 void set_chat_template(const std::filesystem::path& folder, const std::string& jinja,
                        const std::filesystem::path& source);
 

@@ -64,6 +64,12 @@ ops::RotaryAngles Attention::rotary(const ForwardContext& context) const {
   return rows ? ops::RotaryAngles{rows->cos, rows->sin} : ops::RotaryAngles{};
 }
 
+// In the queries' dtype, as transformers has it: a wider one would make the product wide on its way.
+at::Tensor Attention::query_scale(const ForwardContext& context, at::ScalarType dtype) const {
+  const RotaryRows& rows = rotary_rows(context);
+  return rows && rows->query_scale.defined() ? rows->query_scale.to(dtype) : at::Tensor();
+}
+
 ops::QkNorms Attention::norms() const {
   return {.q = q_norm_->parameters(),
           .k = k_norm_->parameters(),
@@ -81,16 +87,16 @@ at::Tensor Attention::prepare(at::Tensor qkv, const ForwardContext& context, Att
   } else if (angles.cos.defined()) {
     ops::rotate(qkv, angles.cos, angles.sin, layout_, terms);
   }
-  const RotaryRows& rows = rotary_rows(context);
-  if (rows && rows->query_scale.defined()) qkv.narrow(1, 0, layout_.k_begin()).mul_(rows->query_scale);
+  if (const at::Tensor scale = query_scale(context, qkv.scalar_type()); scale.defined())
+    qkv.narrow(1, 0, layout_.k_begin()).mul_(scale);
   return qkv;
 }
 
 at::Tensor Attention::prepare_backward(ops::HeadGradients gradients, const ForwardContext& context,
                                        const AttentionKept& kept) const {
   const ops::RotaryAngles angles = rotary(context);
-  const RotaryRows& rows = rotary_rows(context);
-  if (rows && rows->query_scale.defined()) gradients.q.mul_(rows->query_scale.unsqueeze(1));
+  if (const at::Tensor scale = query_scale(context, gradients.q.scalar_type()); scale.defined())
+    gradients.q.mul_(scale.unsqueeze(1));
   if (q_norm_)
     return ops::norm_and_rotate_backward(std::move(gradients), kept.qkv, norms(), angles, layout_,
                                          kept.qk_norm);

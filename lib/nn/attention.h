@@ -76,6 +76,8 @@ class Attention {
   // The rotary rows of this layer, empty where it has no rotation.
   const RotaryRows& rotary_rows(const ForwardContext& context) const;
   ops::RotaryAngles rotary(const ForwardContext& context) const;
+  // What rotated queries are multiplied by, [T, 1] in their dtype; undefined where that is 1.
+  at::Tensor query_scale(const ForwardContext& context, at::ScalarType dtype) const;
   ops::QkNorms norms() const;
   at::Tensor prepare(at::Tensor qkv, const ForwardContext& context, AttentionKept* kept,
                      const std::vector<ops::LowRankTerm>& terms = {}) const;

@@ -13,8 +13,8 @@
 namespace lorikeet::nn {
 namespace {
 
-// The part of the frequency divided by `factor` in each pair's blend, 0 for those that turn often. Pairs are
-// counted by how often they turn in the original context ("YaRN", equations 17 to 23).
+// For each pair the share of the divided frequency in its blend: 0 where it turns often in the original
+// context, 1 where it turns seldom (arXiv:2309.00071, equations 17 to 23).
 std::vector<float> yarn_ramp(const RotarySpec& spec) {
   const auto pair_that_turns = [&](double times) {
     return static_cast<double>(spec.rotary_dim) *
@@ -107,18 +107,19 @@ RotaryTable::Rows RotaryTable::rows(const Table& table, const at::Tensor& positi
   return {ops::take_rows(cos, position_ids), ops::take_rows(sin, position_ids), {}};
 }
 
+// Llama 4's, and Ministral 3's.
+at::Tensor RotaryTable::query_scale(const Batch& batch) const {
+  if (spec_.query_beta == 0 || static_cast<double>(batch.positions) <= spec_.original_max_position) return {};
+  const at::Tensor positions = batch.position_ids.to(table_.inverse_frequencies.scalar_type());
+  const at::Tensor times = positions.div(spec_.original_max_position).floor();
+  return times.log1p().mul(spec_.query_beta).add(1).unsqueeze(1);
+}
+
 RotaryTable::Rows RotaryTable::rows(const Batch& batch) const {
   const at::Tensor& positions = batch.position_ids;
-  if (!is_long(batch.positions)) {
-    Rows result = rows(table_, positions, batch.positions);
-    if (spec_.query_beta != 0 && static_cast<double>(batch.positions) > spec_.original_max_position) {
-      const at::Tensor times =
-          positions.to(table_.inverse_frequencies.scalar_type()).div(spec_.original_max_position).floor();
-      result.query_scale = times.log1p().mul(spec_.query_beta).add(1).unsqueeze(1);
-    }
-    return result;
-  }
-  Rows result = rows(long_table_, positions, batch.positions);
+  Rows result = rows(is_long(batch.positions) ? long_table_ : table_, positions, batch.positions);
+  result.query_scale = query_scale(batch);
+  if (!is_long(batch.positions)) return result;
   // No sequence's angles depend on what it is packed with.
   const auto& cu = batch.sequences.cu_seqlens;
   for (std::size_t s = 0; s + 1 < cu.size(); ++s) {

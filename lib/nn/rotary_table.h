@@ -21,7 +21,7 @@ class RotaryTable {
 
   struct Rows {
     at::Tensor cos, sin;     // fp32 [T, rotary_dim / 2]
-    at::Tensor query_scale;  // fp32 [T, 1], of rotated queries; undefined where all are 1
+    at::Tensor query_scale;  // fp32 [T, 1], multiplies rotated queries; undefined: 1
   };
   /// The rows of a batch's positions, on their device.
   Rows rows(const Batch& batch) const;
@@ -37,6 +37,7 @@ class RotaryTable {
     mutable at::Tensor cos, sin;
   };
   bool is_long(std::int64_t length) const;
+  at::Tensor query_scale(const Batch& batch) const;
   Rows rows(const Table& table, const at::Tensor& position_ids, std::int64_t positions) const;
 
   RotarySpec spec_;

@@ -9,8 +9,8 @@ struct HeadLayout {
   std::int64_t heads;     ///< query heads
   std::int64_t kv_heads;  ///< key heads, and as many value heads; divides `heads`
   std::int64_t head_dim;
-  /// Which dimensions of a head rotary turns together: neighbours 2i and 2i + 1 (GLM, Cohere), or i and
-  /// R/2 + i, for R rotated dimensions.
+  /// What rotary turns together: dimensions 2i and 2i + 1 of a head if true (GLM, Cohere), else i and
+  /// i + R/2 of R rotated ones.
   bool interleaved = false;
 
   std::int64_t width() const { return (heads + 2 * kv_heads) * head_dim; }

@@ -161,7 +161,10 @@ void TargetRules::require_used(const std::vector<std::string>& all, const std::v
                   join(each, ", ") + "), got '" + escape_control(name) +
                   "': other modules can't be trained whole");
   }
-  if (!config_.targets_all_linear()) {
+  // PEFT lists modules of a vision tower by their names, also where it then left all of them out. Adapters of
+  // a tower are refused by their tensors.
+  const bool may_name_others = config_.from_file && !config_.checkpoint_names.other_parts.empty();
+  if (!config_.targets_all_linear() && !may_name_others) {
     std::vector<std::string> called;
     for (const std::string& module : all) {
       const auto names = config_.checkpoint_names.modules_in_files(module);

@@ -101,6 +101,19 @@ void read_template_files(const std::filesystem::path& folder, FolderConfig& conf
   if (!found.empty()) config.chat_templates = std::move(found);
 }
 
+// Multimodal checkpoints may have theirs where transformers' processors alone look.
+void read_processor_template(const std::filesystem::path& folder, FolderConfig& config) {
+  for (const char* name : {"chat_template.json", "processor_config.json"}) {
+    const std::filesystem::path path = folder / name;
+    if (config.chat_template || !std::filesystem::exists(path)) continue;
+    const Json json = Json::parse(read_file(path, kConfigLimitBytes), path.string());
+    const auto found = JsonView(json, path.string()).maybe("chat_template");
+    if (!found) continue;
+    config.chat_template = found->as_string();
+    config.chat_templates.emplace_back("default", *config.chat_template);
+  }
+}
+
 void read_added(const JsonView& json, FolderConfig& config) {
   const auto member = json.maybe("added_tokens_decoder");
   if (!member) return;
@@ -170,6 +183,7 @@ FolderConfig read_folder_config(const std::filesystem::path& folder) {
     }
   }
   read_template_files(folder, config);
+  read_processor_template(folder, config);
   return config;
 }
 

@@ -8,24 +8,23 @@
 namespace lorikeet::models {
 namespace {
 
-// What both generations have; `windows`: of each layer, where layers without one have no rotary, or none at
+// What both generations have. `windows`: of cohere2, one for each layer; a layer with 0 has no rotary. Empty
+// for cohere, where all layers have it.
 // all.
 nn::CausalLMSpec read_cohere(ConfigReader& config, const DecoderSizes& sizes,
-                             const std::vector<std::int64_t>& windows) {
+                             const std::vector<std::int64_t>& windows, double absent_theta) {
   const double eps = config.has("layer_norm_eps") ? config.epsilon("layer_norm_eps") : 1e-5;
   config.choice("hidden_act", "silu", {"silu"});
   const bool bias = config.flag("attention_bias", false);
-  nn::CausalLMSpec spec = decoder_spec(sizes, read_rope(config, sizes.head_dim), eps);
+  nn::CausalLMSpec spec =
+      decoder_spec(sizes, read_rope(config, sizes.head_dim, {.absent_theta = absent_theta}), eps);
   spec.head.scale = config.positive_or("logit_scale", 1e6, 0.0625);
   config.finish();
-  const auto norm = [&](const std::string& name) {
-    return nn::NormSpec{name, sizes.hidden_size, eps, false, ops::NormKind::kLayer};
-  };
-  spec.final_norm = norm("model.norm");
+  spec.final_norm = layer_norm("model.norm", sizes, eps, /*bias=*/false);
   for (std::int64_t i = 0; i < sizes.layers; ++i) {
     nn::DecoderLayerSpec layer = llama_layer(sizes, eps, i);
     layer.parallel = true;
-    layer.attention_norm = norm("model.layers." + std::to_string(i) + ".input_layernorm");
+    layer.attention_norm = layer_norm(layer.attention_norm->name, sizes, eps, /*bias=*/false);
     layer.mlp_norm.reset();
     layer.attention.layout.interleaved = true;
     layer.attention.qkv_bias = layer.attention.output_bias = bias;
@@ -47,7 +46,7 @@ DecoderSizes read_cohere_sizes(ConfigReader& config) {
 nn::CausalLMSpec cohere_spec(const JsonView& json) {
   ConfigReader config(json, "cohere");
   config.require_flag("use_qk_norm", false, "norms of q and k with weights of their own for each head");
-  return read_cohere(config, read_cohere_sizes(config), {});
+  return read_cohere(config, read_cohere_sizes(config), {}, 5e5);
 }
 
 nn::CausalLMSpec cohere2_spec(const JsonView& json) {
@@ -56,7 +55,7 @@ nn::CausalLMSpec cohere2_spec(const JsonView& json) {
   const std::int64_t pattern = config.size_or("sliding_window_pattern", kMostLayers, 4);
   const auto windows =
       read_windows(config, sizes, [pattern](std::int64_t layer) { return (layer + 1) % pattern != 0; });
-  return read_cohere(config, sizes, windows);
+  return read_cohere(config, sizes, windows, 1e4);
 }
 
 }  // namespace lorikeet::models

@@ -1,7 +1,6 @@
 #include "models/exaone4/exaone4.h"
 
 #include "models/decoder_spec.h"
-#include "models/olmo2/olmo2.h"
 #include "models/rope.h"
 
 namespace lorikeet::models {
@@ -34,8 +33,7 @@ nn::CausalLMSpec exaone4_spec(const JsonView& json) {
   for (std::int64_t i = 0; i < sizes.layers; ++i) {
     nn::DecoderLayerSpec layer = post_norm_layer(sizes, eps, i);
     nn::AttentionSpec& attention = layer.attention;
-    attention.qk_norm = nn::QkNormSpec{{attention.prefix + ".q_norm", sizes.head_dim, eps},
-                                       {attention.prefix + ".k_norm", sizes.head_dim, eps}};
+    attention.qk_norm = head_norms(attention, eps);
     attention.options.window = windows[static_cast<std::size_t>(i)];
     if (windowed && attention.options.window == 0) layer.rotary = nn::LayerRotary::kNone;
     spec.layers.push_back(layer);

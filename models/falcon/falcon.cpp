@@ -57,9 +57,7 @@ FalconConfig read_falcon_config(ConfigReader& config) {
 
 nn::DecoderLayerSpec layer_spec(const FalconConfig& c, std::int64_t index) {
   const std::string prefix = "transformer.h." + std::to_string(index);
-  const auto norm = [&](const std::string& name) {
-    return nn::NormSpec{prefix + name, c.hidden_size, c.eps, false, ops::NormKind::kLayer, true};
-  };
+  const auto norm = [&](const std::string& name) { return layer_norm(prefix + name, c, c.eps); };
   nn::DecoderLayerSpec layer = llama_layer(c, c.eps, index, "transformer.h");
   layer.parallel = c.parallel;
   layer.attention_norm = norm(c.norms == 2 ? ".ln_attn" : ".input_layernorm");
@@ -86,7 +84,7 @@ nn::CausalLMSpec falcon_spec(const JsonView& json) {
   config.finish();
   nn::CausalLMSpec spec = decoder_spec(c, rotary, c.eps);
   spec.embedding_name = "transformer.word_embeddings";
-  spec.final_norm = {"transformer.ln_f", c.hidden_size, c.eps, false, ops::NormKind::kLayer, true};
+  spec.final_norm = layer_norm("transformer.ln_f", c, c.eps);
   for (std::int64_t i = 0; i < c.layers; ++i) spec.layers.push_back(layer_spec(c, i));
   return spec;
 }

@@ -19,8 +19,9 @@ const DecoderSizes kGemma3Defaults = {.vocab_size = 262208,
                                       .padding_id = 0};
 
 // Every norm's scale is 1 + weight, the embedding is multiplied by sqrt(hidden_size) in the compute dtype.
-nn::CausalLMSpec gemma_base(const DecoderSizes& sizes, const nn::RotarySpec& rotary, double eps) {
-  nn::CausalLMSpec spec = decoder_spec(sizes, rotary, eps);
+nn::CausalLMSpec gemma_base(const DecoderSizes& sizes, const nn::RotarySpec& rotary, double eps,
+                            const std::string& model = "model") {
+  nn::CausalLMSpec spec = decoder_spec(sizes, rotary, eps, model);
   spec.embedding_scale = std::sqrt(static_cast<double>(sizes.hidden_size));
   spec.embedding_scale_rounded = true;
   spec.final_norm.unit_offset = true;
@@ -68,28 +69,22 @@ nn::CausalLMSpec gemma3_decoder(const JsonView& json, const std::string& model) 
   const std::int64_t pattern = config.size_or("sliding_window_pattern", kMostLayers, 6);
   const auto windows =
       read_windows(config, sizes, [pattern](std::int64_t layer) { return (layer + 1) % pattern != 0; });
-  const bool by_type = config.has("rope_parameters");
-  nn::CausalLMSpec spec =
-      gemma_base(sizes,
-                 read_rope(config, sizes.head_dim,
-                           {.layer_type = by_type ? "full_attention" : nullptr, .absent_theta = 1e6}),
-                 eps);
+  nn::CausalLMSpec spec = gemma_base(
+      sizes, read_rope(config, sizes.head_dim, {.layer_type = "full_attention", .absent_theta = 1e6}), eps,
+      model);
   spec.local_rotary = read_rope(config, sizes.head_dim,
                                 {.theta = "rope_local_base_freq",
-                                 .layer_type = by_type ? "sliding_attention" : nullptr,
+                                 .layer_type = "sliding_attention",
                                  .scaled = false,
                                  .absent_theta = 1e4});
   spec.head.soft_cap = read_cap(config, "final_logit_softcapping");
   config.finish();
   spec.shape.max_position = sizes.max_position;  // with linear scaling's factor in it already
-  spec.embedding_name = model + ".embed_tokens";
-  spec.final_norm.name = model + ".norm";
   for (std::int64_t i = 0; i < sizes.layers; ++i) {
     nn::DecoderLayerSpec layer = sandwich_layer(sizes, eps, i, query_scalar, model);
     nn::AttentionSpec& attention = layer.attention;
     attention.qkv_bias = attention.output_bias = bias;
-    attention.qk_norm = nn::QkNormSpec{{attention.prefix + ".q_norm", sizes.head_dim, eps, true},
-                                       {attention.prefix + ".k_norm", sizes.head_dim, eps, true}};
+    attention.qk_norm = head_norms(attention, eps, /*unit_offset=*/true);
     attention.options.window = windows[static_cast<std::size_t>(i)];
     layer.rotary = attention.options.window > 0 ? nn::LayerRotary::kLocal : nn::LayerRotary::kGlobal;
     spec.layers.push_back(layer);

@@ -8,11 +8,13 @@ namespace {
 
 nn::CausalLMSpec read_glm(const JsonView& json, const std::string& family, bool norms_behind) {
   ConfigReader config(json, family);
-  // Defaults of transformers' classes; a head_dim that is null follows from the widths.
-  const DecoderSizes sizes = read_sizes(config, HeadDim::kOptional, {.padding_id = 151329});
+  const DecoderSizes sizes = read_sizes(config, HeadDim::kRequired, {.head_dim = 128, .padding_id = 151329});
   const double eps = config.epsilon("rms_norm_eps");
   config.choice("hidden_act", "silu", {"silu"});
   const bool bias = config.flag("attention_bias", true);
+  // transformers then rotates whole heads, of an absent one half.
+  if (config.view().json().find("partial_rotary_factor") != nullptr && !config.has("partial_rotary_factor"))
+    config.fail("partial_rotary_factor", "is null; expected the rotated part of each head");
   const nn::RotarySpec rotary =
       read_rope(config, sizes.head_dim, {.partial_allowed = true, .absent_partial = 0.5});
   config.finish();

@@ -25,21 +25,18 @@ nn::CausalLMSpec gpt_neox_spec(const JsonView& json) {
                                            .absent_theta = 10000,
                                            .absent_partial = 0.25});
   config.finish();
-  const auto norm = [&](const std::string& name) {
-    return nn::NormSpec{name, sizes.hidden_size, eps, false, ops::NormKind::kLayer, true};
-  };
   nn::CausalLMSpec spec = decoder_spec(sizes, rotary, eps);
   spec.embedding_name = "gpt_neox.embed_in";
   spec.padding_id = -1;  // transformers gives this family's embedding no padding_idx
-  spec.final_norm = norm("gpt_neox.final_layer_norm");
+  spec.final_norm = layer_norm("gpt_neox.final_layer_norm", sizes, eps);
   spec.checkpoint_names = {
       .prefixes = {{"lm_head.", "embed_out."}}};  // transformers 5 and PEFT on it say lm_head
   for (std::int64_t i = 0; i < sizes.layers; ++i) {
     const std::string prefix = "gpt_neox.layers." + std::to_string(i);
     nn::DecoderLayerSpec layer = llama_layer(sizes, eps, i, "gpt_neox.layers");
     layer.parallel = parallel;
-    layer.attention_norm = norm(prefix + ".input_layernorm");
-    layer.mlp_norm = norm(prefix + ".post_attention_layernorm");
+    layer.attention_norm = layer_norm(layer.attention_norm->name, sizes, eps);
+    layer.mlp_norm = layer_norm(layer.mlp_norm->name, sizes, eps);
     layer.attention.prefix = prefix + ".attention";
     layer.attention.names.output = "dense";
     layer.attention.fused_qkv = nn::FusedModule{"query_key_value", sizes.heads};

@@ -10,13 +10,14 @@ namespace {
 constexpr double kLargest = 1e6;  // far above any real multiplier
 
 // What both generations have: multipliers, and blocks with the names of Llama's.
-nn::CausalLMSpec read_granite(ConfigReader& config, const DecoderSizes& sizes, bool mlp_bias) {
+nn::CausalLMSpec read_granite(ConfigReader& config, const DecoderSizes& sizes, const nn::RotarySpec& rotary,
+                              bool mlp_bias) {
   const double eps = config.epsilon("rms_norm_eps");
   config.choice("hidden_act", "silu", {"silu"});
   const bool attention_bias = config.flag("attention_bias", false);
   const double attention = config.positive("attention_multiplier", kLargest);
   const double residual = config.positive("residual_multiplier", kLargest);
-  nn::CausalLMSpec spec = decoder_spec(sizes, read_rope(config, sizes.head_dim), eps);
+  nn::CausalLMSpec spec = decoder_spec(sizes, rotary, eps);
   spec.embedding_scale = config.positive("embedding_multiplier", kLargest);
   spec.head.scale = 1 / config.positive("logits_scaling", kLargest);
   for (std::int64_t i = 0; i < sizes.layers; ++i) {
@@ -33,6 +34,9 @@ nn::CausalLMSpec read_granite(ConfigReader& config, const DecoderSizes& sizes, b
 // Throws unless each layer has attention. transformers takes Mamba layers where the file has no list.
 void require_attention(ConfigReader& config, const DecoderSizes& sizes) {
   constexpr const char* kKey = "layer_types";
+  // Another name of the list in transformers, which prefers it.
+  if (config.has("layers_block_type"))
+    config.fail("layers_block_type", "is not read; give the list as layer_types");
   if (!config.has(kKey)) config.fail(kKey, "is missing; expected 'attention' for each layer");
   const auto types = config.view().at(kKey).items();
   if (std::ssize(types) != sizes.layers) {
@@ -53,7 +57,8 @@ void require_attention(ConfigReader& config, const DecoderSizes& sizes) {
 nn::CausalLMSpec granite_spec(const JsonView& json) {
   ConfigReader config(json, "granite");
   const DecoderSizes sizes = read_sizes(config, HeadDim::kImplied);
-  nn::CausalLMSpec spec = read_granite(config, sizes, config.flag("mlp_bias", false));
+  nn::CausalLMSpec spec =
+      read_granite(config, sizes, read_rope(config, sizes.head_dim), config.flag("mlp_bias", false));
   config.finish();
   return spec;
 }
@@ -67,9 +72,13 @@ nn::CausalLMSpec granitemoehybrid_spec(const JsonView& json) {
   require_attention(config, sizes);
   // The width of experts is `intermediate_size`; what every token passes has its own.
   sizes.intermediate_size = config.size("shared_intermediate_size", kLargestWidth);
-  const bool rotary = config.has("position_embedding_type");
-  if (rotary) config.choice("position_embedding_type", "rope", {"rope"});
-  nn::CausalLMSpec spec = read_granite(config, sizes, /*mlp_bias=*/false);
+  const bool rotary = config.choice("position_embedding_type", "nope", {"rope", "nope"}) == "rope";
+  nn::CausalLMSpec spec = read_granite(
+      config, sizes, rotary ? read_rope(config, sizes.head_dim) : nn::RotarySpec{}, /*mlp_bias=*/false);
+  if (!rotary) {
+    config.claim({"partial_rotary_factor"});
+    spec.rotary.reset();
+  }
   config.finish();
   for (nn::DecoderLayerSpec& layer : spec.layers) {
     layer.mlp.prefix = "model.layers." + std::to_string(layer.index) + ".shared_mlp";

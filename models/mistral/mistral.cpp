@@ -12,9 +12,7 @@ constexpr const char* kTied = "tie_word_embeddings";
 // Llama's blocks with the window of each layer, 0 for none; names of weights begin with `model`.
 nn::CausalLMSpec windowed_decoder(const DecoderSizes& sizes, const nn::RotarySpec& rotary, double eps,
                                   const std::vector<std::int64_t>& windows, const std::string& model) {
-  nn::CausalLMSpec spec = decoder_spec(sizes, rotary, eps);
-  spec.embedding_name = model + ".embed_tokens";
-  spec.final_norm.name = model + ".norm";
+  nn::CausalLMSpec spec = decoder_spec(sizes, rotary, eps, model);
   for (std::int64_t i = 0; i < sizes.layers; ++i) {
     nn::DecoderLayerSpec layer = llama_layer(sizes, eps, i, model + ".layers");
     layer.attention.options.window = windows[static_cast<std::size_t>(i)];
@@ -65,7 +63,9 @@ nn::CausalLMSpec ministral3_decoder(const JsonView& json, const std::string& mod
 
 nn::CausalLMSpec mistral_spec(const JsonView& json) { return mistral_decoder(json, "model"); }
 
-nn::CausalLMSpec ministral_spec(const JsonView& json) { return mistral_decoder(json, "model", true); }
+nn::CausalLMSpec ministral_spec(const JsonView& json) {
+  return mistral_decoder(json, "model", /*by_layer_types=*/true);
+}
 
 nn::CausalLMSpec ministral3_spec(const JsonView& json) { return ministral3_decoder(json, "model"); }
 
@@ -75,8 +75,8 @@ nn::CausalLMSpec mistral3_spec(const JsonView& json) {
   const JsonView text = json.at("text_config");
   ConfigReader text_config(text, "mistral3");
   const std::string type = text_config.choice("model_type", "mistral", {"mistral", "ministral3"});
-  // The text model's counts, and absent it means false. The file's own is true where it is absent, and so
-  // transformers 5 writes it also for models with a head of their own: it goes by the checkpoint's tensors.
+  // text_config decides; absent means false. The file's own key defaults to true, and transformers 5 writes
+  // that even for models with a separate head, since it looks for the head's tensor: true there says nothing.
   const bool tied = text_config.flag(kTied, false), may_be_tied = config.flag(kTied, true);
   if (tied && !may_be_tied)
     text_config.fail(kTied, "true contradicts the file's own tie_word_embeddings, which is false");

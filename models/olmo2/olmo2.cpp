@@ -17,16 +17,6 @@ nn::DecoderLayerSpec olmo_layer(const DecoderSizes& sizes, double eps, bool bias
 
 }  // namespace
 
-nn::DecoderLayerSpec post_norm_layer(const DecoderSizes& sizes, double eps, std::int64_t index) {
-  const std::string prefix = "model.layers." + std::to_string(index);
-  nn::DecoderLayerSpec layer = llama_layer(sizes, eps, index);
-  layer.attention_norm.reset();
-  layer.mlp_norm.reset();
-  layer.post_attention_norm = nn::NormSpec{prefix + ".post_attention_layernorm", sizes.hidden_size, eps};
-  layer.post_mlp_norm = nn::NormSpec{prefix + ".post_feedforward_layernorm", sizes.hidden_size, eps};
-  return layer;
-}
-
 nn::CausalLMSpec olmo2_spec(const JsonView& json) {
   ConfigReader config(json, "olmo2");
   const DecoderSizes sizes = read_sizes(config, HeadDim::kOptional, {.padding_id = 1});
@@ -46,15 +36,10 @@ nn::CausalLMSpec olmo3_spec(const JsonView& json) {
   config.choice("hidden_act", "silu", {"silu"});
   const bool bias = config.flag("attention_bias", false);
   const auto windows = read_windows(config, sizes, [](std::int64_t layer) { return (layer + 1) % 4 != 0; });
-  const bool by_type = config.has("rope_parameters");
-  nn::CausalLMSpec spec =
-      decoder_spec(sizes,
-                   read_rope(config, sizes.head_dim,
-                             {.layer_type = by_type ? "full_attention" : nullptr, .absent_theta = 5e5}),
-                   eps);
-  spec.local_rotary = read_rope(
-      config, sizes.head_dim,
-      {.layer_type = by_type ? "sliding_attention" : nullptr, .scaled = false, .absent_theta = 5e5});
+  nn::CausalLMSpec spec = decoder_spec(
+      sizes, read_rope(config, sizes.head_dim, {.layer_type = "full_attention", .absent_theta = 5e5}), eps);
+  spec.local_rotary = read_rope(config, sizes.head_dim,
+                                {.layer_type = "sliding_attention", .scaled = false, .absent_theta = 5e5});
   config.finish();
   for (std::int64_t i = 0; i < sizes.layers; ++i) {
     nn::DecoderLayerSpec layer = olmo_layer(sizes, eps, bias, i);

@@ -1,15 +1,9 @@
 #pragma once
 
-#include <cstdint>
-
 #include "base/json.h"
-#include "models/sizes.h"
 #include "nn/causal_lm.h"
 
 namespace lorikeet::models {
-
-/// Llama's layer with its norms behind the blocks instead of before them.
-nn::DecoderLayerSpec post_norm_layer(const DecoderSizes& sizes, double norm_eps, std::int64_t index);
 
 /// OLMo 2: Llama's blocks with norms behind them alone, and RMS norms over all heads of q and of k.
 nn::CausalLMSpec olmo2_spec(const JsonView& config);

@@ -12,7 +12,7 @@ nn::CausalLMSpec phi3_spec(const JsonView& json) {
   config.choice("hidden_act", "silu", {"silu"});
   const std::int64_t window = config.size_or("sliding_window", kMostPositions, 0);
   const nn::RotarySpec rotary =
-      read_rope(config, sizes.head_dim, {.partial_allowed = true, .longrope_allowed = true});
+      read_rope(config, sizes.head_dim, {.partial_allowed = true, .longrope_instead_of_yarn = true});
   nn::CausalLMSpec spec = decoder_spec(sizes, rotary, eps);
   config.finish();
   for (std::int64_t i = 0; i < sizes.layers; ++i) {

@@ -25,15 +25,13 @@ std::vector<std::int64_t> read_qwen_windows(ConfigReader& config, const DecoderS
   return read_windows(config, sizes, [first](std::int64_t layer) { return layer >= first; });
 }
 
-nn::CausalLMSpec qwen2_decoder(ConfigReader& config, const DecoderSizes& sizes, const RopeKeys& rope,
+nn::CausalLMSpec qwen2_decoder(ConfigReader& config, const DecoderSizes& sizes,
+                               const std::vector<std::int64_t>& windows, const RopeKeys& rope,
                                const std::string& model) {
   const double eps = config.epsilon("rms_norm_eps");
   config.choice("hidden_act", "silu", {"silu"});
-  const auto windows = read_qwen_windows(config, sizes);
-  nn::CausalLMSpec spec = decoder_spec(sizes, read_rope(config, sizes.head_dim, rope), eps);
+  nn::CausalLMSpec spec = decoder_spec(sizes, read_rope(config, sizes.head_dim, rope), eps, model);
   config.finish();
-  spec.embedding_name = model + ".embed_tokens";
-  spec.final_norm.name = model + ".norm";
   for (std::int64_t i = 0; i < sizes.layers; ++i) {
     nn::DecoderLayerSpec layer = llama_layer(sizes, eps, i, model + ".layers");
     layer.attention.qkv_bias = true;
@@ -46,7 +44,7 @@ nn::CausalLMSpec qwen2_decoder(ConfigReader& config, const DecoderSizes& sizes, 
 nn::CausalLMSpec qwen2_spec(const JsonView& json) {
   ConfigReader config(json, "qwen2");
   const DecoderSizes sizes = read_sizes(config);
-  return qwen2_decoder(config, sizes, {}, "model");
+  return qwen2_decoder(config, sizes, read_qwen_windows(config, sizes), {}, "model");
 }
 
 }  // namespace lorikeet::models

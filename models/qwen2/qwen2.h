@@ -16,9 +16,11 @@ namespace lorikeet::models {
 /// so.
 nn::CausalLMSpec qwen2_spec(const JsonView& config);
 
-/// The same decoder of other files: the names of its weights begin with `model`, and `rope` says where its
-/// rotary settings are. Reads all that is left of `config`, and finishes it.
-nn::CausalLMSpec qwen2_decoder(ConfigReader& config, const DecoderSizes& sizes, const RopeKeys& rope,
+/// The same decoder of other files: with a window for each layer, 0 for none; the names of its weights begin
+/// with `model`, and `rope` says where its rotary settings are. Reads all that is left of `config`, and
+/// finishes it.
+nn::CausalLMSpec qwen2_decoder(ConfigReader& config, const DecoderSizes& sizes,
+                               const std::vector<std::int64_t>& windows, const RopeKeys& rope,
                                const std::string& model);
 
 /// The window of each layer as Qwen2 and Qwen3 give it: `sliding_window`, in the layers from

@@ -11,16 +11,13 @@ nn::CausalLMSpec qwen3_decoder(ConfigReader& config, const DecoderSizes& sizes,
   const double eps = config.epsilon("rms_norm_eps");
   config.choice("hidden_act", "silu", {"silu"});
   const bool bias = config.flag("attention_bias", false);
-  nn::CausalLMSpec spec = decoder_spec(sizes, read_rope(config, sizes.head_dim, rope), eps);
+  nn::CausalLMSpec spec = decoder_spec(sizes, read_rope(config, sizes.head_dim, rope), eps, model);
   config.finish();
-  spec.embedding_name = model + ".embed_tokens";
-  spec.final_norm.name = model + ".norm";
   for (std::int64_t i = 0; i < sizes.layers; ++i) {
     nn::DecoderLayerSpec layer = llama_layer(sizes, eps, i, model + ".layers");
     nn::AttentionSpec& attention = layer.attention;
     attention.qkv_bias = attention.output_bias = bias;
-    attention.qk_norm = nn::QkNormSpec{{attention.prefix + ".q_norm", sizes.head_dim, eps},
-                                       {attention.prefix + ".k_norm", sizes.head_dim, eps}};
+    attention.qk_norm = head_norms(attention, eps);
     attention.options.window = windows[static_cast<std::size_t>(i)];
     spec.layers.push_back(layer);
   }

@@ -18,7 +18,8 @@ void require_kv_heads(ConfigReader& config) { config.size("num_key_value_heads",
 nn::CausalLMSpec qwen2_text(ConfigReader& config) {
   require_kv_heads(config);
   const DecoderSizes sizes = read_sizes(config, HeadDim::kImplied);
-  return qwen2_decoder(config, sizes, {.multimodal = true, .absent_theta = 1e6}, kModel);
+  return qwen2_decoder(config, sizes, read_qwen_windows(config, sizes),
+                       {.multimodal = true, .absent_theta = 1e6}, kModel);
 }
 
 nn::CausalLMSpec qwen3_text(ConfigReader& config) {

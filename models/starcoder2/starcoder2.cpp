@@ -18,15 +18,12 @@ nn::CausalLMSpec starcoder2_spec(const JsonView& json) {
   const std::int64_t window = config.size_or("sliding_window", kMostPositions, 0);
   const nn::RotarySpec rotary = read_rope(config, sizes.head_dim, {.absent_theta = 10000});
   config.finish();
-  const auto norm = [&](const std::string& name) {
-    return nn::NormSpec{name, sizes.hidden_size, eps, false, ops::NormKind::kLayer, true};
-  };
   nn::CausalLMSpec spec = decoder_spec(sizes, rotary, eps);
-  spec.final_norm = norm("model.norm");
+  spec.final_norm = layer_norm("model.norm", sizes, eps);
   for (std::int64_t i = 0; i < sizes.layers; ++i) {
     nn::DecoderLayerSpec layer = llama_layer(sizes, eps, i);
-    layer.attention_norm = norm(layer.attention_norm->name);
-    layer.mlp_norm = norm(layer.mlp_norm->name);
+    layer.attention_norm = layer_norm(layer.attention_norm->name, sizes, eps);
+    layer.mlp_norm = layer_norm(layer.mlp_norm->name, sizes, eps);
     layer.attention.qkv_bias = layer.attention.output_bias = bias;
     layer.attention.options.window = window;
     layer.mlp.gated = false;

@@ -95,10 +95,11 @@ TEST_CASE("of Granite 4, experts, Mamba layers and lists that don't fit are refu
   check_refused(
       {{kGranite4, R"({"num_local_experts": 8})", "num_local_experts] expected 0"},
        {kGranite4, R"({"num_local_experts": "absent"})", "num_local_experts] expected 0"},
+       {kGranite4, R"({"layers_block_type": ["attention", "attention"]})", "layers_block_type] is not read"},
        {kGranite4, R"({"layer_types": "absent"})", "layer_types] is missing"},
        {kGranite4, R"({"layer_types": ["mamba", "attention"]})", "got 'mamba'; Mamba layers"},
        {kGranite4, R"({"layer_types": ["attention"]})", "layer_types] expected one for each"},
-       {kGranite4, R"({"position_embedding_type": "nope"})", "position_embedding_type] expected 'rope'"}});
+       {kGranite4, R"({"position_embedding_type": "alibi"})", "position_embedding_type] expected 'rope'"}});
   for (const nn::DecoderLayerSpec& layer : spec_of(kGranite4, R"({"position_embedding_type": null})").layers)
     CHECK(layer.rotary == nn::LayerRotary::kNone);
 }
@@ -286,6 +287,8 @@ TEST_CASE("what a family has no meaning for is refused where it isn't off") {
       {kOlmo2, R"({"clip_qkv": 8.0})", "clip_qkv"},
       {kExaone4, R"({"attention_bias": true})", "attention_bias] the family exaone4 has no such setting"},
       {kOlmo3, R"({"mlp_bias": true})", "mlp_bias] the family olmo3 has no such setting"},
+      {kOlmo3, R"({"rope_parameters": {"full_attention": {"rope_theta": 1e4}, "truncate": false}})",
+       "rope_parameters: truncate] expected the settings of a layer type"},
       {kQwen3, R"({"attention_out_bias": true})", "attention_out_bias] the family qwen3 has no such setting"},
       {kQwen2, R"({"is_causal": false})", "is_causal"},
       {kQwen2, R"({"use_qkv_bias": true})", "use_qkv_bias] the family qwen2 has no such setting"},
@@ -310,6 +313,8 @@ TEST_CASE("what a family has no meaning for is refused where it isn't off") {
 TEST_CASE("OLMo 3's scaling is that of the layers without a window") {
   using Scaling = nn::RotarySpec::Scaling;
   const nn::CausalLMSpec spec = spec_of(kOlmo3), old = spec_of(kOldOlmo3, R"({"rope_theta": 300.0})");
+  // Settings by layer type have their own numbers, whatever the whole file says.
+  CHECK(spec_of(kOlmo3, R"({"original_max_position_embeddings": 32})").rotary == spec.rotary);
   CHECK(spec.rotary->scaling == Scaling::kYarn);
   CHECK(spec.local_rotary->scaling == Scaling::kNone);
   CHECK(spec.layers[0].rotary == nn::LayerRotary::kLocal);

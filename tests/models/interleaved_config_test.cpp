@@ -1,6 +1,6 @@
 // What families with interleaved rotary make of a config.json that leaves something out, and what they
 // refuse.
-#include "golden_config.h"
+#include "models/golden_config.h"
 #include "support/catch.h"
 
 using namespace lorikeet;
@@ -29,6 +29,9 @@ TEST_CASE("what GLM, Cohere and ERNIE leave out of a file is transformers' defau
   CHECK(cohere.head.scale == 0.0625);
   CHECK(cohere.shape.tied_head);
   CHECK(cohere.final_norm.eps == 1e-5);
+  const std::string no_base = R"({"rope_theta": "absent"})";  // rope_scaling is null
+  CHECK(spec_of("cohere/plain/config-transformers-4.json", no_base).rotary->theta == 500000);
+  CHECK(spec_of(kOldCohere2, no_base).rotary->theta == 10000);
   // Every fourth layer is without a window, and without rotary.
   const nn::CausalLMSpec cohere2 =
       spec_of(kOldCohere2, R"({"sliding_window_pattern": "absent", "num_hidden_layers": 4})");
@@ -47,5 +50,6 @@ TEST_CASE("what GLM, Cohere and ERNIE have no meaning for is refused") {
        {kCohere2, R"({"sliding_window": null})", "sliding_window] is missing"},
        {kCohere2, R"({"use_qk_norm": true})", "use_qk_norm] the family cohere2 has no such setting"},
        {kGlm, R"({"sliding_window": 8})", "sliding_window] the family glm has no such setting"},
+       {kOldGlm, R"({"partial_rotary_factor": null})", "partial_rotary_factor] is null"},
        {kErnie, R"({"attention_bias": true})", "attention_bias] the family ernie4_5 has no such setting"}});
 }

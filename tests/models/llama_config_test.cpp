@@ -123,6 +123,16 @@ TEST_CASE("yarn's numbers are read, and those that a file leaves out are transfo
         Approx((0.2 * std::log(4.0) + 1) / (0.05 * std::log(4.0) + 1)));
 }
 
+TEST_CASE("the original length of the whole file counts for llama3 too") {
+  const std::string top = "{\"original_max_position_embeddings\": 64, \"rope_scaling\": ";
+  CHECK_THAT(error_of(top + kLlama3 + "}"), Contains("differs from that of the whole file, 64"));
+  std::string alone = kLlama3;
+  const std::string own = "\"original_max_position_embeddings\": 8192";
+  REQUIRE(alone.find(own) != std::string::npos);
+  alone.replace(alone.find(own), own.size(), "\"original_max_position_embeddings\": null");
+  CHECK(read(top + alone + "}").rotary.original_max_position == 64);
+}
+
 TEST_CASE("yarn with numbers that contradict each other, or that it doesn't have, is an error") {
   const auto yarn = [](const std::string& more) {
     return error_of(R"({"rope_scaling": {"rope_type": "yarn", )" + more + "}}");
@@ -187,6 +197,10 @@ TEST_CASE("another activation than Llama's is an error") {
 
 TEST_CASE("a config without rotary settings is an error, never a default") {
   CHECK_THAT(error_of(R"({"rope_theta": null})"), Contains("neither 'rope_parameters' nor 'rope_theta'"));
+  Json with_null = llama_json();
+  with_null.set("rope_theta", nullptr);
+  CHECK_THAT(error_text([&] { read_llama_config(JsonView(with_null, "config.json")); }),
+             Contains("neither 'rope_parameters'"));
 }
 
 TEST_CASE("a rotary base within rope_scaling counts, alone or beside an equal one") {

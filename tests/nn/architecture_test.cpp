@@ -56,6 +56,7 @@ TEST_CASE("whatever changes a model's numbers changes its architecture") {
   CHECK(shows([](CausalLMSpec& s) { s.head.scale = 0.25; }));
   CHECK(shows([](CausalLMSpec& s) { s.layers[1].attention.layout.kv_heads = 4; }));
   CHECK(shows([](CausalLMSpec& s) { s.layers[2].attention.options.scale = 0.25; }));
+  CHECK(shows([](CausalLMSpec& s) { s.layers[2].attention.layout.interleaved = true; }));
   CHECK(shows([](CausalLMSpec& s) { s.layers[2].attention.options.causal = false; }));
   CHECK(shows([](CausalLMSpec& s) { s.layers[0].attention.qkv_bias = false; }));
   CHECK(shows([](CausalLMSpec& s) { s.layers[1].post_mlp_norm.reset(); }));

@@ -81,6 +81,7 @@ inline const QkNormCase kQkNormCases[] = {
      .one_kernel = false},
     {.name = "rotary of a part", .layout = {4, 2, 16}, .rotary_half = 3, .one_kernel = false},
     {.name = "no rotary", .layout = {4, 2, 16}, .rotary_half = 0, .one_kernel = false},
+    {.name = "interleaved", .layout = {4, 2, 16, true}, .rotary_half = 8, .one_kernel = false},
     {.name = "odd heads", .layout = {2, 1, 10}, .rotary_half = 5, .one_kernel = false},
     {.name = "layer norm",
      .layout = {4, 2, 16},

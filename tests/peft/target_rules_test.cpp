@@ -109,6 +109,12 @@ TEST_CASE("of an adapter file's settings the targets alone must match") {
         "no error");
   CHECK_THAT(unused({.target_modules = {"q_proj", "k_proj"}, .from_file = true}),
              Contains("[lora.target_modules] 'k_proj'"));
+  // Of a multimodal checkpoint they may be a vision tower's.
+  LoraConfig multimodal{.target_modules = {"q_proj", "fc1"}, .from_file = true};
+  multimodal.checkpoint_names.other_parts = {"vision_tower."};
+  CHECK(unused(multimodal) == "no error");
+  multimodal.target_modules = {"fc1"};
+  CHECK_THAT(unused(multimodal), Contains("[lora.target_modules] no module of this model matches"));
 }
 
 TEST_CASE("a regular expression that doesn't compile is an error that names the setting") {

@@ -119,6 +119,23 @@ class Templates(unittest.TestCase):
         log = self.programs.verb("eval", merged, "--data", self.rows).stderr
         self.assertIn("chat template: plain (recognised as the checkpoint's own)", log)
 
+    def test_a_merge_leaves_no_other_template_to_processors(self):
+        base = self.base("processor", chat_template__json=json.dumps({"chat_template": "{# old #}"}),
+                         processor_config__json=json.dumps({"size": 4, "chat_template": "{# older #}"}))
+        output = self.train("processor-plain", f"model.path={base}", "data.chat_template=plain")
+        merged = self.work / "processor-merged"
+        result = self.programs.verb("merge", base, output, merged)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        jinja = (output / "chat_template.jinja").read_text()
+        self.assertEqual((merged / "chat_template.jinja").read_text(), jinja)
+        self.assertFalse((merged / "chat_template.json").exists())
+        self.assertEqual(json.loads((merged / "processor_config.json").read_text()), {"size": 4, "chat_template": jinja})
+
+    def test_the_template_of_a_processor_is_the_checkpoints_own(self):
+        base = self.base("processors-own", chat_template__json=json.dumps({"chat_template": published_llama2()}))
+        output = self.train("processors-own-auto", f"model.path={base}", "data.chat_template=auto")
+        self.assertEqual((output / "chat_template.jinja").read_text(), published_llama2())
+
     def test_an_older_output_is_known_by_its_config_alone(self):
         old = self.work / "old"
         shutil.copytree(self.plain, old)

@@ -41,6 +41,8 @@ std::string run(const Folder& folder, const std::string& in,
 TEST_CASE("a folder without a tokenizer, or with one that is another's, says so") {
   const lorikeet::test::TemporaryFolder empty;
   CHECK_THROWS_WITH(load_tokenizer(empty.path()), Catch::Contains("found neither"));
+  lorikeet::write_file_atomic(empty / "tekken.json", "{}");
+  CHECK_THROWS_WITH(load_tokenizer(empty.path()), Catch::Contains("tekken.json is not read"));
   lorikeet::write_file_atomic(empty / "tokenizer.model", "IQ== 0\nIg== 1\n");
   CHECK_THROWS_WITH(load_tokenizer(empty.path()), Catch::Contains("tiktoken"));
   lorikeet::write_file_atomic(empty / "tokenizer.model", "not a model");
@@ -80,6 +82,18 @@ TEST_CASE("the chat template is a string, the default of a list, or a file that 
   CHECK(folder.load()->chat_template() == "two");
   folder.put("chat_template.jinja", "three\n");
   CHECK(folder.load()->chat_template() == "three\n");
+}
+
+TEST_CASE("a template that transformers' processors alone read is the tokenizer's where it has none") {
+  const Folder folder;
+  folder.put("processor_config.json", R"({"image_size": 4})");
+  CHECK_FALSE(folder.load()->chat_template());
+  folder.put("processor_config.json", R"({"chat_template": "of the processor"})");
+  CHECK(folder.load()->chat_template() == "of the processor");
+  folder.put("chat_template.json", R"({"chat_template": "beside it"})");
+  CHECK(folder.load()->chat_template() == "beside it");
+  folder.put("tokenizer_config.json", R"({"chat_template": "its own"})");
+  CHECK(folder.load()->chat_template() == "its own");
 }
 
 TEST_CASE("the fingerprint changes with every file that decides ids") {
