@@ -242,7 +242,7 @@ std::int64_t rotated(const ConfigReader& config, std::int64_t head_dim, double p
 
 // `rope_parameters`, or the member of it that is the table's.
 std::optional<JsonView> parameters_of(const JsonView& config, const RopeKeys& keys) {
-  const auto parameters = config.maybe("rope_parameters");
+  auto parameters = config.maybe("rope_parameters");
   if (!parameters || keys.layer_type == nullptr) return parameters;
   for (const auto& [key, value] : parameters->members()) {
     if (!value.json().is_object() && !value.json().is_null())
