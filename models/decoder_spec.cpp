@@ -76,16 +76,31 @@ nn::QkNormSpec head_norms(const nn::AttentionSpec& attention, double eps, bool u
           {attention.prefix + ".k_norm", size, eps, unit_offset}};
 }
 
+std::vector<JsonView> of_each_layer(ConfigReader& config, const char* key, const DecoderSizes& sizes) {
+  config.claim({key});
+  auto items = config.view().at(key).items();
+  if (std::ssize(items) != sizes.layers) {
+    config.fail(key, "expected one for each of num_hidden_layers " + std::to_string(sizes.layers) + ", got " +
+                         std::to_string(items.size()));
+  }
+  return items;
+}
+
+bool read_whether_windowed(ConfigReader& config) {
+  if (config.view().json().find("sliding_window") == nullptr)
+    config.fail("sliding_window", "is missing; expected the size of the window, or null for none");
+  return config.has("sliding_window");
+}
+
+std::function<bool(std::int64_t)> all_but_every(std::int64_t interval) {
+  return [interval](std::int64_t layer) { return (layer + 1) % interval != 0; };
+}
+
 std::vector<std::int64_t> read_windows(ConfigReader& config, const DecoderSizes& sizes,
                                        const std::function<bool(std::int64_t)>& windowed) {
   std::vector<bool> slides;
   if (config.has("layer_types")) {
-    const auto types = config.view().at("layer_types").items();
-    if (std::ssize(types) != sizes.layers) {
-      config.fail("layer_types", "expected one for each of num_hidden_layers " +
-                                     std::to_string(sizes.layers) + ", got " + std::to_string(types.size()));
-    }
-    for (const JsonView& type : types) {
+    for (const JsonView& type : of_each_layer(config, "layer_types", sizes)) {
       const std::string& name = type.as_string();
       if (name != "sliding_attention" && name != "full_attention") {
         config.fail("layer_types",
@@ -120,10 +135,10 @@ ops::Activation read_activation(ConfigReader& config, const char* key, const std
 void count_linear_parameters(nn::ModelShape& shape, const std::vector<nn::DecoderLayerSpec>& layers) {
   shape.layer_linear_parameters = 0;
   for (const nn::DecoderLayerSpec& layer : layers) {
-    [[maybe_unused]] const auto& [heads, kv_heads, head_dim, interleaved] = layer.attention.layout;
+    const ops::HeadLayout& layout = layer.attention.layout;
     for (const nn::Module& module : layer.attention.qkv_modules())
       shape.layer_linear_parameters += module.out_features * layer.attention.hidden_size;
-    std::int64_t behind_attention = heads * head_dim * layer.attention.hidden_size;
+    std::int64_t behind_attention = layout.heads * layout.head_dim * layer.attention.hidden_size;
     for (const nn::Module& module : layer.mlp.gate_up_modules())
       behind_attention += module.out_features * layer.mlp.hidden_size;
     behind_attention += layer.mlp.intermediate_size * layer.mlp.hidden_size;

@@ -30,6 +30,16 @@ nn::NormSpec layer_norm(const std::string& name, const DecoderSizes& sizes, doub
 /// RMS norms over each head of q and k, "q_norm" and "k_norm".
 nn::QkNormSpec head_norms(const nn::AttentionSpec& attention, double eps, bool unit_offset = false);
 
+/// The items of the list `key`, one for each layer. Throws Error for another number of them.
+std::vector<JsonView> of_each_layer(ConfigReader& config, const char* key, const DecoderSizes& sizes);
+
+/// Whether the file has a window. Throws Error where `sliding_window` is absent: transformers then takes
+/// 4096, where most files mean none.
+bool read_whether_windowed(ConfigReader& config);
+
+/// For read_windows: true of all layers but every `interval`-th.
+std::function<bool(std::int64_t)> all_but_every(std::int64_t interval);
+
 /// The attention window of each layer, 0 where a layer has none: `layer_types` of transformers 5 where the
 /// file has it, or else `windowed`, by the layer's index, with the window of `sliding_window`. Throws Error
 /// for windowed layers without a window, for an unknown type, or for another number of types than layers.

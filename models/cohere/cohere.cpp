@@ -10,7 +10,6 @@ namespace {
 
 // What both generations have. `windows`: of cohere2, one for each layer; a layer with 0 has no rotary. Empty
 // for cohere, where all layers have it.
-// all.
 nn::CausalLMSpec read_cohere(ConfigReader& config, const DecoderSizes& sizes,
                              const std::vector<std::int64_t>& windows, double absent_theta) {
   const double eps = config.has("layer_norm_eps") ? config.epsilon("layer_norm_eps") : 1e-5;
@@ -53,8 +52,7 @@ nn::CausalLMSpec cohere2_spec(const JsonView& json) {
   ConfigReader config(json, "cohere2");
   const DecoderSizes sizes = read_cohere_sizes(config);
   const std::int64_t pattern = config.size_or("sliding_window_pattern", kMostLayers, 4);
-  const auto windows =
-      read_windows(config, sizes, [pattern](std::int64_t layer) { return (layer + 1) % pattern != 0; });
+  const auto windows = read_windows(config, sizes, all_but_every(pattern));
   return read_cohere(config, sizes, windows, 1e4);
 }
 

@@ -12,7 +12,7 @@ std::vector<std::int64_t> read_exaone_windows(ConfigReader& config, const Decode
                                               bool windowed) {
   std::int64_t pattern = 1;
   if (windowed && !config.has("layer_types")) pattern = config.size("sliding_window_pattern", kMostLayers);
-  return read_windows(config, sizes, [pattern](std::int64_t layer) { return (layer + 1) % pattern != 0; });
+  return read_windows(config, sizes, all_but_every(pattern));
 }
 
 }  // namespace
@@ -22,11 +22,7 @@ nn::CausalLMSpec exaone4_spec(const JsonView& json) {
   const DecoderSizes sizes = read_sizes(config);
   const double eps = config.epsilon("rms_norm_eps");
   config.choice("hidden_act", "silu", {"silu"});
-  // The absent key means 4096 to transformers, null means rotary in every layer: too easily mistaken to
-  // guess.
-  if (json.json().find("sliding_window") == nullptr)
-    config.fail("sliding_window", "is missing; expected the size of the window, or null for none");
-  const bool windowed = config.has("sliding_window");
+  const bool windowed = read_whether_windowed(config);  // null: rotary in every layer
   const auto windows = read_exaone_windows(config, sizes, windowed);
   nn::CausalLMSpec spec = decoder_spec(sizes, read_rope(config, sizes.head_dim), eps);
   config.finish();

@@ -67,8 +67,7 @@ nn::CausalLMSpec gemma3_decoder(const JsonView& json, const std::string& model) 
   config.require_flag("use_bidirectional_attention", false, "a causal model was expected");
   const double query_scalar = config.positive_or("query_pre_attn_scalar", 1e9, 256);
   const std::int64_t pattern = config.size_or("sliding_window_pattern", kMostLayers, 6);
-  const auto windows =
-      read_windows(config, sizes, [pattern](std::int64_t layer) { return (layer + 1) % pattern != 0; });
+  const auto windows = read_windows(config, sizes, all_but_every(pattern));
   nn::CausalLMSpec spec = gemma_base(
       sizes, read_rope(config, sizes.head_dim, {.layer_type = "full_attention", .absent_theta = 1e6}), eps,
       model);

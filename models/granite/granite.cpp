@@ -38,12 +38,7 @@ void require_attention(ConfigReader& config, const DecoderSizes& sizes) {
   if (config.has("layers_block_type"))
     config.fail("layers_block_type", "is not read; give the list as layer_types");
   if (!config.has(kKey)) config.fail(kKey, "is missing; expected 'attention' for each layer");
-  const auto types = config.view().at(kKey).items();
-  if (std::ssize(types) != sizes.layers) {
-    config.fail(kKey, "expected one for each of num_hidden_layers " + std::to_string(sizes.layers) +
-                          ", got " + std::to_string(types.size()));
-  }
-  for (const JsonView& type : types) {
+  for (const JsonView& type : of_each_layer(config, kKey, sizes)) {
     const std::string& name = type.as_string();
     if (name != "attention" && name != "full_attention") {
       config.fail(kKey, "expected 'attention' for each layer, got '" + escape_control(name) +

@@ -33,10 +33,7 @@ nn::CausalLMSpec mistral_decoder(const JsonView& json, const std::string& model,
   const DecoderSizes sizes = read_sizes(config);
   const double eps = config.epsilon("rms_norm_eps");
   config.choice("hidden_act", "silu", {"silu"});
-  // The absent key means 4096 to transformers, null means none: too easily mistaken to guess.
-  if (json.json().find("sliding_window") == nullptr)
-    config.fail("sliding_window", "is missing; expected the size of the window, or null for none");
-  const bool slides = config.has("sliding_window");
+  const bool slides = read_whether_windowed(config);
   const auto windows = by_layer_types ? read_windows(config, sizes, [slides](std::int64_t) { return slides; })
                                       : same_window(config, sizes);
   const nn::RotarySpec rotary = read_rope(config, sizes.head_dim);

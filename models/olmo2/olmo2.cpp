@@ -35,7 +35,7 @@ nn::CausalLMSpec olmo3_spec(const JsonView& json) {
   const double eps = config.epsilon("rms_norm_eps");
   config.choice("hidden_act", "silu", {"silu"});
   const bool bias = config.flag("attention_bias", false);
-  const auto windows = read_windows(config, sizes, [](std::int64_t layer) { return (layer + 1) % 4 != 0; });
+  const auto windows = read_windows(config, sizes, all_but_every(4));
   nn::CausalLMSpec spec = decoder_spec(
       sizes, read_rope(config, sizes.head_dim, {.layer_type = "full_attention", .absent_theta = 5e5}), eps);
   spec.local_rotary = read_rope(config, sizes.head_dim,

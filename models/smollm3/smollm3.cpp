@@ -10,13 +10,7 @@ namespace {
 std::vector<bool> read_rotated(ConfigReader& config, const DecoderSizes& sizes) {
   std::vector<bool> rotated;
   if (config.has("no_rope_layers")) {
-    const auto items = config.view().at("no_rope_layers").items();
-    if (std::ssize(items) != sizes.layers) {
-      config.fail("no_rope_layers", "expected one for each of num_hidden_layers " +
-                                        std::to_string(sizes.layers) + ", got " +
-                                        std::to_string(items.size()));
-    }
-    for (const JsonView& item : items) {
+    for (const JsonView& item : of_each_layer(config, "no_rope_layers", sizes)) {
       const std::int64_t value = item.as_int();
       if (value != 0 && value != 1)
         config.fail("no_rope_layers", "expected 1 for rotary or 0 for none, got " + std::to_string(value));

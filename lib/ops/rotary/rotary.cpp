@@ -32,7 +32,7 @@ at::Tensor dense_floats(const at::Tensor& angles) { return angles.to(at::kFloat)
 // The low-rank terms of qkv as the kernel takes them; nothing where it doesn't.
 std::optional<HeadTerms> head_terms(const at::Tensor& qkv, const at::Tensor& cos, const HeadLayout& layout,
                                     const std::vector<LowRankTerm>& terms) {
-  if (layout.interleaved || !rotary_takes_terms(layout, cos.size(1))) return std::nullopt;
+  if (!rotary_takes_terms(layout, cos.size(1))) return std::nullopt;
   const std::int64_t kv = layout.kv_heads * layout.head_dim;
   const auto found = terms_of_ranges(qkv, terms, {layout.k_begin(), kv, kv});
   if (!found) return std::nullopt;

@@ -16,9 +16,9 @@ struct HeadTerms {
 
 inline constexpr std::int64_t kRotaryTermColumns = 32;  ///< a half of a head has a multiple of these
 
-/// Whether the kernel takes heads of this form, which are rotated as a whole.
+/// Whether the kernel takes heads of this form, which are rotated as a whole, in halves.
 constexpr bool rotary_takes_terms(const HeadLayout& layout, std::int64_t half) {
-  return 2 * half == layout.head_dim && half % kRotaryTermColumns == 0 && half > 0;
+  return !layout.interleaved && 2 * half == layout.head_dim && half % kRotaryTermColumns == 0 && half > 0;
 }
 
 /// launch_rotary of qkv plus `terms`, which are added to value heads too, by tensor cores. `element`: of 16
