@@ -7,6 +7,7 @@
 
 #include "data/micro_batch.h"
 #include "ops/block_pool.h"
+#include "ops/matmul/matmul.h"
 #include "ops/matmul/product_cache.h"
 #include "parallel/host_weights.h"
 #include "peft/lora.h"
@@ -142,7 +143,8 @@ MemoryEstimate step_memory(const MemoryInput& in) {
 
   const ops::DryMoment& peak = run.peak();
   const Bytes used = peak.total() - peak.unused;
-  const bool caches = cpu && in.target.native_products && dtype_size(in.policy.compute) == 2;
+  const bool caches = cpu && in.target.native_products && dtype_size(in.policy.compute) == 2 &&
+                      !ops::native_products_are_own();
   MemoryEstimate out{.weights = peak.parts[kWeights],
                      .adapter = peak.parts[kAdapter],
                      .optimizer = peak.parts[kOptimizer],

@@ -2,6 +2,7 @@
 its resumption, and for what is done with its adapter."""
 
 import json
+import pathlib
 import sys
 import unittest
 
@@ -143,7 +144,10 @@ class Products(unittest.TestCase):
             found[choice] = (chosen.stdout, parts["product_caches"])
         self.assertEqual(len(self.cached()), 1)
         self.assertNotEqual(found["native"][0], found["widened"][0])
-        self.assertGreater(found["native"][1], 0)
+        # libtorch keeps what its native products leave; kernels of our own, where the CPU has bf16 and no AMX, nothing.
+        flags = pathlib.Path("/proc/cpuinfo").read_text().split()
+        own = "avx512_bf16" in flags and "amx_bf16" not in flags
+        self.assertEqual(found["native"][1] > 0, not own)
         self.assertEqual(found["widened"][1], 0)
 
     def test_small_models_fp32_and_settings_measure_nothing(self):

@@ -1,10 +1,11 @@
-// Three passes over a row while it is in cache: largest logit, sum of exponentials, gradient. The exponential
-// is computed twice rather than kept, so that 16-bit rows lose nothing in between.
+// Three passes over a row while it is in cache: largest logit, exponentials and their sum, gradient. The
+// exponentials are kept beside the row, in fp32, so that 16-bit rows lose nothing in between.
 #include "ops/linear_cross_entropy/cpu.h"
 
 #include <ATen/Parallel.h>
 
 #include <cmath>
+#include <memory>
 
 #include "ops/vector.h"
 
@@ -45,36 +46,45 @@ LORIKEET_INLINE float largest(const T* row, std::int64_t n, const Scaling& scali
   return result;
 }
 
+// Writes e^(argument - max) of each element to `exponentials` and returns their sum.
 template <bool capped, typename T>
-LORIKEET_INLINE float sum_of_exponentials(const T* row, std::int64_t n, const Scaling& scaling, float max) {
+LORIKEET_INLINE float sum_of_exponentials(const T* row, std::int64_t n, const Scaling& scaling, float max,
+                                          float* __restrict__ exponentials) {
   float lanes[kLanes] = {};
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] += vector::exp(argument<capped>(row[i + lane], scaling) - max);
+      const float e = vector::exp(argument<capped>(row[i + lane], scaling) - max);
+      exponentials[i + lane] = e;
+      lanes[lane] += e;
     }
   }
   float sum = 0;
-  for (; i < n; ++i) sum += vector::exp(argument<capped>(row[i], scaling) - max);
+  for (; i < n; ++i) {
+    exponentials[i] = vector::exp(argument<capped>(row[i], scaling) - max);
+    sum += exponentials[i];
+  }
   for (const float lane : lanes) sum += lane;
   return sum;
 }
 
 template <bool capped, typename T>
-LORIKEET_INLINE void write_gradient(T* row, std::int64_t n, std::int64_t label, const Scaling& scaling,
-                                    float max, float sum, float factor) {
+LORIKEET_INLINE void write_gradient(T* __restrict__ row, const float* __restrict__ exponentials,
+                                    std::int64_t n, std::int64_t label, const Scaling& scaling, float sum,
+                                    float factor) {
   const float share = 1.0F / sum;
   // The label's element is the only one with a term of its own: done first, from the untouched logit.
-  const float at_label = argument<capped>(row[label], scaling);
-  const float capped_label = capped ? at_label / scaling.cap : 0.0F;
+  const float capped_label = capped ? argument<capped>(row[label], scaling) / scaling.cap : 0.0F;
   const float label_gradient =
-      (vector::exp(at_label - max) * share - 1.0F) * (1.0F - capped_label * capped_label) * factor;
+      (exponentials[label] * share - 1.0F) * (1.0F - capped_label * capped_label) * factor;
   // A copy: the row's elements could be what the reference refers to, and nothing would be vectorised.
   const Scaling own = scaling;
   for (std::int64_t i = 0; i < n; ++i) {
-    const float value = argument<capped>(row[i], own);
-    float gradient = vector::exp(value - max) * share * factor;
-    if (capped) gradient *= 1.0F - value * value / (own.cap * own.cap);
+    float gradient = exponentials[i] * share * factor;
+    if (capped) {
+      const float value = argument<capped>(row[i], own);
+      gradient *= 1.0F - value * value / (own.cap * own.cap);
+    }
     vector::store(gradient, row[i]);
   }
   vector::store(label_gradient, row[label]);
@@ -90,6 +100,7 @@ struct Chunk {
   Scaling scaling;
   bool gradient;
   float factor;
+  float* exponentials;  // of one row
 };
 
 template <bool capped, typename T>
@@ -99,9 +110,10 @@ LORIKEET_INLINE void run_rows(const Chunk<T>& chunk) {
     T* row = chunk.logits + r * chunk.width;
     const std::int64_t label = chunk.labels[r];
     const float max = largest<capped>(row, chunk.width, scaling);
-    const float sum = sum_of_exponentials<capped>(row, chunk.width, scaling, max);
+    const float sum = sum_of_exponentials<capped>(row, chunk.width, scaling, max, chunk.exponentials);
     chunk.nll[r] = std::log(sum) + max - argument<capped>(row[label], scaling);
-    if (chunk.gradient) write_gradient<capped>(row, chunk.width, label, scaling, max, sum, chunk.factor);
+    if (chunk.gradient)
+      write_gradient<capped>(row, chunk.exponentials, chunk.width, label, scaling, sum, chunk.factor);
   }
 }
 
@@ -117,6 +129,7 @@ void softmax_nll(at::Tensor& logits, const at::Tensor& labels, const CrossEntrop
   const auto width = logits.size(1);
   vector::dispatch(logits, [&]<typename T>(T*) {
     at::parallel_for(0, logits.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
+      const auto exponentials = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(width));
       const Chunk<T> chunk{
           .logits = vector::data<T>(logits) + begin * width,
           .labels = labels.const_data_ptr<std::int64_t>() + begin,
@@ -125,7 +138,8 @@ void softmax_nll(at::Tensor& logits, const at::Tensor& labels, const CrossEntrop
           .width = width,
           .scaling = {static_cast<float>(options.scale), static_cast<float>(options.soft_cap)},
           .gradient = gradient,
-          .factor = static_cast<float>(grad_scale * options.scale)};
+          .factor = static_cast<float>(grad_scale * options.scale),
+          .exponentials = exponentials.get()};
       options.soft_cap > 0 ? run_capped(chunk) : run(chunk);
     });
   });

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "ops/dry_run.h"
-#include "ops/matmul/packed.h"
+#include "ops/matmul/packed_products.h"
 #include "ops/matmul/widened.h"
 #include "ops/part.h"
 #include "ops/wide.h"
@@ -120,6 +120,8 @@ at::Tensor matmul_tn(const at::Tensor& y, const at::Tensor& x) {
 void matmul_nt_out(at::Tensor& out, const at::Tensor& x, const at::Tensor& w,
                    const std::vector<LowRankTerm>& terms, const at::Tensor& bias) {
   if (!native_product(x, w)) return widened_nt(out, x, w, terms, bias);
+  if (x.size(0) >= kLeastPackedRows && packs_pairs(out, x, w, terms))
+    return packed_nt(out, x, w, terms, bias, tiles::kPairs);
   if (terms_come_first(out, x, terms, /*of_columns=*/0)) {
     for (const auto& term : terms)
       write_product(part(out, 1, term.begin, term.begin + term.right.size(0)), term.left, term.right.t(),
@@ -148,6 +150,8 @@ void matmul_add_terms(at::Tensor& out, const std::vector<LowRankTerm>& terms, co
 void matmul_nn_out(at::Tensor& out, const at::Tensor& y, const at::Tensor& w,
                    const std::vector<LowRankTerm>& terms) {
   if (!native_product(y, w)) return widened_nn(out, y, w, terms);
+  if (y.size(0) >= kLeastPackedRows && packs_pairs(out, y, w, terms))
+    return packed_nn(out, y, w, terms, tiles::kPairs);
   if (terms_come_first(out, y, terms, /*of_columns=*/1)) {
     write_product(out, terms.front().left, terms.front().right, terms.front().scale);
     return add_product(out, y, w, /*scale=*/1);
@@ -172,9 +176,8 @@ void matmul_tn_add(at::Tensor& out, const at::Tensor& y, const at::Tensor& x, do
     out.add_(product, scale);
     return;
   }
-  if (out.scalar_type() == at::kFloat && packed_product(out, y, x)) {
-    multiply_packed(out, y.t(), x, {}, {}, scale);
-    return;
+  if (out.scalar_type() == at::kFloat && packs_widened(out, y, x)) {
+    return packed_tn_add(out, y, x, scale);
   }
   if (at::isReducedFloatingType(out.scalar_type())) {
     out.add_(at::mm(widen(y).t(), widen(x)), scale);

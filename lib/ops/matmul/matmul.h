@@ -90,4 +90,8 @@ HalfProducts half_products();
 /// What kByFeature means for matrices of `dtype` on this CPU: whether they are multiplied natively.
 bool native_by_feature(at::ScalarType dtype);
 
+/// Whether this CPU's native products of bf16 are done by kernels of our own, unless they have few rows:
+/// where it has avx512_bf16 and no AMX. Else libtorch does them, by oneDNN.
+bool native_products_are_own();
+
 }  // namespace lorikeet::ops

@@ -4,10 +4,10 @@
 
 namespace lorikeet::ops {
 
-/// What libtorch keeps of 16-bit products on a CPU with bf16 arithmetic: for each combination of shapes a
-/// plan of the product (ideep's cache) and its machine code (oneDNN's). Both keep 1,024 of them, in all
-/// about a gigabyte, where rows of many lengths come by; a Llama's micro-batch has 46, of them 18 of
-/// the last layer's label rows, or a few more.
+/// What libtorch keeps of 16-bit products that it does natively on a CPU (matmul.h says where): for each
+/// combination of shapes a plan of the product (ideep's cache) and its machine code (oneDNN's). Both keep
+/// 1,024 of them, in all about a gigabyte, where rows of many lengths come by; a Llama's micro-batch has 46,
+/// of them 18 of the last layer's label rows, or a few more.
 struct ProductCacheRules {
   std::int64_t products = 64;                             ///< kept after bound_product_caches
   std::int64_t bytes_of_product = std::int64_t{3} << 18;  ///< measured

@@ -9,178 +9,186 @@ namespace {
 
 using vector::Bf16;
 
-constexpr int kGroup = 8;  // lanes and inner elements that are transposed at a time
-
 template <typename T, int n>
 struct VectorOf {
   using Type __attribute__((vector_size(n * sizeof(T)), aligned(sizeof(T)), may_alias)) = T;
 };
 template <typename T, int n>
 using Vector = typename VectorOf<T, n>::Type;
-using Floats = Vector<float, kGroup>;
 
-LORIKEET_INLINE Floats load_group(const float* from) { return *reinterpret_cast<const Floats*>(from); }
-LORIKEET_INLINE Floats load_group(const Bf16* from) {
-  const auto bits = *reinterpret_cast<const Vector<std::uint16_t, kGroup>*>(from);
-  return std::bit_cast<Floats>(__builtin_convertvector(bits, Vector<std::uint32_t, kGroup>) << 16);
-}
-LORIKEET_INLINE void store_group(const Floats& value, float* to) { *reinterpret_cast<Floats*>(to) = value; }
-
-// Rows become columns. In three steps that exchange halves of pairs, each within what one instruction can do.
-LORIKEET_INLINE void transpose(Floats (&r)[kGroup]) {
-  Floats pairs[kGroup], quads[kGroup];
-  for (int i = 0; i < kGroup; i += 2) {
-    pairs[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
-    pairs[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
-  }
-  for (int i = 0; i < kGroup; i += 4) {
-    for (int j = 0; j < 2; ++j) {
-      quads[i + 2 * j] = __builtin_shufflevector(pairs[i + j], pairs[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-      quads[i + 2 * j + 1] =
-          __builtin_shufflevector(pairs[i + j], pairs[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
-    }
-  }
-  for (int i = 0; i < 4; ++i) {
-    r[i] = __builtin_shufflevector(quads[i], quads[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-    r[i + 4] = __builtin_shufflevector(quads[i], quads[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-  }
-}
-
-// Lanes whose inner elements lie side by side: blocks of 8 x 8 are transposed. Groups overlap where the width
-// isn't a multiple of 8: what a store writes behind its lanes is written again by the next.
-template <int width, typename T>
-LORIKEET_INLINE void pack_transposed(const T* from, std::int64_t stride, std::int64_t inner, float* out) {
-  constexpr int kGroups = (width + kGroup - 1) / kGroup;
-  std::int64_t k = 0;
-  for (; k + kGroup <= inner; k += kGroup) {
-    Floats block[kGroups][kGroup];
-    for (int g = 0; g < kGroups; ++g) {
-      for (int i = 0; i < kGroup; ++i) {
-        const int lane = g * kGroup + i;
-        block[g][i] = lane < width ? load_group(from + lane * stride + k) : Floats{};
-      }
-      transpose(block[g]);
-    }
-    for (int i = 0; i < kGroup; ++i)
-      for (int g = 0; g < kGroups; ++g) store_group(block[g][i], out + (k + i) * width + g * kGroup);
-  }
-  for (; k < inner; ++k) {
-    for (int lane = 0; lane < width; ++lane) out[k * width + lane] = vector::load(from[lane * stride + k]);
-  }
-}
-
-// Lanes that lie side by side.
-template <int width, typename T>
-LORIKEET_INLINE void pack_rows(const T* from, std::int64_t stride, std::int64_t inner, float* out) {
-  for (std::int64_t k = 0; k < inner; ++k)
-    for (int lane = 0; lane < width; ++lane) out[k * width + lane] = vector::load(from[k * stride + lane]);
-}
-
-// Some lanes aren't there.
-template <typename T>
-LORIKEET_INLINE void pack_edge(const Operand& from, std::int64_t begin, std::int64_t end, std::int64_t first,
-                               std::int64_t inner, int width, float* out) {
-  const T* const data = static_cast<const T*>(from.data);
-  for (std::int64_t k = 0; k < inner; ++k) {
-    for (int i = 0; i < width; ++i) {
-      const std::int64_t lane = begin + i;
-      out[k * width + i] = lane >= 0 && lane < end
-                               ? vector::load(data[lane * from.lane_stride + (first + k) * from.inner_stride])
-                               : 0.0F;
-    }
-  }
-}
-
-template <int width, typename T>
-LORIKEET_INLINE void pack_whole(const Operand& from, std::int64_t begin, std::int64_t first,
-                                std::int64_t inner, float* out) {
-  const T* const data =
-      static_cast<const T*>(from.data) + begin * from.lane_stride + first * from.inner_stride;
-  if (from.inner_stride == 1) {
-    pack_transposed<width, T>(data, from.lane_stride, inner, out);
-  } else {
-    pack_rows<width, T>(data, from.inner_stride, inner, out);
-  }
-}
-
-template <typename T>
-LORIKEET_INLINE void pack_as(const Operand& from, std::int64_t begin, std::int64_t end, std::int64_t first,
-                             std::int64_t inner, int width, float* out) {
-  if (begin < 0 || begin + width > end) return pack_edge<T>(from, begin, end, first, inner, width, out);
-  switch (width) {
-    case kNarrow.rows: return pack_whole<kNarrow.rows, T>(from, begin, first, inner, out);
-    case kNarrow.columns: return pack_whole<kNarrow.columns, T>(from, begin, first, inner, out);
-    case kWide.rows: return pack_whole<kWide.rows, T>(from, begin, first, inner, out);
-    default: return pack_whole<kWide.columns, T>(from, begin, first, inner, out);
-  }
-}
-
-// One tile: rows x (vectors of `n` floats) sums stay in registers while `inner` products are added. They
-// begin at zero, also where what is there is added: sums of sums round less than long ones.
-template <int rows, int vectors, int n>
-LORIKEET_INLINE void multiply_tile(const float* left, const float* right, std::int64_t inner, float* sums,
-                                   std::int64_t stride, bool add) {
+// What a kernel does with vectors of n sums.
+template <int n>
+struct Fp32Arithmetic {
   using V = Vector<float, n>;
-  V tile[rows][vectors];
+  static LORIKEET_INLINE void add_product(V& sum, float left, const V& right) { sum += left * right; }
+  static LORIKEET_INLINE void round(const V& sum, Bf16* out) {
+    for (int i = 0; i < n; ++i) vector::store(sum[i], out[i]);
+  }
+};
+
+// The same with pairs, for CPUs that haven't the instruction.
+struct PlainPairs : Fp32Arithmetic<16> {
+  static LORIKEET_INLINE V first_of(const V& pairs) {
+    return std::bit_cast<V>(std::bit_cast<Vector<std::uint32_t, 16>>(pairs) << 16);
+  }
+  static LORIKEET_INLINE V second_of(const V& pairs) {
+    return std::bit_cast<V>(std::bit_cast<Vector<std::uint32_t, 16>>(pairs) & 0xFFFF0000U);
+  }
+  static LORIKEET_INLINE void add_product(V& sum, float left, const V& right) {
+    const auto bits = std::bit_cast<std::uint32_t>(left);
+    sum += std::bit_cast<float>(bits & 0xFFFF0000U) * second_of(right);
+    sum += std::bit_cast<float>(bits << 16) * first_of(right);
+  }
+};
+
+#if defined(__x86_64__)
+// AVX512-BF16. Written as assembly, so that the functions around it need no target of their own.
+struct FastPairs {
+  using V = Vector<float, 16>;
+  static LORIKEET_INLINE void add_product(V& sum, float left, const V& right) {
+    const V row = {left, left, left, left, left, left, left, left,
+                   left, left, left, left, left, left, left, left};
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(row), "v"(right));
+  }
+  static LORIKEET_INLINE void round(const V& sum, Bf16* out) {
+    Vector<std::uint16_t, 16> rounded;
+    asm("vcvtneps2bf16 %1, %0" : "=v"(rounded) : "v"(sum));
+    *reinterpret_cast<Vector<std::uint16_t, 16>*>(out) = rounded;
+  }
+};
+#endif
+
+// sums = left right, of tile t and sliver s. They stay in registers.
+template <typename Arithmetic, int rows, int used, int vectors>
+LORIKEET_INLINE void add_up(const Addend& of, std::int64_t t, std::int64_t s,
+                            typename Arithmetic::V (&sums)[rows][used]) {
+  using V = typename Arithmetic::V;
+  constexpr int n = sizeof(V) / sizeof(float);
+  const float* left = of.left + t * of.left_stride;
+  const float* right = of.right + s * of.right_stride;
+  V own[rows][used];
   for (int i = 0; i < rows; ++i)
-    for (int j = 0; j < vectors; ++j) tile[i][j] = V{};
-  for (std::int64_t k = 0; k < inner; ++k) {
-    V column[vectors];
-    for (int j = 0; j < vectors; ++j) column[j] = *reinterpret_cast<const V*>(right + j * n);
+    for (int j = 0; j < used; ++j) own[i][j] = V{};
+  for (std::int64_t k = 0; k < of.inner; ++k) {
+    V column[used];
+    for (int j = 0; j < used; ++j) column[j] = *reinterpret_cast<const V*>(right + j * n);
     for (int i = 0; i < rows; ++i)
-      for (int j = 0; j < vectors; ++j) tile[i][j] += left[i] * column[j];
+      for (int j = 0; j < used; ++j) Arithmetic::add_product(own[i][j], left[i], column[j]);
     left += rows;
     right += vectors * n;
   }
-  for (int i = 0; i < rows; ++i) {
-    for (int j = 0; j < vectors; ++j) {
-      V& sum = *reinterpret_cast<V*>(sums + i * stride + j * n);
-      sum = add ? sum + tile[i][j] : tile[i][j];
-    }
+  for (int i = 0; i < rows; ++i)
+    for (int j = 0; j < used; ++j) sums[i][j] = own[i][j];
+}
+
+// Where a vector of sums waits for the next call.
+template <typename V>
+LORIKEET_INLINE V* waiting(const Block& b, std::int64_t row, std::int64_t column) {
+  return reinterpret_cast<V*>(b.sums + row * b.stride + column);
+}
+
+// A vector of sums, and a single one, to the output.
+template <typename Arithmetic>
+LORIKEET_INLINE void put_vector(const typename Arithmetic::V& sum, const Output& out, std::int64_t row,
+                                std::int64_t column) {
+  using V = typename Arithmetic::V;
+  const std::int64_t at = row * out.stride + column;
+  V value = sum;
+  if (out.bias != nullptr) value += *reinterpret_cast<const V*>(out.bias + column);
+  if (out.is_bf16) return Arithmetic::round(value, static_cast<Bf16*>(out.data) + at);
+  V& target = *reinterpret_cast<V*>(static_cast<float*>(out.data) + at);
+  target = out.add ? target + out.scale * value : value;
+}
+
+LORIKEET_INLINE void put_one(float sum, const Output& out, std::int64_t row, std::int64_t column) {
+  const std::int64_t at = row * out.stride + column;
+  const float value = out.bias != nullptr ? sum + out.bias[column] : sum;
+  if (out.is_bf16) return vector::store(value, static_cast<Bf16*>(out.data)[at]);
+  float& target = static_cast<float*>(out.data)[at];
+  target = out.add ? target + out.scale * value : value;
+}
+
+// Tile t of rows and sliver s of columns. Each product's sums begin at zero: sums of sums round less than
+// long ones.
+template <typename Arithmetic, int rows, int used, int vectors>
+LORIKEET_INLINE void multiply_tile(const Block& b, std::int64_t t, std::int64_t s) {
+  using V = typename Arithmetic::V;
+  constexpr int n = sizeof(V) / sizeof(float);
+  V sums[rows][used], before[rows][used];
+  bool adds = !b.first;
+  if (adds) {
+    for (int i = 0; i < rows; ++i)
+      for (int j = 0; j < used; ++j) before[i][j] = *waiting<V>(b, t * rows + i, s * vectors * n + j * n);
   }
-}
-
-// A sliver of the right operand stays in the innermost cache while all tiles of the left one pass by.
-template <int rows, int columns>
-LORIKEET_INLINE void multiply_all(const TileProduct& p) {
-  constexpr int kVectors = 2;
-  for (std::int64_t s = 0; s < p.slivers; ++s) {
-    for (std::int64_t t = 0; t < p.left_tiles; ++t) {
-      multiply_tile<rows, kVectors, columns / kVectors>(
-          p.left + t * rows * p.inner, p.right + s * p.right_stride, p.inner,
-          p.sums + t * rows * p.stride + s * columns, p.stride, p.add);
-    }
+  const std::size_t terms = b.first ? b.terms.size() : 0;
+  for (std::size_t i = 0; i < terms; ++i) {
+    const TermAddend& term = b.terms[i];
+    if (s < term.first || s >= term.last) continue;
+    add_up<Arithmetic, rows, used, vectors>(term.product, t, s, sums);
+    for (int i = 0; i < rows; ++i)
+      for (int j = 0; j < used; ++j)
+        before[i][j] = adds ? before[i][j] + term.scale * sums[i][j] : term.scale * sums[i][j];
+    adds = true;
   }
-}
-
-LORIKEET_VECTOR_CLONES void multiply_narrow(const TileProduct& product) {
-  multiply_all<kNarrow.rows, kNarrow.columns>(product);
-}
-LORIKEET_VECTOR_CLONES void multiply_wide(const TileProduct& product) {
-  multiply_all<kWide.rows, kWide.columns>(product);
-}
-
-LORIKEET_VECTOR_CLONES void pack_fp32(const Operand& from, std::int64_t begin, std::int64_t end,
-                                      std::int64_t first, std::int64_t inner, int width, float* out) {
-  pack_as<float>(from, begin, end, first, inner, width, out);
-}
-LORIKEET_VECTOR_CLONES void pack_bf16(const Operand& from, std::int64_t begin, std::int64_t end,
-                                      std::int64_t first, std::int64_t inner, int width, float* out) {
-  pack_as<Bf16>(from, begin, end, first, inner, width, out);
-}
-
-template <typename T>
-LORIKEET_INLINE void store_as(const float* sums, const float* bias, std::int64_t count, T* out) {
-  if (bias != nullptr) {
-    for (std::int64_t i = 0; i < count; ++i) vector::store(sums[i] + bias[i], out[i]);
+  add_up<Arithmetic, rows, used, vectors>(b.product, t, s, sums);
+  if (adds) {
+    for (int i = 0; i < rows; ++i)
+      for (int j = 0; j < used; ++j) sums[i][j] += before[i][j];
+  }
+  const std::int64_t row = t * rows, column = s * vectors * n;
+  if (!b.last) {
+    for (int i = 0; i < rows; ++i)
+      for (int j = 0; j < used; ++j) *waiting<V>(b, row + i, column + j * n) = sums[i][j];
+  } else if (row + rows <= b.out.rows && column + used * n <= b.out.columns) {
+    for (int i = 0; i < rows; ++i)
+      for (int j = 0; j < used; ++j) put_vector<Arithmetic>(sums[i][j], b.out, row + i, column + j * n);
   } else {
-    for (std::int64_t i = 0; i < count; ++i) vector::store(sums[i], out[i]);
+    for (std::int64_t i = 0; i < rows && row + i < b.out.rows; ++i) {
+      const auto* const numbers = reinterpret_cast<const Vector<float, 1>*>(sums[i]);
+      for (std::int64_t j = 0; j < used * n && column + j < b.out.columns; ++j)
+        put_one(numbers[j][0], b.out, row + i, column + j);
+    }
   }
 }
+
+// A sliver of the right operand stays in the inner caches while all tiles of the left one pass by. Of the
+// last sliver only the vectors that the output has are computed.
+template <typename Arithmetic, int rows, int vectors>
+LORIKEET_INLINE void multiply_all(const Block& b) {
+  constexpr std::int64_t kLanes = sizeof(typename Arithmetic::V) / sizeof(float);
+  static_assert(vectors == 2);
+  for (std::int64_t s = 0; s < b.slivers; ++s) {
+    const bool half = b.out.columns - s * vectors * kLanes <= kLanes;
+    for (std::int64_t t = 0; t < b.tiles; ++t) {
+      if (half) {
+        multiply_tile<Arithmetic, rows, 1, vectors>(b, t, s);
+      } else {
+        multiply_tile<Arithmetic, rows, vectors, vectors>(b, t, s);
+      }
+    }
+  }
+}
+
+LORIKEET_VECTOR_CLONES void multiply_narrow(const Block& block) {
+  multiply_all<Fp32Arithmetic<8>, kNarrow.rows, 2>(block);
+}
+LORIKEET_VECTOR_CLONES void multiply_wide(const Block& block) {
+  multiply_all<Fp32Arithmetic<16>, kWide.rows, 2>(block);
+}
+LORIKEET_VECTOR_CLONES void multiply_pairs_plainly(const Block& block) {
+  multiply_all<PlainPairs, kPairs.rows, 2>(block);
+}
+#if defined(__x86_64__)
+__attribute__((target("arch=x86-64-v4"))) void multiply_pairs(const Block& block) {
+  multiply_all<FastPairs, kPairs.rows, 2>(block);
+}
+#else
+void multiply_pairs(const Block& block) { multiply_pairs_plainly(block); }
+#endif
 
 }  // namespace
 
-TileShape tile_of_cpu() {
+Kernel kernel_of_cpu() {
 #if defined(__x86_64__)
   // What x86-64-v4 asks for, the highest level of the clones.
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -198,25 +206,20 @@ bool fast_on_cpu() {
 #endif
 }
 
-void pack(const Operand& from, std::int64_t begin, std::int64_t end, std::int64_t first, std::int64_t inner,
-          int width, float* out) {
-  (from.is_bf16 ? pack_bf16 : pack_fp32)(from, begin, end, first, inner, width, out);
+bool fast_pairs_on_cpu() {
+#if defined(__x86_64__)
+  return kernel_of_cpu().rows == kPairs.rows && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
 }
 
-void multiply(const TileProduct& product, TileShape shape) {
-  (shape.rows == kWide.rows ? multiply_wide : multiply_narrow)(product);
-}
-
-LORIKEET_VECTOR_CLONES void store_bf16(const float* sums, const float* bias, std::int64_t count, void* out) {
-  store_as(sums, bias, count, static_cast<Bf16*>(out));
-}
-
-LORIKEET_VECTOR_CLONES void store_fp32(const float* sums, const float* bias, std::int64_t count, float* out) {
-  store_as(sums, bias, count, out);
-}
-
-LORIKEET_VECTOR_CLONES void add_fp32(const float* sums, float scale, std::int64_t count, float* out) {
-  for (std::int64_t i = 0; i < count; ++i) out[i] += scale * sums[i];
+void multiply(const Block& block, const Kernel& kernel) {
+  if (kernel.pairs) {
+    (fast_pairs_on_cpu() ? multiply_pairs : multiply_pairs_plainly)(block);
+  } else {
+    (kernel.rows == kWide.rows ? multiply_wide : multiply_narrow)(block);
+  }
 }
 
 }  // namespace lorikeet::ops::tiles

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "ops/dry_run.h"
-#include "ops/matmul/packed.h"
+#include "ops/matmul/packed_products.h"
 #include "ops/matmul/panels.h"
 #include "ops/part.h"
 #include "ops/wide.h"
@@ -18,7 +18,7 @@ bool is_bf16(const at::Tensor& tensor) { return tensor.scalar_type() == at::kBFl
 // Whether kernels of our own multiply x with a weight that isn't stored as numbers: it is decoded to x's
 // dtype.
 bool packs_decoded(const at::Tensor& out, const at::Tensor& x) {
-  return packed_product(out, x, x) && is_bf16(x);
+  return packs_widened(out, x, x) && is_bf16(x);
 }
 
 // The rows of a weight as numbers that a kernel multiplies: panels of them in one buffer, widened or decoded,
@@ -115,29 +115,6 @@ void nn_panels(at::Tensor& out, const at::Tensor& y, const WideRows& w,
   if (!direct) out.copy_(sums);
 }
 
-// Of the terms what falls into columns [begin, end) of the output, as columns of these.
-std::vector<PackedTerm> packed_terms(const std::vector<LowRankTerm>& terms, std::int64_t begin,
-                                     std::int64_t end) {
-  std::vector<PackedTerm> packed;
-  packed.reserve(terms.size());
-  for (const LowRankTerm& term : terms) {
-    const auto from = std::max(begin, term.begin);
-    const auto to = std::min(end, term.begin + term.right.size(0));
-    if (from >= to) continue;
-    packed.push_back(
-        {term.left, term.right.slice(0, from - term.begin, to - term.begin).t(), from - begin, term.scale});
-  }
-  return packed;
-}
-
-// The kernels' own, for products with y w.
-std::vector<PackedTerm> packed_terms(const std::vector<LowRankTerm>& terms) {
-  std::vector<PackedTerm> packed;
-  packed.reserve(terms.size());
-  for (const LowRankTerm& term : terms) packed.push_back({term.left, term.right, 0, term.scale});
-  return packed;
-}
-
 // Rows of a weight that are decoded at a time for kernels of our own, 2 MB of bf16: as many at least as
 // columns are worth packing the other operand for.
 std::int64_t decoded_rows(std::int64_t cols) {
@@ -146,21 +123,21 @@ std::int64_t decoded_rows(std::int64_t cols) {
 }
 
 // out = x w^T + bias + terms, the weight decoded so many rows at a time.
-void packed_nt(at::Tensor& out, const at::Tensor& x, const RowSource& source,
-               const std::vector<LowRankTerm>& terms, const at::Tensor& bias) {
+void decoded_nt(at::Tensor& out, const at::Tensor& x, const RowSource& source,
+                const std::vector<LowRankTerm>& terms, const at::Tensor& bias) {
   const WideRows w(source, x.options(), decoded_rows(source.cols));
   const auto wide_bias = bias.defined() ? bias.to(at::kFloat) : bias;
   for (std::int64_t begin = 0; begin < w.size(); begin += w.step()) {
     const auto end = std::min(begin + w.step(), w.size());
     auto columns = out.slice(1, begin, end);
-    multiply_packed(columns, x, w.panel(begin, end).t(), packed_terms(terms, begin, end),
+    multiply_packed(columns, x, w.panel(begin, end).t(), packed_nt_terms(terms, begin, end),
                     bias.defined() ? wide_bias.slice(0, begin, end) : bias);
   }
 }
 
 // out = y w + terms, the weight decoded so many rows at a time: where these aren't all, sums wait in fp32.
-void packed_nn(at::Tensor& out, const at::Tensor& y, const RowSource& source,
-               const std::vector<LowRankTerm>& terms) {
+void decoded_nn(at::Tensor& out, const at::Tensor& y, const RowSource& source,
+                const std::vector<LowRankTerm>& terms) {
   const WideRows w(source, y.options(), decoded_rows(source.cols));
   const bool at_once = w.size() <= w.step();
   const bool direct = at_once || out.scalar_type() == at::kFloat;
@@ -170,7 +147,7 @@ void packed_nn(at::Tensor& out, const at::Tensor& y, const RowSource& source,
     const auto end = std::min(begin + w.step(), w.size());
     const bool first = begin == 0;
     multiply_packed(sums, y.slice(1, begin, end), w.panel(begin, end),
-                    first ? packed_terms(terms) : std::vector<PackedTerm>(), {},
+                    first ? packed_nn_terms(terms) : std::vector<PackedTerm>(), {},
                     first ? std::nullopt : std::optional<double>(1));
     begin = end;
   } while (begin < w.size());
@@ -178,11 +155,6 @@ void packed_nn(at::Tensor& out, const at::Tensor& y, const RowSource& source,
 }
 
 }  // namespace
-
-bool packed_product(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right) {
-  return kernels_of(out) == at::kCPU && (is_bf16(left) || is_bf16(right)) && packs(out) && packs(left) &&
-         packs(right) && packed_products();
-}
 
 at::Tensor widen(const at::Tensor& tensor) { return tensor.to(wide_type(tensor)); }
 
@@ -210,31 +182,27 @@ void add_terms(at::Tensor& panel, std::int64_t begin, std::int64_t end, const st
 
 void widened_nt(at::Tensor& out, const at::Tensor& x, const at::Tensor& w,
                 const std::vector<LowRankTerm>& terms, const at::Tensor& bias) {
-  if (packed_product(out, x, w)) {
-    multiply_packed(out, x, w.t(), packed_terms(terms, 0, w.size(0)),
-                    bias.defined() ? bias.to(at::kFloat) : bias);
-    return;
-  }
+  if (packs_widened(out, x, w)) return packed_nt(out, x, w, terms, bias, tiles::kernel_of_cpu());
   const auto input = widen(x);
   nt_panels(out, input, terms, bias, [&] { return WideRows(w); });
 }
 
 void widened_nt(at::Tensor& out, const at::Tensor& x, const RowSource& w,
                 const std::vector<LowRankTerm>& terms, const at::Tensor& bias) {
-  if (packs_decoded(out, x)) return packed_nt(out, x, w, terms, bias);
+  if (packs_decoded(out, x)) return decoded_nt(out, x, w, terms, bias);
   const auto input = widen(x);
   nt_panels(out, input, terms, bias, [&] { return WideRows(w, input.options()); });
 }
 
 void widened_nn(at::Tensor& out, const at::Tensor& y, const at::Tensor& w,
                 const std::vector<LowRankTerm>& terms) {
-  if (packed_product(out, y, w)) return multiply_packed(out, y, w, packed_terms(terms));
+  if (packs_widened(out, y, w)) return packed_nn(out, y, w, terms, tiles::kernel_of_cpu());
   nn_panels(out, y, WideRows(w), terms);
 }
 
 void widened_nn(at::Tensor& out, const at::Tensor& y, const RowSource& w,
                 const std::vector<LowRankTerm>& terms) {
-  if (packs_decoded(out, y)) return packed_nn(out, y, w, terms);
+  if (packs_decoded(out, y)) return decoded_nn(out, y, w, terms);
   nn_panels(out, y, WideRows(w, y.options().dtype(wide_type(y))), terms);
 }
 

@@ -11,10 +11,6 @@
 // addends, which libtorch's kernels need in any case. For matmul.cpp alone.
 namespace lorikeet::ops {
 
-/// Whether out = left right is done by kernels of our own: where tiles are at home, one of the operands is
-/// bf16 and no matrix is fp16 or fp64.
-bool packed_product(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right);
-
 /// `tensor` in the dtype that products with it are summed in.
 at::Tensor widen(const at::Tensor& tensor);
 
