@@ -41,7 +41,9 @@ struct PlainPairs : Fp32Arithmetic<16> {
   }
 };
 
-#if defined(__x86_64__)
+// clang takes no vectors of 64 bytes in assembly of functions without a target of their own.
+#if defined(__x86_64__) && !defined(__clang__)
+#define LORIKEET_FAST_PAIRS
 // AVX512-BF16. Written as assembly, so that the functions around it need no target of their own.
 struct FastPairs {
   using V = Vector<float, 16>;
@@ -178,7 +180,7 @@ LORIKEET_VECTOR_CLONES void multiply_wide(const Block& block) {
 LORIKEET_VECTOR_CLONES void multiply_pairs_plainly(const Block& block) {
   multiply_all<PlainPairs, kPairs.rows, 2>(block);
 }
-#if defined(__x86_64__)
+#if defined(LORIKEET_FAST_PAIRS)
 __attribute__((target("arch=x86-64-v4"))) void multiply_pairs(const Block& block) {
   multiply_all<FastPairs, kPairs.rows, 2>(block);
 }
@@ -207,7 +209,7 @@ bool fast_on_cpu() {
 }
 
 bool fast_pairs_on_cpu() {
-#if defined(__x86_64__)
+#if defined(LORIKEET_FAST_PAIRS)
   return kernel_of_cpu().rows == kPairs.rows && __builtin_cpu_supports("avx512bf16");
 #else
   return false;
