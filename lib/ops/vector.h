@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 
 #include <bit>
@@ -113,6 +114,12 @@ void dispatch(const at::Tensor& tensor, F&& f) {
   } else {
     f(static_cast<Bf16*>(nullptr));
   }
+}
+
+/// Threads that a kernel's scratch has a part for: those of the dry target where `tensor` is dry.
+inline std::int64_t threads_for(const at::Tensor& tensor) {
+  const bool dry = tensor.is_meta() && dry_target() != nullptr;
+  return dry ? dry_target()->threads : at::get_num_threads();
 }
 
 /// The elements of a tensor for which is_fast holds.

@@ -140,8 +140,7 @@ std::int64_t bytes_of(bool bf16, std::int64_t keys, std::int64_t head_dim) {
 class Scratch {
  public:
   Scratch(const at::Tensor& tensor, std::int64_t bytes) : bytes_(bytes) {
-    const std::int64_t threads = tensor.is_meta() ? dry_target()->threads : at::get_num_threads();
-    buffer_ = at::empty({threads * bytes_}, tensor.options().dtype(at::kByte));
+    buffer_ = at::empty({vector::threads_for(tensor) * bytes_}, tensor.options().dtype(at::kByte));
   }
   Cutter of(std::int64_t worker) const {
     return Cutter(static_cast<std::byte*>(buffer_.data_ptr()) + worker * bytes_);

@@ -3,9 +3,9 @@
 #include "ops/linear_cross_entropy/cpu.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
 
 #include <cmath>
-#include <memory>
 
 #include "ops/vector.h"
 
@@ -127,9 +127,10 @@ LORIKEET_VECTOR_CLONES void run_capped(const Chunk<Bf16>& chunk) { run_rows<true
 void softmax_nll(at::Tensor& logits, const at::Tensor& labels, const CrossEntropyOptions& options,
                  bool gradient, double grad_scale, at::Tensor& nll) {
   const auto width = logits.size(1);
+  const auto exponentials =
+      at::empty({vector::threads_for(logits), width}, logits.options().dtype(at::kFloat));
   vector::dispatch(logits, [&]<typename T>(T*) {
     at::parallel_for(0, logits.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
-      const auto exponentials = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(width));
       const Chunk<T> chunk{
           .logits = vector::data<T>(logits) + begin * width,
           .labels = labels.const_data_ptr<std::int64_t>() + begin,
@@ -139,7 +140,7 @@ void softmax_nll(at::Tensor& logits, const at::Tensor& labels, const CrossEntrop
           .scaling = {static_cast<float>(options.scale), static_cast<float>(options.soft_cap)},
           .gradient = gradient,
           .factor = static_cast<float>(grad_scale * options.scale),
-          .exponentials = exponentials.get()};
+          .exponentials = exponentials.data_ptr<float>() + at::get_thread_num() * width};
       options.soft_cap > 0 ? run_capped(chunk) : run(chunk);
     });
   });

@@ -1,6 +1,7 @@
+#include "ops/matmul/tiles.h"
+
 #include <bit>
 
-#include "ops/matmul/tiles.h"
 #include "ops/vector.h"
 
 namespace lorikeet::ops::tiles {

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "ops/dry_run.h"
 #include "ops/reference_ops.h"
+#include "ops/vector.h"
 
 namespace lorikeet::ops {
 namespace {
@@ -107,7 +107,7 @@ class PackedProduct {
     const auto fp32 = out.options().dtype(at::kFloat);
     panel_ = at::empty({slivers_ * sliver_size_}, fp32);
     if (in_parts) sums_ = at::empty({row_tiles_ * kernel_.rows * stride_}, fp32);
-    scratch_ = at::empty({threads() * thread_size_}, fp32);
+    scratch_ = at::empty({vector::threads_for(out) * thread_size_}, fp32);
   }
 
   void run() {
@@ -141,11 +141,6 @@ class PackedProduct {
         multiply(panel, 0, row_tiles_, from, to);
       }
     });
-  }
-
-  std::int64_t threads() const {
-    if (out_.is_meta() && dry_target() != nullptr) return dry_target()->threads;
-    return at::get_num_threads();
   }
 
   // How many pieces of this much work are worth a thread.

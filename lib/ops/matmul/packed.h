@@ -28,9 +28,9 @@ bool packs(const at::Tensor& tensor);
 /// the order of the kernels (tiles.h), or, with tiles::kPairs, copied there as they are, for which all have
 /// to be bf16; sums are fp32 and rounded once to out's dtype. With `add_scale` out, fp32, is added to: out +=
 /// add_scale left right. An element's sum has the same order whatever the other rows are and however many
-/// threads work. The algorithm is BLIS's: panels of the right operand, blocks of
-/// the left one, tiles in registers (Van Zee and van de Geijn, BLIS: a framework for rapidly instantiating
-/// BLAS functionality, 2015).
+/// threads work. The algorithm is BLIS's: panels of the right operand, blocks of the left one, tiles in
+/// registers (Van Zee and van de Geijn, BLIS: a framework for rapidly instantiating BLAS functionality,
+/// 2015).
 void multiply_packed(at::Tensor& out, const at::Tensor& left, const at::Tensor& right,
                      const std::vector<PackedTerm>& terms = {}, const at::Tensor& bias = {},
                      std::optional<double> add_scale = std::nullopt,

@@ -18,11 +18,12 @@ bool packs_widened(const at::Tensor& out, const at::Tensor& left, const at::Tens
 
 /// Whether out = left right + terms, which is done natively, is done by kernels of our own: see
 /// native_products_are_own.
-/// For fewer than kLeastPackedRows rows of x, libtorch's are as fast: packing a weight then costs as much as
-/// it gains.
-inline constexpr std::int64_t kLeastPackedRows = 32;
 bool packs_pairs(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right,
                  const std::vector<LowRankTerm>& terms = {});
+
+/// Rows of x from which on a product with a weight is done so: for fewer, packing the weight costs as much as
+/// it gains.
+inline constexpr std::int64_t kLeastPackedRows = 32;
 
 /// What of the terms of x w^T falls into output columns [begin, end), as columns of these.
 std::vector<PackedTerm> packed_nt_terms(const std::vector<LowRankTerm>& terms, std::int64_t begin,

@@ -6,7 +6,7 @@
 // Kernels of packed products: operands are copied into the order in which tiles of the result read them, and
 // multiplied there, with sums in fp32. Of fp32: plain loops over vectors of a fixed length, compiled for
 // several levels of x86-64 (ops/vector.h). Of pairs of bf16: AVX512-BF16's instruction, which multiplies two
-// pairs and adds both products to a sum.
+// pairs and adds both products to a sum, and takes numbers below 2^-126 for zero.
 
 namespace lorikeet::ops::tiles {
 
