@@ -195,7 +195,7 @@ TEST_CASE("fp32 needs no copy of the adapter and more activations") {
 
 TEST_CASE("16-bit products that libtorch does natively on a CPU leave full caches behind, others don't") {
   MemoryInput in = input();
-  const Bytes full = ops::kProductCacheRules.products * ops::kProductCacheRules.bytes_of_product;
+  const std::int64_t full = ops::kProductCacheRules.products * ops::kProductCacheRules.bytes_of_product;
   CHECK(step_memory(in).product_caches == (ops::native_products_are_own() ? 0 : full));
   in.target.native_products = false;
   CHECK(step_memory(in).product_caches == 0);
