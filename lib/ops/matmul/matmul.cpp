@@ -17,15 +17,19 @@ namespace {
 
 std::atomic<HalfProducts> chosen_products{HalfProducts::kByFeature};
 
+bool cpu_has(const char* feature) {
+  const auto features = at::cpu::get_cpu_capabilities();
+  const auto found = features.find(feature);
+  return found != features.end() && found->second.isBool() && found->second.toBool();
+}
+
+bool cpu_has_amx() {
+  static const bool has = cpu_has("amx_bf16");
+  return has;
+}
+
 bool cpu_has_bf16() {
-  static const bool has = [] {
-    const auto features = at::cpu::get_cpu_capabilities();
-    const auto on = [&](const char* name) {
-      const auto found = features.find(name);
-      return found != features.end() && found->second.isBool() && found->second.toBool();
-    };
-    return on("amx_bf16") || on("avx512_bf16");
-  }();
+  static const bool has = cpu_has_amx() || cpu_has("avx512_bf16");
   return has;
 }
 
@@ -79,6 +83,8 @@ bool multiplies_natively(at::ScalarType dtype, at::Device device) {
 }
 
 bool native_by_feature(at::ScalarType dtype) { return dtype == at::kBFloat16 && cpu_has_bf16(); }
+
+bool native_products_are_own() { return tiles::fast_pairs_on_cpu() && !cpu_has_amx(); }
 
 void set_half_products(HalfProducts choice) { chosen_products.store(choice); }
 

@@ -1,7 +1,6 @@
 #include "ops/matmul/packed_products.h"
 
 #include <ATen/Functions.h>
-#include <ATen/cpu/Utils.h>
 
 #include <algorithm>
 
@@ -15,16 +14,6 @@ bool is_bf16(const at::Tensor& tensor) { return tensor.scalar_type() == at::kBFl
 at::Tensor in_fp32(const at::Tensor& bias) { return bias.defined() ? bias.to(at::kFloat) : bias; }
 
 }  // namespace
-
-bool native_products_are_own() {
-  static const bool own = [] {
-    const auto features = at::cpu::get_cpu_capabilities();
-    const auto amx = features.find("amx_bf16");
-    const bool has_amx = amx != features.end() && amx->second.isBool() && amx->second.toBool();
-    return tiles::fast_pairs_on_cpu() && !has_amx;
-  }();
-  return own;
-}
 
 bool packs_widened(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right) {
   return kernels_of(out) == at::kCPU && (is_bf16(left) || is_bf16(right)) && packs(out) && packs(left) &&
