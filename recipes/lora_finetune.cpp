@@ -314,6 +314,7 @@ class Finetune {
         .peak_flops = peak_flops(session_),
         .saving = step_.saving,
         .largest_tokens = step_.memory.tokens,
+        .cuda_graphs = settings_.training.cuda_graphs,
         .verify = settings_.distributed.verify};
     const train::LoopHooks hooks{.interrupted = [] { return InterruptGuard::requested(); },
                                  .first_step =

@@ -153,6 +153,15 @@ void report(const StepChoice& choice, const StepChoiceInput& in) {
   }
 }
 
+void require_graphs_possible(const StepChoiceInput& in) {
+  if (!in.settings.training.cuda_graphs) return;
+  const std::string why = !in.session.device.is_cuda() ? "the device is a CPU, which has no graphs"
+                          : in.degree > 1 ? "ranks share the weights, which come and go within a step; with "
+                                            "distributed.strategy=replicate they stay"
+                                          : "";
+  if (!why.empty()) throw Error("[training.cuda_graphs] expected to be false: " + why);
+}
+
 // What is offloaded lies in pinned memory, which can't be swapped: the kernel would end the run without a
 // word.
 // All ranks decide alike, before one of them takes any.
@@ -177,6 +186,7 @@ config::MemorySaving least_memory_saving(const config::Settings& settings) {
 }
 
 StepChoice choose_step(const StepChoiceInput& in, StepPlan& plan, RankGroup& group) {
+  require_graphs_possible(in);
   const auto& training = in.settings.training;
   const int world_size = group.placement().world_size;
   if (training.offload && training.offload->weights && in.degree > 1) {

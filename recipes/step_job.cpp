@@ -81,8 +81,9 @@ plan::MemoryEstimate StepJob::memory(const plan::Choice& choice) {
                       choice.degree};
   const auto found = memories_.find(key);
   if (found != memories_.end()) return found->second;
-  return memories_[key] = plan::step_memory(
-             memory_input(session_, choice.saving, largest(choice.micro_tokens), choice.degree, target_));
+  return memories_[key] =
+             plan::step_memory(memory_input(session_, choice.saving, largest(choice.micro_tokens),
+                                            choice.degree, target_, settings_.training.cuda_graphs));
 }
 
 plan::Spread StepJob::spread(int devices, std::int64_t micro_tokens) {

@@ -66,14 +66,16 @@ std::int64_t usual_micro_tokens(const ModelSession& session, const config::Setti
 }
 
 plan::MemoryInput memory_input(const ModelSession& session, const config::MemorySaving& saving,
-                               const plan::MicroSize& micro, int degree, const ops::DryTarget& target) {
+                               const plan::MicroSize& micro, int degree, const ops::DryTarget& target,
+                               bool cuda_graphs) {
   return {.model = &session.model->spec(),
           .lora = session.adapters->config(),
           .policy = session.policy,
           .target = target,
           .frozen_bytes = held_bytes(*session.model, degree, target.device, saving.offload.weights),
           .micro = micro,
-          .saving = saving};
+          .saving = saving,
+          .cuda_graphs = cuda_graphs};
 }
 
 plan::MicroSize StepPlan::largest(std::int64_t micro_tokens) const {
@@ -82,7 +84,8 @@ plan::MicroSize StepPlan::largest(std::int64_t micro_tokens) const {
 
 plan::MemoryEstimate StepPlan::memory(std::int64_t micro_tokens, int degree) const {
   const ops::DryTarget target = step_target(session_.policy, session_.device);
-  return plan::step_memory(memory_input(session_, saving_, largest(micro_tokens), degree, target));
+  return plan::step_memory(
+      memory_input(session_, saving_, largest(micro_tokens), degree, target, settings_.training.cuda_graphs));
 }
 
 plan::AutomaticMicro StepPlan::micro_tokens(const LeastMemory& device, int degree) const {
@@ -143,7 +146,13 @@ std::string StepPlan::changes_within(std::int64_t limit, std::int64_t micro_toke
     if (knobs.micro_tokens < now.micro_tokens) input.micro.sequences = largest(knobs.micro_tokens).sequences;
     return plan::step_memory(input).total();
   };
-  const auto changes = plan::changes_that_fit(now, world_size, need, limit, offloads_on(target.device));
+  auto changes = plan::changes_that_fit(now, world_size, need, limit, offloads_on(target.device));
+  if (settings_.training.cuda_graphs) {
+    // What saves memory another way is found without them, and most of it can't be had with them.
+    for (plan::Rescue& change : changes) change.overrides = "training.cuda_graphs=false " + change.overrides;
+    if (const std::int64_t alone = need(now); alone <= limit)
+      changes.insert(changes.begin(), {"training.cuda_graphs=false", alone, /*same_result=*/true});
+  }
   if (changes.empty())
     return "nothing that can be set would fit: more devices (distributed.strategy=shard), one with more "
            "memory, or a smaller base";

@@ -29,7 +29,8 @@ std::int64_t usual_micro_tokens(const ModelSession& session, const config::Setti
 /// What plan::step_memory needs to know of a run whose largest micro-batch is `micro`, where `degree` ranks
 /// share one copy of the frozen weights. The session has to outlive it; nothing has to be allocated.
 plan::MemoryInput memory_input(const ModelSession& session, const config::MemorySaving& saving,
-                               const plan::MicroSize& micro, int degree, const ops::DryTarget& target);
+                               const plan::MicroSize& micro, int degree, const ops::DryTarget& target,
+                               bool cuda_graphs = false);
 
 /// What a run's steps need of memory, by a dry run, and the micro-batches that follow from it. The references
 /// must outlive it. `usual_micro_tokens`: the least of all ranks' own.

@@ -47,6 +47,20 @@ void check_schedule(const Settings& settings, std::vector<std::string>& problems
   }
 }
 
+// What a recorded micro-step can't follow: numbers that the host changes from step to step, and memory that
+// it moves.
+void check_cuda_graphs(const Settings& settings, std::vector<std::string>& problems) {
+  if (!settings.training.cuda_graphs) return;
+  const auto refuse = [&](const std::string& with, const std::string& why) {
+    problems.push_back("training.cuda_graphs: expected to be false with " + with + ", " + why);
+  };
+  if (settings.device.kind == DeviceSetting::Kind::kCpu) refuse("device=cpu", "which has no graphs");
+  if (settings.lora.dropout > 0) refuse("lora.dropout", "whose masks differ from step to step");
+  if (settings.lora.use_dora) refuse("lora.use_dora", "whose norms are made anew once a step");
+  if (!settings.training.offload || settings.training.offload->any())
+    refuse("training.offload", "which moves memory within a step; expected training.offload=none");
+}
+
 void check_validation(const ValidationSettings& validation, std::vector<std::string>& problems) {
   if (validation.enabled()) return;
   if (validation.patience)
@@ -171,6 +185,7 @@ void settle(Settings& settings, const std::set<std::string>& given, std::vector<
   for (const Exclusion& pair : schema().exclusions()) settle_exclusion(pair, settings, given, problems);
   check_batch(settings.batch, problems);
   check_schedule(settings, problems);
+  check_cuda_graphs(settings, problems);
   check_validation(settings.data.validation, problems);
   check_sources(settings.data, problems);
   settle_train_on(settings.data, given, problems);

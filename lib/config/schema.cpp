@@ -227,7 +227,12 @@ void declare_training(Schema& schema) {
              "pass, the frozen matrices. auto: the fastest that fits.")
       .same_numbers()
       .field("deterministic", &TrainingSettings::deterministic, flag(),
-             "Only algorithms that give the same bits each time, even where slower.");
+             "Only algorithms that give the same bits each time, even where slower.")
+      .field("cuda_graphs", &TrainingSettings::cuda_graphs, flag(),
+             "Micro-steps whose shapes repeat are recorded as CUDA graphs on a GPU, and launched as one. "
+             "Takes a "
+             "micro-step's memory once more; not with lora.dropout, lora.use_dora or training.offload.")
+      .same_numbers();
 }
 
 void declare_optimizer(Schema& schema) {

@@ -134,6 +134,7 @@ struct TrainingSettings {
   std::optional<ActivationCheckpointing> activation_checkpointing = ActivationCheckpointing::kNone;
   std::optional<Offload> offload = Offload{};
   bool deterministic = false;
+  bool cuda_graphs = false;
 };
 
 enum class OptimizerName { kAdamW };

@@ -32,6 +32,16 @@ CausalLM::CausalLM(const CausalLMSpec& spec, LinearFactory& factory) : spec_(spe
   head_ = factory.head(spec.head, head_table_);
 }
 
+std::vector<at::Tensor> CausalLM::rotary_tables() const {
+  std::vector<at::Tensor> found;
+  for (const auto* rotary : {&rotary_, &local_rotary_}) {
+    if (!*rotary) continue;
+    const std::vector<at::Tensor> own = (*rotary)->tables();
+    found.insert(found.end(), own.begin(), own.end());
+  }
+  return found;
+}
+
 ForwardContext CausalLM::context(ForwardContext context) const {
   if (rotary_) context.rotary = rotary_->rows(context.batch);
   if (local_rotary_) context.local_rotary = local_rotary_->rows(context.batch);

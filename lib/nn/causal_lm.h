@@ -39,6 +39,8 @@ class CausalLM {
   /// The longest sequence whose cached keys stay valid when it grows by one token more: past it LongRoPE
   /// rotates all of them by other angles. None where that never happens.
   std::optional<std::int64_t> cache_switch_length() const;
+  /// Tables that passes read beside the weights, as they are now: a longer sequence replaces them.
+  std::vector<at::Tensor> rotary_tables() const;
   /// `context` with the rotary rows of its batch.
   ForwardContext context(ForwardContext context) const;
   /// What layer i knows of a pass: output rows are those of the last layer alone.

@@ -85,6 +85,13 @@ std::optional<std::int64_t> RotaryTable::switch_length() const {
 
 bool RotaryTable::is_long(std::int64_t length) const { return switch_length() && length > *switch_length(); }
 
+std::vector<at::Tensor> RotaryTable::tables() const {
+  std::vector<at::Tensor> found;
+  for (const Table* table : {&table_, &long_table_})
+    if (table->cos.defined()) found.insert(found.end(), {table->cos, table->sin});
+  return found;
+}
+
 const at::Tensor& RotaryTable::inverse_frequencies(std::int64_t length) const {
   return (is_long(length) ? long_table_ : table_).inverse_frequencies;
 }

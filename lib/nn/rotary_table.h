@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "nn/rotary_spec.h"
 
@@ -25,6 +26,9 @@ class RotaryTable {
   };
   /// The rows of a batch's positions, on their device.
   Rows rows(const Batch& batch) const;
+
+  /// Cosines and sines as they are now: none before the first batch.
+  std::vector<at::Tensor> tables() const;
 
   /// Angular frequency of each pair of dimensions, fp32 [rotary_dim / 2], of sequences of `length`.
   const at::Tensor& inverse_frequencies(std::int64_t length = 1) const;

@@ -113,6 +113,7 @@ std::vector<std::pair<std::string, std::int64_t>> MemoryEstimate::rows() const {
           {"activations", activations},
           {"logits", logits},
           {"workspace", workspace},
+          {"graphs", graphs},
           {"fragmentation", fragmentation},
           {"product_caches", product_caches},
           {"runtime", runtime}};
@@ -160,8 +161,10 @@ MemoryEstimate step_memory(const MemoryInput& in) {
                      .tokens = in.micro.tokens};
   if (!cpu && in.saving.offload.weights) out.host_weights = model.store().host_bytes(in.target.device);
   if (!cpu) {
-    const auto moving = static_cast<double>(out.activations + out.logits + out.workspace);
-    out.fragmentation = static_cast<Bytes>(kFragmentationCuda * moving);
+    const Bytes moving = out.activations + out.logits + out.workspace;
+    // Recorded micro-steps share one pool of the largest one's size; others, and validation, run beside it.
+    if (in.cuda_graphs) out.graphs = moving;
+    out.fragmentation = static_cast<Bytes>(kFragmentationCuda * static_cast<double>(moving + out.graphs));
   } else if (out.fragmentation > 0) {
     // Steps whose rows have other lengths leave free blocks of other sizes: in time as many as are kept at
     // all.

@@ -23,6 +23,7 @@ struct MemoryInput {
   std::int64_t frozen_bytes = 0;  ///< of the base as the device holds it, beside what is fetched for a while
   MicroSize micro;                ///< the largest micro-batch
   config::MemorySaving saving;
+  bool cuda_graphs = false;  ///< train::GraphedMicroSteps
 };
 
 /// Bytes by part at the moment of a step when most is held, beside what the process holds before the base is
@@ -34,6 +35,7 @@ struct MemoryEstimate {
   std::int64_t activations = 0;     ///< what lives from one layer to the next
   std::int64_t logits = 0;          ///< the loss's scratch, a chunk of logits; 0 where the peak is elsewhere
   std::int64_t workspace = 0;       ///< a layer's scratch; with checkpointing also what is recomputed
+  std::int64_t graphs = 0;          ///< what recorded micro-steps keep, with training.cuda_graphs
   std::int64_t fragmentation = 0;   ///< free memory that the allocator holds
   std::int64_t product_caches = 0;  ///< ops::kProductCacheRules', full: rows of many lengths have come by
   std::int64_t runtime = 0;         ///< the math libraries' own
@@ -50,7 +52,7 @@ struct MemoryEstimate {
   /// What is there from the first step to the last.
   std::int64_t held() const { return weights + adapter + optimizer; }
   std::int64_t total() const {
-    return held() + activations + logits + workspace + fragmentation + product_caches + runtime;
+    return held() + activations + logits + workspace + graphs + fragmentation + product_caches + runtime;
   }
   std::int64_t host_total() const { return host_weights + host_activations; }
   /// Rows of (part, bytes) in the order above.

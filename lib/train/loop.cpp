@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "ops/own_stream.h"
 #include "trace/range.h"
 #include "trace/step_trace.h"
 #include "train/evaluation.h"
@@ -35,11 +36,23 @@ class Loop {
         options_(options),
         hooks_(hooks),
         state_(state),
+        stream_(options.cuda_graphs ? parts.device : at::Device(at::kCPU)),
         pipeline_(parts, options),
         elapsed_before_(state.elapsed_seconds),
         saved_step_(state.step) {}
 
   LoopEnd run() {
+    const LoopEnd end = run_steps();
+    if (const auto use = pipeline_.runner().graph_use(); use && p_.progress != nullptr) {
+      p_.progress->message("CUDA graphs: " + std::to_string(use->launched) + " of " +
+                           std::to_string(use->micro_steps) + " micro-steps were launches of " +
+                           std::to_string(use->graphs) + (use->graphs == 1 ? " graph" : " graphs"));
+    }
+    return end;
+  }
+
+ private:
+  LoopEnd run_steps() {
     if (!p_.adapters.store().policy().gradient_scaling) {
       state_.scaler.reset();
     } else if (!state_.scaler) {
@@ -63,7 +76,6 @@ class Loop {
     return LoopEnd::kFinished;
   }
 
- private:
   // Validates and saves behind a step, where these are due. Gives the loop's end, if this is one. A
   // validation may take long: what is due is saved before it, too, and a run that ends within it goes on by
   // validating.
@@ -263,6 +275,7 @@ class Loop {
   const LoopOptions& options_;
   const LoopHooks& hooks_;
   RunState& state_;
+  const ops::OwnStream stream_;  // of all that follows
   StepPipeline pipeline_;
   std::optional<LaunchedStep> ahead_;  // the one after state_.step
   bool group_interrupted_ = false;

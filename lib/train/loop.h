@@ -32,6 +32,7 @@ struct LoopOptions {
   std::optional<double> peak_flops;      ///< of the device, for mfu
   config::MemorySaving saving;           ///< see MicroStepOptions
   std::int64_t largest_tokens = 0;       ///< of a micro-batch, by the plan
+  bool cuda_graphs = false;              ///< see GraphedMicroSteps; the loop's work has a stream of its own
   bool verify = false;                   ///< compare the ranks' adapters after every step
 };
 

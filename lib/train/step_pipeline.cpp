@@ -30,7 +30,7 @@ StepPipeline::StepPipeline(const LoopParts& parts, const LoopOptions& options)
       options_(options),
       reducer_(make_reducer(parts)),
       runner_(parts.model, parts.adapters, parts.optimizer, reducer_ ? &*reducer_ : nullptr, options.saving,
-              options.largest_tokens),
+              options.largest_tokens, options.cuda_graphs),
       transfers_(parts.device),
       clock_(parts.device) {}
 

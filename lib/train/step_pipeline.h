@@ -51,6 +51,8 @@ class StepPipeline {
   /// behind the step, for the other ranks to know.
   FinishedStep finish(const LaunchedStep& launched, const std::function<bool()>& interrupted);
 
+  const StepRunner& runner() const { return runner_; }
+
  private:
   data::Share share() const;
   std::vector<nn::Batch> load(const data::Step& step) const;

@@ -24,8 +24,9 @@ constexpr std::size_t kShown = 8;
 
 StepRunner::StepRunner(const nn::CausalLM& model, peft::LoraAdapters& adapters, AdamW& optimizer,
                        parallel::GradientReducer* reducer, const config::MemorySaving& saving,
-                       std::int64_t largest_tokens)
+                       std::int64_t largest_tokens, bool cuda_graphs)
     : model_(model), adapters_(adapters), optimizer_(optimizer), reducer_(reducer), saving_(saving) {
+  if (cuda_graphs) graphed_.emplace(model);
   if (!saving.offload.activations) return;
   const at::Device device = adapters.store().values().device();
   offload_.emplace(ActivationOffload{ops::HostTransfers(device), largest_tokens});
@@ -44,12 +45,11 @@ StepRunner::Result StepRunner::run(const std::vector<nn::Batch>& micro_batches, 
   for (const nn::Batch* batch : passes) {
     const trace::Range range("micro-batch",
                              {{"tokens", batch->real_tokens}, {"label_tokens", batch->label_count}});
-    loss_sum.add_(run_micro_step(model_, *batch,
-                                 {.loss_scale = loss_scale,
-                                  .step = step,
-                                  .saving = saving_,
-                                  .offload = offload_ ? &*offload_ : nullptr,
-                                  .reducer = batch == passes.back() ? reducer_ : nullptr}));
+    loss_sum.add_(pass(*batch, {.loss_scale = loss_scale,
+                                .step = step,
+                                .saving = saving_,
+                                .offload = offload_ ? &*offload_ : nullptr,
+                                .reducer = batch == passes.back() ? reducer_ : nullptr}));
   }
   if (reducer_ != nullptr) {
     const trace::Range range("reduce gradients");
@@ -59,6 +59,10 @@ StepRunner::Result StepRunner::run(const std::vector<nn::Batch>& micro_batches, 
   report_zero_gradients(step);
   const trace::Range range("optimizer", {{"parameters", store.numel()}});
   return {loss_sum, optimizer_.step(lr, gradient_scale)};
+}
+
+at::Tensor StepRunner::pass(const nn::Batch& batch, const MicroStepOptions& options) {
+  return graphed_ ? graphed_->run(batch, options) : run_micro_step(model_, batch, options);
 }
 
 // An adapter that backward doesn't reach never learns, and its gradient of zero alone wouldn't tell: zeros

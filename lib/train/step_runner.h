@@ -11,6 +11,7 @@
 #include "parallel/gradient_reducer.h"
 #include "peft/lora.h"
 #include "train/adamw.h"
+#include "train/graphed_micro_steps.h"
 #include "train/kept_layers.h"
 
 namespace lorikeet::train {
@@ -23,10 +24,11 @@ namespace lorikeet::train {
 class StepRunner {
  public:
   /// `reducer` sums the gradients over the ranks before the update; nullptr where there is one device.
-  /// `saving`: see MicroStepOptions. `largest_tokens`: see ActivationOffload.
+  /// `saving`: see MicroStepOptions. `largest_tokens`: see ActivationOffload. `cuda_graphs`: see
+  /// GraphedMicroSteps.
   StepRunner(const nn::CausalLM& model, peft::LoraAdapters& adapters, AdamW& optimizer,
              parallel::GradientReducer* reducer = nullptr, const config::MemorySaving& saving = {},
-             std::int64_t largest_tokens = 0);
+             std::int64_t largest_tokens = 0, bool cuda_graphs = false);
 
   /// Numbers of a step, still on the device: reading them waits for it.
   struct Result {
@@ -39,9 +41,15 @@ class StepRunner {
   Result run(const std::vector<nn::Batch>& micro_batches, std::int64_t label_count, std::uint64_t step,
              double lr, double gradient_scale = 1);
 
+  /// Of CUDA graphs so far; nothing where they are off.
+  std::optional<GraphedMicroSteps::Use> graph_use() const {
+    return graphed_ ? std::optional(graphed_->use()) : std::nullopt;
+  }
+
  private:
   void require_reached(std::uint64_t step);
   void report_zero_gradients(std::uint64_t step);
+  at::Tensor pass(const nn::Batch& batch, const MicroStepOptions& options);
 
   const nn::CausalLM& model_;
   peft::LoraAdapters& adapters_;
@@ -49,6 +57,7 @@ class StepRunner {
   parallel::GradientReducer* reducer_;
   config::MemorySaving saving_;
   std::optional<ActivationOffload> offload_;
+  std::optional<GraphedMicroSteps> graphed_;
   bool reached_checked_ = false;
   bool b_checked_ = false;  // the gradients of every lora_B
   bool a_checked_ = false;  // and of every lora_A, since lora_B left zero

@@ -44,6 +44,13 @@ at::Tensor as_cpu(const at::Tensor& tensor) {
   return wrap(std::move(storage), tensor, at::kCPU);
 }
 
+at::Tensor unowned(const at::Tensor& tensor) {
+  at::Storage storage(at::Storage::use_byte_size_t(), static_cast<std::int64_t>(tensor.storage().nbytes()),
+                      at::DataPtr(tensor.storage().mutable_data(), tensor.device()), &allocator(),
+                      /*resizable=*/true);
+  return wrap(std::move(storage), tensor, at::kCUDA);
+}
+
 at::Tensor from_cpu(const at::Tensor& result, const std::vector<at::Tensor>& inputs) {
   if (!result.defined()) return result;
   for (const at::Tensor& input : inputs) {

@@ -10,6 +10,9 @@ namespace lorikeet::card {
 /// A CPU tensor over the card memory of `tensor`; other tensors as they are.
 at::Tensor as_cpu(const at::Tensor& tensor);
 
+/// A tensor of the card over the same memory, which it doesn't keep.
+at::Tensor unowned(const at::Tensor& tensor);
+
 /// A CPU kernel's result as a tensor of the current card: a view of the input whose memory it uses, else a
 /// copy.
 at::Tensor from_cpu(const at::Tensor& result, const std::vector<at::Tensor>& inputs = {});

@@ -69,14 +69,15 @@ class Script(unittest.TestCase):
             run = packed / "run"
             run.write_text(f'#!/bin/sh\n[ "$1" = lorikeet ] && {{ echo out of order; exit 1; }}\nexec "{sys.argv[1]}/$@"\n')
             run.chmod(0o755)
-            done = self.check("--programs", packed, "--output", output, "--only", "gpu-tests,resume", "--device", "cuda:1",
+            done = self.check("--programs", packed, "--output", output, "--only", "gpu-tests,resume,graphs", "--device", "cuda:1",
                               "--minutes", 48)  # a loaded machine takes its time over a made-up card
             self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
             summary = (output / "summary.md").read_text()
             self.assertIn("| gpu-tests | FAIL |", summary)
             self.assertIn("exit code 1: out of order", summary)
             self.assertRegex(summary, r"\| resume \| pass \| \d+ \| stopped after step 3 of 6: the same bytes")
-            self.assertIn("1 passed, 1 failed, 0 were skipped.", summary)
+            self.assertRegex(summary, r"\| graphs \| pass \| \d+ \| 15 of 16 micro-steps were launches of one graph")
+            self.assertIn("2 passed, 1 failed, 0 were skipped.", summary)
             again = self.check("--programs", packed, "--output", output)
             self.assertEqual(again.returncode, 2)
             self.assertIn("isn't empty", again.stderr)

@@ -371,5 +371,5 @@ TEST_CASE("the report is JSON with every counter") {
   CHECK(
       card::to_json(report) ==
       R"({"operators": {}, "kernels": {}, "waits": {}, "hazards": {"a \"quoted\" one": 2}, "contexts": [0, 1], "uploads": 3, )"
-      R"("pinned_uploads": 0, "downloads": 0, "pinned_downloads": 0, "allocations": 0, "idle_waits": 0, "launches": 0})");
+      R"("pinned_uploads": 0, "downloads": 0, "pinned_downloads": 0, "allocations": 0, "idle_waits": 0, "launches": 0, "graph_launches": 0})");
 }

@@ -63,8 +63,10 @@ void run_kernel(const dim3& grid, const dim3& block, std::size_t shared_bytes, v
                 Threads threads, const std::function<void()>& thread) {
   check_sizes(grid, block, shared_bytes, file);
   const Lock lock(mutex());
-  ++report().kernels[file];
-  ++report().launches;
+  if (!replays()) {
+    ++report().kernels[file];
+    ++report().launches;
+  }
   if (stream_of_handle(stream) != current_stream(current_card())) {
     count_hazard(std::string(file) + ": a kernel is launched on another stream than the current one");
   }

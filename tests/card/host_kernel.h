@@ -17,6 +17,7 @@
 #include <type_traits>
 
 #include "card/block_threads.h"
+#include "card/graph.h"
 
 namespace lorikeet::card {
 
@@ -54,8 +55,12 @@ template <Threads kThreads, typename... P>
 auto launcher(const char* file, void (*kernel)(P...), dim3 grid, dim3 block, std::size_t shared_bytes = 0,
               void* stream = nullptr) {
   return [=](std::type_identity_t<P>... arguments) {
-    const std::tuple<P...> on_card(argument_on_card(arguments, stream, file)...);
-    run_kernel(grid, block, shared_bytes, stream, file, kThreads, [&] { std::apply(kernel, on_card); });
+    const auto run = [=] {
+      const std::tuple<P...> on_card(argument_on_card(arguments, stream, file)...);
+      run_kernel(grid, block, shared_bytes, stream, file, kThreads, [&] { std::apply(kernel, on_card); });
+    };
+    run();
+    if (records()) keep_work(run);
   };
 }
 

@@ -14,6 +14,7 @@
 #include <map>
 #include <string>
 
+#include "card/graph.h"
 #include "card/report.h"
 #include "card/traffic.h"
 
@@ -84,12 +85,13 @@ class Memory {
     use.now += static_cast<std::int64_t>(bytes);
     use.peak = std::max(use.peak, use.now);
     ++report().allocations;
+    note_allocated(data);
     return data;
   }
 
   void release(char* data) {
     const auto found = blocks_.find(data);
-    if (found == blocks_.end()) return;
+    if (found == blocks_.end() || keeps_freed(data)) return;
     const Block& block = found->second;
     std::memset(to_fill(data), kPoison, block.bytes);
     uses_.at(static_cast<std::size_t>(block.card)).now -= static_cast<std::int64_t>(block.bytes);
@@ -178,6 +180,18 @@ Block* block_of(const void* data) {
 void* on_card(const void* data) {
   auto* at = static_cast<char*>(const_cast<void*>(data));
   return is_card_memory(data) ? card_view + (at - host_view) : at;
+}
+
+std::vector<char> memory_content() {
+  const Lock lock(mutex());
+  const char* begin = fill_view;
+  return {begin, begin + memory().taken()};
+}
+
+void restore_memory(const std::vector<char>& content) {
+  const Lock lock(mutex());
+  std::memcpy(fill_view, content.data(), content.size());
+  std::memset(fill_view + content.size(), kPoison, memory().taken() - content.size());
 }
 
 CardView card_view_in_use() {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "card/streams.h"
 
@@ -29,6 +30,11 @@ bool is_card_memory(const void* data);
 Block* block_of(const void* data);
 /// Where the card finds what an address of its memory names; other addresses stay what they are.
 void* on_card(const void* data);
+
+/// All memory that was ever allocated, as it is now, and back to that; what was allocated since is filled
+/// anew.
+std::vector<char> memory_content();
+void restore_memory(const std::vector<char>& content);
 
 /// All memory that was ever allocated and the next 64 MiB, where the card finds it.
 struct CardView {

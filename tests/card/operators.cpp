@@ -11,6 +11,7 @@
 #include "card/alias.h"
 #include "card/allocator.h"
 #include "card/capability.h"
+#include "card/graph.h"
 #include "card/memory.h"
 #include "card/report.h"
 #include "card/streams.h"
@@ -64,6 +65,7 @@ void upload(const at::Tensor& self, const at::Tensor& from, bool pinned) {
   ++report().uploads;
   if (!pinned && from.numel() > 0) count_wait("copy to the card");
   if (!pinned || !from.is_contiguous()) return;
+  if (records()) count_hazard("a recorded copy reads host memory, which may hold something else at a launch");
   ++report().pinned_uploads;
   begin_upload(current_stream(self.get_device()), from.const_data_ptr(), from.nbytes());
 }

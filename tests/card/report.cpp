@@ -9,6 +9,8 @@
 #include <sstream>
 #include <string>
 
+#include "card/graph.h"
+
 namespace lorikeet::card {
 namespace {
 
@@ -58,7 +60,7 @@ std::string to_json(const Report& report) {
   out << "\"uploads\": " << report.uploads << ", \"pinned_uploads\": " << report.pinned_uploads
       << ", \"downloads\": " << report.downloads << ", \"pinned_downloads\": " << report.pinned_downloads
       << ", \"allocations\": " << report.allocations << ", \"idle_waits\": " << report.idle_waits
-      << ", \"launches\": " << report.launches << '}';
+      << ", \"launches\": " << report.launches << ", \"graph_launches\": " << report.graph_launches << '}';
   return out.str();
 }
 
@@ -78,6 +80,7 @@ bool launches_kernel(const std::string& name) {
 
 void count_operator(const std::string& name) {
   const Lock lock(mutex());
+  if (replays()) return;
   ++report().operators[name];
   if (launches_kernel(name)) ++report().launches;
 }
@@ -86,6 +89,7 @@ void count_wait(const std::string& cause) { count_wait(cause, report().launches)
 
 void count_wait(const std::string& cause, std::int64_t up_to_launch) {
   const Lock lock(mutex());
+  refuse_in_recording(cause.c_str());
   ++report().waits[cause];
   if (up_to_launch == report().launches) ++report().idle_waits;
 }

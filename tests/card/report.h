@@ -28,6 +28,7 @@ struct Report {
   std::int64_t allocations = 0;                 ///< of card memory
   std::set<int> contexts;                       ///< cards on which CUDA would have made a context
   std::int64_t launches = 0;                    ///< of kernels, ATen's and our own
+  std::int64_t graph_launches = 0;              ///< of recorded work, each as one
   std::map<std::string, Traffic> traffic;       ///< of launches, by name, where it is counted (traffic.h)
 };
 

@@ -84,7 +84,7 @@ TEST_CASE("weights, adapter and optimizer follow from their sizes") {
   CHECK(memory.optimizer == 4 * kAdapterOfLayer * 8 + 4);
   CHECK(memory.held() == memory.weights + memory.adapter + memory.optimizer);
   CHECK(memory.total() == memory.held() + memory.activations + memory.logits + memory.workspace +
-                              memory.fragmentation + memory.product_caches + memory.runtime);
+                              memory.graphs + memory.fragmentation + memory.product_caches + memory.runtime);
   std::int64_t sum = 0;
   for (const auto& [part, bytes] : memory.rows()) sum += bytes;
   CHECK(sum == memory.total());
@@ -121,6 +121,18 @@ TEST_CASE("FlashAttention's backward has scratch of 128 rows for each sequence, 
   };
   // Sums of queries' gradients, whose heads of 16 are rounded to 32, and of outputs times their gradients.
   CHECK(scratch(80) - scratch(40) == 40 * 128 * 4 * (32 + 1) * 4);
+}
+
+TEST_CASE("recorded micro-steps keep the memory of one more") {
+  MemoryInput in = input();
+  in.target.device = at::kCUDA;
+  const auto plain = step_memory(in);
+  CHECK(plain.graphs == 0);
+  in.cuda_graphs = true;
+  const auto memory = step_memory(in);
+  CHECK(memory.graphs == plain.activations + plain.logits + plain.workspace);
+  CHECK(memory.total() - plain.total() == memory.graphs + memory.fragmentation - plain.fragmentation);
+  CHECK(memory.fragmentation == Approx(2.0 * plain.fragmentation).margin(1));
 }
 
 TEST_CASE("checkpointing keeps every layer's input, and one layer at a time is recomputed") {

@@ -108,6 +108,7 @@ def all_parts(programs, output, device):
         Part("parity", script("parity"), 150),
         Part("resume", script("resume"), 120),
         Part("saving", script("saving"), 150),
+        Part("graphs", script("graphs"), 90),
         Part("two-ranks", script("two_ranks"), 90),
         Part("plan", script("plan"), 90),
         Part("quickstart", script("quickstart"), 120),

@@ -26,6 +26,7 @@ class Run:
     def __init__(self, arguments):
         self.programs, self.folder, self.device = pathlib.Path(arguments[0]), pathlib.Path(arguments[1]), arguments[2]
         self.folder.mkdir(parents=True, exist_ok=True)
+        self.said = ""  # on stderr, by the last program that ended
 
     def command(self, program, *arguments):
         return [*program_command(self.programs, program), *map(str, arguments)]
@@ -37,6 +38,7 @@ class Run:
 
     def finish(self, process, code=0):
         out, said = process.communicate()
+        self.said = said
         if process.returncode != code:
             raise Failure(f"{said}\nended with exit code {process.returncode}, expected {code}: "
                           f"{(said.strip().splitlines() or ['nothing was said'])[-1]}")

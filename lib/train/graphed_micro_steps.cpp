@@ -1,0 +1,119 @@
+#include "train/graphed_micro_steps.h"
+
+#include <ATen/ATen.h>
+#include <ATen/DeviceAccelerator.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "base/log.h"
+#include "comm/reason.h"
+
+namespace lorikeet::train {
+namespace {
+
+// Rows of a fixed length give one or two shapes; packed rows hardly ever one twice.
+constexpr std::int64_t kMostGraphs = 8;
+constexpr std::size_t kMostSeen = 64;
+
+// The tensors that a pass reads of a batch.
+template <typename Batch>
+auto tensors(Batch& batch) {
+  return std::array{&batch.tokens, &batch.position_ids, &batch.sample_ids, &batch.label_rows, &batch.labels};
+}
+
+nn::Batch copy_of(const nn::Batch& batch) {
+  nn::Batch copy = batch;
+  copy.sequences.cu_seqlens_device = batch.sequences.cu_seqlens_device.clone();
+  for (at::Tensor* tensor : tensors(copy)) *tensor = tensor->clone();
+  return copy;
+}
+
+void copy_into(nn::Batch& to, const nn::Batch& from) {
+  const auto sources = tensors(from);
+  const auto targets = tensors(to);
+  for (std::size_t i = 0; i < sources.size(); ++i) targets[i]->copy_(*sources[i]);
+}
+
+}  // namespace
+
+at::Tensor GraphedMicroSteps::run(const nn::Batch& batch, const MicroStepOptions& options) {
+  ++use_.micro_steps;
+  if (failed_ || options.reducer != nullptr) return run_micro_step(model_, batch, options);
+  const Shape shape{batch.sequences.cu_seqlens, batch.size(), batch.label_count, batch.positions,
+                    options.loss_scale};
+  Seen* seen = find(shape);
+  if (seen == nullptr) {
+    remember(shape);
+    return run_micro_step(model_, batch, options);
+  }
+  if (!seen->recorded && (use_.graphs == kMostGraphs || !record(*seen, batch, options)))
+    return run_micro_step(model_, batch, options);
+  Recorded& recorded = *seen->recorded;
+  copy_into(recorded.batch, batch);
+  recorded.graph->launch();
+  ++use_.launched;
+  return recorded.loss;
+}
+
+GraphedMicroSteps::Seen* GraphedMicroSteps::find(const Shape& shape) {
+  const auto found =
+      std::find_if(seen_.begin(), seen_.end(), [&](const Seen& s) { return s.shape == shape; });
+  return found != seen_.end() ? &*found : nullptr;
+}
+
+// Forgets the oldest shape without a graph where there are many.
+void GraphedMicroSteps::remember(const Shape& shape) {
+  if (seen_.size() == kMostSeen) {
+    if (use_.graphs == 0 && !warned_) {
+      log_warning(
+          "training.cuda_graphs: none of " + std::to_string(kMostSeen) +
+          " micro-steps had the shape of another, so that nothing was recorded: graphs are for rows of "
+          "one length (docs/cuda-graphs.md)");
+      warned_ = true;
+    }
+    seen_.erase(
+        std::find_if(seen_.begin(), seen_.end(), [](const Seen& s) { return !s.recorded.has_value(); }));
+  }
+  seen_.push_back({shape, std::nullopt});
+}
+
+bool GraphedMicroSteps::record(Seen& seen, const nn::Batch& batch, const MicroStepOptions& options) {
+  try {
+    // A graph takes memory of its own: what earlier micro-steps left free is of no use to it.
+    at::accelerator::emptyCache();
+    Recorded made;
+    made.graph = ops::make_device_graph(pool_);
+    made.batch = copy_of(batch);
+    made.tables = model_.rotary_tables();
+    made.graph->begin();
+    try {
+      made.loss = run_micro_step(model_, made.batch, options);
+    } catch (...) {
+      try {
+        made.graph->end();  // else nothing that follows would be done
+      } catch (const std::exception&) {
+        // What stopped the recording has been thrown already.
+      }
+      throw;
+    }
+    made.graph->end();
+    pool_ = made.graph->pool();
+    seen.recorded = std::move(made);
+    ++use_.graphs;
+    return true;
+  } catch (const std::exception& error) {
+    log_warning("training.cuda_graphs: a micro-step of " + std::to_string(batch.size()) +
+                " tokens couldn't be recorded, and the run goes on without graphs: " + comm::reason(error));
+    failed_ = true;
+    seen_.clear();
+    use_.graphs = 0;
+    at::accelerator::emptyCache();
+    return false;
+  }
+}
+
+}  // namespace lorikeet::train
