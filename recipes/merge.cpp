@@ -60,8 +60,11 @@ double largest_difference(const at::Tensor& a, const at::Tensor& b) {
 void copy_other_files(const std::filesystem::path& from, const std::filesystem::path& to) {
   for (const auto& entry : std::filesystem::directory_iterator(from)) {
     const std::string name = entry.path().filename().string();
-    const bool wanted = name.ends_with(".json") || name.ends_with(".jinja") || name == "tokenizer.model" ||
-                        name.starts_with("LICENSE") || name == "README.md";
+    // merges.txt, vocab.txt and Mistral's SYSTEM_PROMPT.txt; tokenizer.model.v3, spiece.model; Qwen's
+    // tiktoken files.
+    const bool wanted = name.ends_with(".json") || name.ends_with(".jinja") || name.ends_with(".txt") ||
+                        name.ends_with(".model") || name.starts_with("tokenizer.model") ||
+                        name.ends_with(".tiktoken") || name.starts_with("LICENSE") || name == "README.md";
     if (wanted && entry.is_regular_file()) write_file_atomic(to / name, read_file(entry.path()));
   }
 }

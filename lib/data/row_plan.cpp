@@ -40,6 +40,25 @@ void warn_of_absent_columns(const RecordSource& file, const RowPlan& plan) {
   }
 }
 
+bool has_content(const Json* value) {
+  if (value == nullptr || value->is_null()) return false;
+  return value->is_array() ? !value->array().empty() : !value->is_string() || !value->string().empty();
+}
+
+// What a text refers to and nobody reads: the model would learn to answer without it.
+void warn_of_media(const RecordSource& file) {
+  for (const char* column : {"image", "images", "audio", "audios", "video", "videos"}) {
+    bool found = false;
+    for (std::size_t i = 0; i < std::min(file.size(), kRowsLookedAt); ++i) {
+      const Json row = file.parse(i);
+      found = found || (row.is_object() && has_content(row.find(column)));
+    }
+    if (found)
+      log_warning("[data] " + file.name() + " has rows with '" + column +
+                  "', of which nothing is read: they are trained on as text alone (docs/data.md)");
+  }
+}
+
 }  // namespace
 
 RowPlan plan_rows(const RecordSource& file, const DataOptions& given, const text::Tokenizer& tokenizer) {
@@ -65,6 +84,7 @@ RowPlan plan_rows(const RecordSource& file, const DataOptions& given, const text
   }
   check_columns(plan.format, options.columns);
   warn_of_absent_columns(file, plan);
+  warn_of_media(file);
   if (needs_template(plan.format)) {
     // Rows of another format than the configured one are the first thing to say.
     parse_row(file.parse(0), plan.format, options.columns, file.where(0));

@@ -90,6 +90,39 @@ void add_base_tables(AdapterContents& sum, const AdapterContents& adapter) {
   }
 }
 
+// What stands before a layer's number: "model.layers", "model.language_model.layers". Empty for modules
+// outside the layers.
+std::string stack_of(const std::string& module) {
+  std::string stack;
+  for (const std::string& part : split(module, '.')) {
+    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
+    if (number) return stack;
+    stack += (stack.empty() ? "" : ".") + part;
+  }
+  return "";
+}
+
+// Versions of transformers name the layers of one multimodal model differently. Each name of a sum would be
+// half of a module, and no tool finds both.
+void require_one_stack(const std::vector<AdapterContents>& adapters) {
+  std::string known;
+  for (std::size_t i = 0; i < adapters.size(); ++i) {
+    for (const auto& [name, module] : adapters[i].modules) {
+      const std::string stack = stack_of(name);
+      if (stack.empty() || stack == known) continue;
+      if (known.empty()) {
+        known = stack;
+        continue;
+      }
+      throw Error(
+          "[adapters] expected adapters whose layers have the same names, got '" + escape_control(known) +
+          "' and, in adapter " + std::to_string(i + 1) + ", '" + escape_control(stack) +
+          "': they are of two base models, or of two versions of transformers, which name the parts of "
+          "multimodal models differently; save them anew with one version");
+    }
+  }
+}
+
 // A copy is base + change: sums of copies are base + sums of changes where the weights add up to 1.
 void require_averages_copies(const std::vector<AdapterContents>& adapters,
                              const std::vector<double>& weights) {
@@ -185,6 +218,7 @@ AdapterContents weighted_sum(const std::vector<AdapterContents>& adapters,
                 " for " + std::to_string(adapters.size()));
   }
   require_averages_copies(adapters, weights);
+  require_one_stack(adapters);
   struct Terms {
     const AdapterModule* first = nullptr;
     std::vector<LowRankUpdate> updates;

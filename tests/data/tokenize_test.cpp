@@ -86,6 +86,19 @@ TEST_CASE("a key that columns name for a field that rows may lack, and that none
   CHECK(said().empty());
 }
 
+TEST_CASE("rows with images beside their text are warned of, empty columns of images aren't") {
+  test::DataFixture data;
+  const auto said = [&](const std::string& images) {
+    const test::CapturedStderr log;
+    data.load(R"({"text": "a", "images": )" + images + "}\n");
+    return log.text();
+  };
+  CHECK_THAT(said(R"(["a.png"])"), Contains("train.jsonl has rows with 'images', of which nothing is read"));
+  CHECK_THAT(said(R"({"bytes": "x"})"), Contains("'images'"));
+  CHECK_THAT(said(R"("a.png")"), Contains("'images'"));
+  for (const char* none : {"null", "[]", R"("")"}) CHECK(said(none).empty());
+}
+
 TEST_CASE("validation rows that are the training rows are warned of") {
   test::DataFixture data;
   data.options.validation_path = data.write("{\"text\": \"a\"}\n");

@@ -268,6 +268,11 @@ TEST_CASE("what can't be computed is one clear error") {
     CHECK_THAT(error_text([&] { scaled(adapter, factor); }),
                Contains("a factor that leaves every alpha above 0 and at most 1e+06") && Contains("'q'"));
   CHECK_THAT(error_text([&] { weighted_sum({adapter}, {1, 1}); }), Contains("got 2 for 1"));
+  const AdapterContents before = random_adapter(1, {{"language_model.model.layers.0.q"}, {"lm_head"}});
+  const AdapterContents after = random_adapter(2, {{"model.language_model.layers.1.q"}, {"lm_head"}});
+  CHECK_THAT(error_text([&] { weighted_sum({adapter, before, after}, {1, 1, 1}); }),
+             Contains("got 'language_model.model.layers' and, in adapter 3, 'model.language_model.layers'"));
+  CHECK_THAT(error_text([&] { weighted_sum({adapter, before, before}, {1, 1, 1}); }), Contains("no error"));
   CHECK_THAT(error_text([&] { weighted_sum({adapter, random_adapter(2, {{"q", 10, 9}})}, {1, 1}); }),
              Contains("[10, 8] in one and [10, 9] in another"));
   CHECK_THAT(error_text([&] { shrunk(adapter, 0, std::nullopt); }), Contains("a rank from 1 on"));

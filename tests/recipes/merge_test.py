@@ -10,6 +10,7 @@ import harness
 
 GOLDENS = harness.ROOT / "tests/parity/goldens/families"
 VOCABULARY = 48  # of all goldens
+OTHER_FILES = ("merges.txt", "SYSTEM_PROMPT.txt", "tokenizer.model.v3", "qwen.tiktoken", "LICENSE")
 TOKENIZER = {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": None, "post_processor": None, "decoder": None,
              "model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}}
 
@@ -28,6 +29,9 @@ class Merge(unittest.TestCase):
         change(config)
         (base / "config.json").write_text(json.dumps(config))
         (base / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+        for file in OTHER_FILES:
+            (base / file).write_text(file)
+        (base / "pytorch_model.bin").write_text("weights in another form")
         tensors = {rename(key): tensor for key, tensor in harness.read_tensors(base / "model.safetensors").items()}
         tensors.pop(None, None)
         harness.write_tensors(base / "model.safetensors", tensors)
@@ -36,6 +40,9 @@ class Merge(unittest.TestCase):
                                                     harness.matrix(VOCABULARY, 1, lambda i, j: i % 5 - 2))})
         result = self.programs.verb("merge", base, adapter, output, "device=cpu")
         self.assertEqual(result.returncode, 0, result.stderr)
+        for file in OTHER_FILES:
+            self.assertEqual((output / file).read_text(), file)
+        self.assertFalse((output / "pytorch_model.bin").exists())
         report = json.loads(result.stdout)
         self.assertGreater(report["largest_adapter_effect"], 20 * report["largest_logit_change"])
         return json.loads((output / "config.json").read_text()), set(harness.read_tensors(output / "model.safetensors"))
