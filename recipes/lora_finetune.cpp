@@ -228,8 +228,9 @@ class Finetune {
     if (!session_.device.is_cuda()) return;
     const std::int64_t expected = step_.micro_tokens;
     const auto confirmed = step_plan_.confirmed(expected, [&](const data::MicroOptions& micro) {
-      const bool own =
-          trial_step(session_, data_.train, micro, step_.saving, prefetcher_.get(), group_.communicator());
+      const bool own = trial_step(session_, data_.train, micro, step_.saving,
+                                  step_plan_.memory(micro.micro_tokens, strategy_.degree).graphs,
+                                  prefetcher_.get(), group_.communicator());
       return group_.least("trial of " + std::to_string(micro.micro_tokens), own ? 1 : 0) == 1;
     });
     if (!confirmed) fail_out_of_memory();

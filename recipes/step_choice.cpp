@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "ops/capability.h"
 #include "plan/micro_auto.h"
 #include "plan/options.h"
 #include "recipes/planned_device.h"
@@ -155,11 +156,20 @@ void report(const StepChoice& choice, const StepChoiceInput& in) {
 
 void require_graphs_possible(const StepChoiceInput& in) {
   if (!in.settings.training.cuda_graphs) return;
-  const std::string why = !in.session.device.is_cuda() ? "the device is a CPU, which has no graphs"
-                          : in.degree > 1 ? "ranks share the weights, which come and go within a step; with "
-                                            "distributed.strategy=replicate they stay"
-                                          : "";
-  if (!why.empty()) throw Error("[training.cuda_graphs] expected to be false: " + why);
+  const precision::Policy& policy = in.session.policy;
+  const auto refuse = [](const std::string& why) {
+    throw Error("[training.cuda_graphs] expected to be false: " + why);
+  };
+  if (!in.session.device.is_cuda()) refuse("the device is a CPU, which has no graphs");
+  if (in.degree > 1)
+    refuse(
+        "ranks share the weights, which come and go within a step; with distributed.strategy=replicate they "
+        "stay");
+  if (policy.matmul == config::Matmul::kFp8 &&
+      !ops::is_hopper(step_target(policy, in.session.device).capability))
+    refuse(
+        "libtorch's products in fp8 may leave the stream of a recording on cards that aren't Hopper's; leave "
+        "precision.matmul out");
 }
 
 // What is offloaded lies in pinned memory, which can't be swapped: the kernel would end the run without a

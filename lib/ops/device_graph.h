@@ -24,6 +24,8 @@ class DeviceGraph {
   /// From here to `end` what this thread puts on the current stream is recorded, and not done. The stream
   /// must not be the device's default one. A call that makes the host wait is an error.
   virtual void begin() = 0;
+  /// Throws where something that CUDA doesn't record came between. Then the process is in no state to go on:
+  /// libtorch's allocator still takes the recording for one under way (pytorch/pytorch#180395).
   virtual void end() = 0;
   /// Puts all of it on the current stream.
   virtual void launch() = 0;

@@ -3,6 +3,8 @@
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <exception>
+
 namespace lorikeet::ops {
 namespace {
 
@@ -22,7 +24,12 @@ OwnStream::OwnStream(const at::Device& device) {
 }
 
 OwnStream::~OwnStream() {
-  if (guard_) order(guard_->current_stream(), guard_->original_stream());
+  if (!guard_) return;
+  try {
+    order(guard_->current_stream(), guard_->original_stream());
+  } catch (const std::exception&) {
+    // The GPU has failed: what threw first says so.
+  }
 }
 
 }  // namespace lorikeet::ops

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "comm/reason.h"
 
@@ -36,6 +37,30 @@ void copy_into(nn::Batch& to, const nn::Batch& from) {
   const auto sources = tensors(from);
   const auto targets = tensors(to);
   for (std::size_t i = 0; i < sources.size(); ++i) targets[i]->copy_(*sources[i]);
+}
+
+class NotRecordable : public Error {
+ public:
+  explicit NotRecordable(const std::string& reason)
+      : Error(
+            "[training.cuda_graphs] CUDA refused a part of a micro-step's recording, behind which a process "
+            "can't go on: " +
+                reason + "; set training.cuda_graphs=false",
+            ErrorKind::kRunFailed) {}
+};
+
+// Ends a recording; `failure`: what was thrown in it, which says more than the error of the end.
+void end(ops::DeviceGraph& graph, const std::exception_ptr& failure) {
+  try {
+    graph.end();
+  } catch (const std::exception& of_end) {
+    if (!failure) throw NotRecordable(comm::reason(of_end));
+    try {
+      std::rethrow_exception(failure);
+    } catch (const std::exception& error) {
+      throw NotRecordable(comm::reason(error));
+    }
+  }
 }
 
 }  // namespace
@@ -90,21 +115,20 @@ bool GraphedMicroSteps::record(Seen& seen, const nn::Batch& batch, const MicroSt
     made.batch = copy_of(batch);
     made.tables = model_.rotary_tables();
     made.graph->begin();
+    std::exception_ptr failure;
     try {
       made.loss = run_micro_step(model_, made.batch, options);
     } catch (...) {
-      try {
-        made.graph->end();  // else nothing that follows would be done
-      } catch (const std::exception&) {
-        // What stopped the recording has been thrown already.
-      }
-      throw;
+      failure = std::current_exception();
     }
-    made.graph->end();
+    end(*made.graph, failure);
+    if (failure) std::rethrow_exception(failure);
     pool_ = made.graph->pool();
     seen.recorded = std::move(made);
     ++use_.graphs;
     return true;
+  } catch (const NotRecordable&) {
+    throw;
   } catch (const std::exception& error) {
     log_warning("training.cuda_graphs: a micro-step of " + std::to_string(batch.size()) +
                 " tokens couldn't be recorded, and the run goes on without graphs: " + comm::reason(error));

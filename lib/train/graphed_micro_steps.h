@@ -31,8 +31,9 @@ class GraphedMicroSteps {
   explicit GraphedMicroSteps(const nn::CausalLM& model) : model_(model) {}
 
   /// As run_micro_step, on a stream that isn't the device's default one. With a reducer, which learns of each
-  /// layer, it runs as ever. The loss is valid until the next call. Where recording fails, memory being short
-  /// or otherwise, it warns and goes on without graphs. It warns too where no shape has come twice for long.
+  /// layer, it runs as ever. The loss is valid until the next call. Where memory is too short for a recording
+  /// it warns and goes on without graphs; where CUDA refuses something in one, so that the process can't go
+  /// on, it throws Error (kRunFailed). It warns where no shape has come twice for long.
   at::Tensor run(const nn::Batch& batch, const MicroStepOptions& options);
 
   /// How many graphs there are, and of the micro-steps how many were launches of one.

@@ -76,7 +76,7 @@ class Script(unittest.TestCase):
             self.assertIn("| gpu-tests | FAIL |", summary)
             self.assertIn("exit code 1: out of order", summary)
             self.assertRegex(summary, r"\| resume \| pass \| \d+ \| stopped after step 3 of 6: the same bytes")
-            self.assertRegex(summary, r"\| graphs \| pass \| \d+ \| 15 of 16 micro-steps were launches of one graph")
+            self.assertRegex(summary, r"\| graphs \| pass \| \d+ \| 7 of 8 micro-steps were launches of one graph")
             self.assertIn("2 passed, 1 failed, 0 were skipped.", summary)
             again = self.check("--programs", packed, "--output", output)
             self.assertEqual(again.returncode, 2)

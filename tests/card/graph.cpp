@@ -54,7 +54,10 @@ class Graph final : public ops::DeviceGraph {
     mode_.reset();
     recorded = nullptr;
     restore_memory(std::exchange(before_, {}));
+    if (invalid_)
+      throw std::runtime_error("CUDA error: operation failed due to a previous error during capture");
   }
+  void invalidate() { invalid_ = true; }
 
   void launch() override {
     const Lock lock(mutex());
@@ -85,6 +88,7 @@ class Graph final : public ops::DeviceGraph {
  private:
   Pool pool_;
   StreamKey stream_ = 0;
+  bool invalid_ = false;
   std::vector<char> before_;
   std::unique_ptr<c10::impl::IncludeDispatchKeyGuard> mode_;
   std::vector<std::function<void()>> work_;
@@ -190,9 +194,10 @@ bool replays() { return replaying; }
 void keep_work(std::function<void()> work) { recorded->keep(std::move(work)); }
 
 void refuse_in_recording(const char* what) {
-  if (recorded != nullptr)
-    throw std::runtime_error(std::string("CUDA error: operation not permitted when stream is capturing: ") +
-                             what);
+  if (recorded == nullptr) return;
+  recorded->invalidate();
+  throw std::runtime_error(std::string("CUDA error: operation not permitted when stream is capturing: ") +
+                           what);
 }
 
 void note_allocated(const void* data) {

@@ -15,7 +15,8 @@ bool replays();
 /// did is undone when the recording ends.
 void keep_work(std::function<void()> work);
 
-/// What CUDA answers to a host that would wait for the card in a recording: throws. Does nothing outside.
+/// What CUDA answers to a host that would wait for the card in a recording: throws, and so will the
+/// recording's end. Does nothing outside.
 void refuse_in_recording(const char* what);
 
 /// For the allocator: a block that was allocated in the recording under way, or of which that one is told

@@ -77,6 +77,13 @@ class Graphs(CardPrograms):
         for one, two in zip(self.losses("one"), self.losses("two")):
             self.assertLess(abs(one - two), 1e-5 * one)
 
+    def test_micro_batches_by_a_trial(self):
+        # All eight rows of a step in one.
+        _, said, report = self.finish(self.start_run("auto", "training.cuda_graphs=true", "batch.micro_tokens=auto"))
+        self.assertEqual(report["graph_launches"], STEPS - 1, said)
+        parts = json.loads((self.work / "auto" / "run.json").read_text())["expected_memory_bytes"]
+        self.assertEqual(parts["graphs"], parts["activations"] + parts["logits"] + parts["workspace"])
+
     def test_what_a_graph_cannot_follow_is_refused_before_anything_is_read(self):
         for settings, said in {
                 ("lora.dropout=0.1",): "training.cuda_graphs: expected to be false with lora.dropout, whose masks differ",
@@ -84,6 +91,9 @@ class Graphs(CardPrograms):
                 ("training.offload=auto",): "expected training.offload=none"}.items():
             process = self.start_run("refused", "training.cuda_graphs=true", *settings)
             self.assertIn(said, self.finish(process, code=2, cards=0)[1])
+        process = self.start_run("refused", "training.cuda_graphs=true", "precision.matmul=fp8", "precision.base_storage=fp8",
+                                 capability=89)
+        self.assertIn("products in fp8 may leave the stream of a recording", self.finish(process, code=2, cards=0)[1])
         process = self.start_run("refused", "training.cuda_graphs=true", device=CPU)
         self.assertIn("expected to be false with device=cpu", self.finish(process, code=2)[1])
         self.assertFalse((self.work / "refused").exists())

@@ -12,6 +12,8 @@
 #include "ops/own_stream.h"
 #include "support/captured_stderr.h"
 #include "support/catch.h"
+#include "support/error_text.h"
+#include "support/reference_ops.h"
 #include "train/graphed_micro_steps.h"
 
 using namespace lorikeet;
@@ -180,13 +182,50 @@ TEST_CASE("where a micro-step can't be recorded, the run goes on without graphs"
                         "CUDA error: operation not permitted on the default stream") != std::string::npos);
 }
 
+TEST_CASE("a recording that CUDA refused a part of ends the run") {
+  const ops::OwnStream stream(kCard);
+  // Their masks are made on the host, by the tokens' ids.
+  const test::ReferenceOps references;
+  card::CardModel model({.tokens = kTokens}, {.rank = 8, .alpha = 24, .dropout = 0.1});
+  model.adapters.store().all_values().fill_(0.01);
+  model.adapters.store().refresh_compute();
+  train::GraphedMicroSteps graphed(model.model);
+  graphed.run(batch(0), {});
+  CHECK_THAT(test::error_text([&] { graphed.run(batch(1), {}); }, ErrorKind::kRunFailed),
+             Catch::Contains("[training.cuda_graphs] CUDA refused a part of a micro-step's recording") &&
+                 Catch::Contains("operation not permitted when stream is capturing: copy to the host"));
+}
+
+TEST_CASE("memory that is too short for a recording leaves the run without graphs") {
+  const ops::OwnStream stream(kCard);
+  Trained model("llama");
+  train::GraphedMicroSteps graphed(model.on_card.model);
+  const nn::Batch first = batch(0), second = batch(1);
+  graphed.run(first, {});
+  const test::CapturedStderr log;
+  // As much as is left, but what a micro-step has at a time; a recording gives nothing back.
+  const std::int64_t before = card::used_bytes(1);
+  card::reset_peak(1);
+  train::run_micro_step(model.on_card.model, first, {});
+  const std::int64_t moving = card::peak_bytes(1) - before;
+  const std::int64_t free = (std::int64_t{64} << 20) - card::used_bytes(1);
+  const at::Tensor taken = at::empty({free - moving * 3 / 2}, at::TensorOptions(kCard).dtype(at::kByte));
+  const Sums got = sums(model, {second}, [&](const nn::Batch& b) { return graphed.run(b, {}); });
+  CHECK_THAT(
+      log.text(),
+      Catch::Contains("couldn't be recorded, and the run goes on without graphs: fake card out of memory"));
+  CHECK(graphed.use().graphs == 0);
+  CHECK(equal(got, sums(model, {second}, [&](const nn::Batch& b) {
+                return train::run_micro_step(model.on_card.model, b, {});
+              })));
+}
+
 TEST_CASE("the fake card's graphs do their work when they are launched, and as a card would") {
   const ops::OwnStream stream(kCard);
   const auto graph = ops::make_device_graph();
   at::Tensor sum = at::zeros({4}, kCard), one = at::ones({4}, kCard);
   graph->begin();
   sum.add_(one * 2);
-  CHECK_THROWS_WITH(sum.sum().item<double>(), Catch::Matchers::Contains("capturing"));
   graph->end();
   CHECK(sum.sum().item<double>() == 0);
   graph->launch();
@@ -196,4 +235,13 @@ TEST_CASE("the fake card's graphs do their work when they are launched, and as a
   one.reset();  // what it read is freed: NaN
   graph->launch();
   CHECK(sum.isnan().all().item<bool>());
+}
+
+TEST_CASE("the fake card refuses to record a wait, and says so again at the recording's end") {
+  const ops::OwnStream stream(kCard);
+  const at::Tensor sum = at::zeros({4}, kCard);
+  const auto graph = ops::make_device_graph();
+  graph->begin();
+  CHECK_THROWS_WITH(sum.sum().item<double>(), Catch::Contains("capturing"));
+  CHECK_THROWS_WITH(graph->end(), Catch::Contains("previous error during capture"));
 }

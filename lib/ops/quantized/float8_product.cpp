@@ -44,8 +44,8 @@ void float8_product_out(at::Tensor out, const Float8Rows& x, const at::Tensor& c
   if (tokens == 0) return;  // of the last layer, in a pass without labels
   if (has_scaled_product(x.codes, codes, out)) {
     at::Tensor dense = writes_in_place(out) ? out : at::empty(out.sizes(), out.options());
-    // On the default stream, as all of a pass: libtorch 2.11 is reported to launch its kernel for Ada there,
-    // whatever the current one is (pytorch/pytorch#177651).
+    // On the default stream, as all of a pass without CUDA graphs, which are refused there: libtorch 2.11 is
+    // reported to launch its kernel for Ada there, whatever the current one is (pytorch/pytorch#177651).
     if (!out.is_meta())
       at::_scaled_mm_out(dense, x.codes, codes.t(), x.scales, scales.view({1, count}), /*bias=*/{},
                          /*scale_result=*/{}, out.scalar_type(), /*use_fast_accum=*/false);
