@@ -149,10 +149,11 @@ std::unique_ptr<RunPlan> plan_run(const PlanRequest& request) {
   const std::int64_t usual =
       plan::usual_micro_tokens(session.model->shape(), out->device.target.device, out->device.peak_flops);
   const std::int64_t most = step.largest(INT64_MAX).tokens;
-  const plan::Range range{.devices = device_counts(request, out->device),
-                          .micro_tokens = micro_sizes(settings, out->data.longest, most, usual),
-                          .checkpointing = all_grades(),
-                          .offload = offloads_on(out->device.target.device)};
+  plan::Range range{.devices = device_counts(request, out->device),
+                    .micro_tokens = micro_sizes(settings, out->data.longest, most, usual),
+                    .checkpointing = all_grades(),
+                    .offload = offloads_on(out->device.target.device)};
+  if (settings.training.cuda_graphs) range.offload.resize(1);  // which it refuses
   out->usual_micro_tokens = usual;
   out->options = plan::all_options(step.job(), out->device.machine, range);
   out->decision = plan::decide(out->options, out->device.machine, out->work, usual);

@@ -39,6 +39,13 @@ class Loading(unittest.TestCase):
         command[0] = "lora_finetune_distributed"
         self.ends_in_the_runtime([self.programs.folder / "lorikeet", "run", "--nproc", 2, *command])
 
+    def test_the_module_of_graphs(self):
+        # What training.cuda_graphs loads, with libtorch's CUDA half behind it: every symbol that it names is there.
+        module = self.programs.folder / "liblorikeet_cuda_graph.so"
+        load = f"import ctypes; ctypes.CDLL({str(module)!r}, mode=2).lorikeet_make_device_graph"  # RTLD_NOW
+        done = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_generation(self):
         self.ends_in_the_runtime([self.programs.folder / "lorikeet", "generate", harness.EXAMPLE / "base", "--prompt", "x",
                                   "device=cuda:0"])

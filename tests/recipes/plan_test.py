@@ -216,6 +216,16 @@ class Llama8B(unittest.TestCase):
         smallest = min(shard, key=lambda o: o["micro_tokens"])
         self.assertGreater(smallest["gather_seconds"], smallest["compute_seconds"])
 
+    def test_graphs_take_a_micro_steps_memory_more_and_nothing_is_offloaded(self):
+        plan = self.planned("--gpu", "RTX 3090", "--max-devices", "4", "training.cuda_graphs=true")
+        self.assertEqual({o["offload"] for o in plan["options"]}, {"none"})
+        for one in plan["options"]:
+            parts = one["memory_bytes_by_part"]
+            self.assertEqual(parts["graphs"], parts["activations"] + parts["logits"] + parts["workspace"])
+        self.assertEqual({o["memory_bytes_by_part"]["graphs"] for o in self.cards["options"]}, {0})
+        small = self.options(plan, devices=1, activation_checkpointing="none", micro_tokens=2048)[0]
+        self.assertFalse(small["fits"])  # without graphs it does
+
     def test_8_h100_hold_it_without_checkpointing_and_are_nearly_8_times_as_fast(self):
         best, one = self.h100["best"], self.h100["best_on_one"]
         self.assertEqual((best["devices"], best["strategy"], best["activation_checkpointing"]), (8, "replicate", "none"))
