@@ -31,6 +31,19 @@ function(lorikeet_library)
   endif()
 endfunction()
 
+# lorikeet_cuda_module(NAME nccl SOURCES ... LOADED_BY comm)
+#   shared library liblorikeet_NAME.so beside the programs, which may name symbols of libtorch's CUDA half. LOADED_BY: the
+#   layer whose code loads it (base/program_module.h).
+function(lorikeet_cuda_module)
+  cmake_parse_arguments(ARG "" "NAME;LOADED_BY" "SOURCES" ${ARGN})
+  set(target lorikeet_${ARG_NAME})
+  add_library(${target} MODULE ${ARG_SOURCES})
+  target_link_libraries(${target} PRIVATE lorikeet_options lorikeet::torch_cuda)
+  set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/apps")
+  add_dependencies(lorikeet_${ARG_LOADED_BY} ${target})
+  install(TARGETS ${target} LIBRARY DESTINATION ${LORIKEET_INSTALL_LIBEXEC})
+endfunction()
+
 # lorikeet_app(NAME lorikeet SOURCES main.cpp ... DEPS lorikeet::recipes ... [TORCH])
 #   executable NAME. Installed as libexec/lorikeet/NAME, with the launcher bin/NAME that finds libtorch for it. The
 #   CUDA half of libtorch is loaded when a GPU is used (ops/cuda_library.h). TORCH as for lorikeet_library.

@@ -229,7 +229,7 @@ class Finetune {
     const std::int64_t expected = step_.micro_tokens;
     const auto confirmed = step_plan_.confirmed(expected, [&](const data::MicroOptions& micro) {
       const bool own = trial_step(session_, data_.train, micro, step_.saving,
-                                  step_plan_.memory(micro.micro_tokens, strategy_.degree).graphs,
+                                  step_plan_.graphs_bytes(micro.micro_tokens, strategy_.degree),
                                   prefetcher_.get(), group_.communicator());
       return group_.least("trial of " + std::to_string(micro.micro_tokens), own ? 1 : 0) == 1;
     });

@@ -52,6 +52,11 @@ class StepPlan {
   /// Where `degree` ranks share one copy of the frozen weights.
   plan::MemoryEstimate memory(std::int64_t micro_tokens, int degree) const;
 
+  /// What recorded micro-steps keep of it; without cuda_graphs 0, and nothing is run to find out.
+  std::int64_t graphs_bytes(std::int64_t micro_tokens, int degree) const {
+    return settings_.training.cuda_graphs ? memory(micro_tokens, degree).graphs : 0;
+  }
+
   std::int64_t usual_micro_tokens() const { return usual_micro_tokens_; }
   /// batch.micro_tokens; for auto the usual number, or the smaller one at which a step fits
   /// into the memory of such devices, and into what is free of it. A function of its arguments and the data:

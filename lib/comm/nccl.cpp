@@ -1,32 +1,14 @@
-#include <dlfcn.h>
-
 #include <cstdlib>
 #include <string>
 
 #include "base/error.h"
+#include "base/program_module.h"
 #include "comm/backend_communicator.h"
 #include "comm/backends.h"
 #include "comm/nccl_module.h"
 #include "comm/reason.h"
 
 namespace lorikeet::comm {
-namespace {
-
-JoinNcclGroup* load_module() {
-  // The dynamic linker puts the program's folder in the place of $ORIGIN.
-  void* module = dlopen("$ORIGIN/liblorikeet_nccl.so", RTLD_NOW | RTLD_LOCAL);
-  void* join = module != nullptr ? dlsym(module, kJoinNcclGroup) : nullptr;
-  if (join == nullptr) {
-    throw Error(
-        std::string("[launch] several GPUs need liblorikeet_nccl.so, which is built beside the programs: ") +
-            dlerror(),
-        ErrorKind::kEnvironment);
-  }
-  return reinterpret_cast<JoinNcclGroup*>(join);
-}
-
-}  // namespace
-
 std::unique_ptr<Communicator> join_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                         const at::Device& device, const CommunicatorOptions& options) {
   // The launcher or PeerWatch ends a run that has failed, and says why. What c10d does by itself, ending the
@@ -36,7 +18,9 @@ std::unique_ptr<Communicator> join_nccl(const c10::intrusive_ptr<c10d::Store>& s
   for (const char* ending : {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_RETHROW_CUDA_ERRORS",
                              "TORCH_NCCL_ENABLE_MONITORING", "TORCH_NCCL_DUMP_ON_TIMEOUT"})
     setenv(ending, "0", kOverwrite);
-  static JoinNcclGroup* const join = load_module();
+  static auto* const join = reinterpret_cast<JoinNcclGroup*>(function_beside_program(
+      "liblorikeet_nccl.so", kJoinNcclGroup,
+      "[launch] several GPUs need liblorikeet_nccl.so, which is built beside the programs"));
   c10::intrusive_ptr<c10d::Backend> group;
   try {
     join(store, rank, size, options.timeout, device, &group);

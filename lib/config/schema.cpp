@@ -228,10 +228,10 @@ void declare_training(Schema& schema) {
       .same_numbers()
       .field("deterministic", &TrainingSettings::deterministic, flag(),
              "Only algorithms that give the same bits each time, even where slower.")
-      .field("cuda_graphs", &TrainingSettings::cuda_graphs, flag(),
-             "Micro-steps whose shapes repeat are recorded as CUDA graphs on a GPU, and launched as one. "
-             "Takes a "
-             "micro-step's memory once more; not with lora.dropout, lora.use_dora or training.offload.")
+      .field(
+          "cuda_graphs", &TrainingSettings::cuda_graphs, flag(),
+          "Micro-steps whose shapes repeat are recorded as CUDA graphs on a GPU, and launched as one. "
+          "Takes a micro-step's memory once more; not with lora.dropout, lora.use_dora or training.offload.")
       .same_numbers();
 }
 

@@ -1,6 +1,8 @@
 #include "data/row_plan.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -47,16 +49,16 @@ bool has_content(const Json* value) {
 
 // What a text refers to and nobody reads: the model would learn to answer without it.
 void warn_of_media(const RecordSource& file) {
-  for (const char* column : {"image", "images", "audio", "audios", "video", "videos"}) {
-    bool found = false;
-    for (std::size_t i = 0; i < std::min(file.size(), kRowsLookedAt); ++i) {
-      const Json row = file.parse(i);
-      found = found || (row.is_object() && has_content(row.find(column)));
-    }
-    if (found)
-      log_warning("[data] " + file.name() + " has rows with '" + column +
-                  "', of which nothing is read: they are trained on as text alone (docs/data.md)");
+  std::set<std::string> found;
+  for (std::size_t i = 0; i < std::min(file.size(), kRowsLookedAt); ++i) {
+    const Json row = file.parse(i);
+    if (!row.is_object()) continue;
+    for (const char* column : {"image", "images", "audio", "audios", "video", "videos"})
+      if (has_content(row.find(column))) found.insert(column);
   }
+  for (const std::string& column : found)
+    log_warning("[data] " + file.name() + " has rows with '" + column +
+                "', of which nothing is read: they are trained on as text alone (docs/data.md)");
 }
 
 }  // namespace

@@ -68,8 +68,7 @@ void end(ops::DeviceGraph& graph, const std::exception_ptr& failure) {
 at::Tensor GraphedMicroSteps::run(const nn::Batch& batch, const MicroStepOptions& options) {
   ++use_.micro_steps;
   if (failed_ || options.reducer != nullptr) return run_micro_step(model_, batch, options);
-  const Shape shape{batch.sequences.cu_seqlens, batch.size(), batch.label_count, batch.positions,
-                    options.loss_scale};
+  const Shape shape{batch.sequences.cu_seqlens, batch.label_count, options.loss_scale};
   Seen* seen = find(shape);
   if (seen == nullptr) {
     remember(shape);

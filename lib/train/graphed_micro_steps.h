@@ -43,10 +43,11 @@ class GraphedMicroSteps {
   const Use& use() const { return use_; }
 
  private:
-  // All that the host knows of a micro-step and the kernels' launches depend on.
+  // All that the host knows of a micro-step and the kernels' launches depend on; the number of tokens and the
+  // longest sequence are in it.
   struct Shape {
     std::vector<std::int32_t> cu_seqlens;
-    std::int64_t tokens = 0, labels = 0, positions = 0;
+    std::int64_t labels = 0;
     double loss_scale = 1;
 
     friend bool operator==(const Shape&, const Shape&) = default;

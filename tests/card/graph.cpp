@@ -93,7 +93,7 @@ class Graph final : public ops::DeviceGraph {
   std::unique_ptr<c10::impl::IncludeDispatchKeyGuard> mode_;
   std::vector<std::function<void()>> work_;
   std::set<const void*> allocated_;  // in the recording, and not freed in it
-  std::vector<void*> kept_;          // freed in it: another graph's launch must find them
+  std::vector<void*> kept_;          // freed in it: launches write there
 };
 
 // The same memory, which may be freed: a graph knows addresses, it holds no tensors.

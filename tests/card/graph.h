@@ -6,9 +6,9 @@
 // lib/ops/device_graph.cpp.
 namespace lorikeet::card {
 
-/// Whether this thread's work is being recorded, or done by a graph's launch. Neither counts as launches of
-/// the host.
+/// Whether this thread's work is being recorded.
 bool records();
+/// Whether it is done by a graph's launch: then it counts as no launch of the host.
 bool replays();
 
 /// Keeps `work`, which has just been done with the memory as it is, for the graph that is recorded: what it
@@ -19,8 +19,8 @@ void keep_work(std::function<void()> work);
 /// recording's end. Does nothing outside.
 void refuse_in_recording(const char* what);
 
-/// For the allocator: a block that was allocated in the recording under way, or of which that one is told
-/// that it is freed. True: the graph keeps it.
+/// For the allocator: a block is allocated; a block is freed. True: it was allocated in the recording under
+/// way, and the graph keeps it.
 void note_allocated(const void* data);
 bool keeps_freed(const void* data);
 

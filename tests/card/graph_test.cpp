@@ -74,6 +74,13 @@ Sums sums(Trained& model, const std::vector<nn::Batch>& batches, const Run& run)
   return out;
 }
 
+// Without graphs.
+Sums usual(Trained& model, const std::vector<nn::Batch>& batches,
+           const train::MicroStepOptions& options = {}) {
+  return sums(model, batches,
+              [&](const nn::Batch& one) { return train::run_micro_step(model.on_card.model, one, options); });
+}
+
 }  // namespace
 
 TEST_CASE("recorded micro-steps have the numbers of others, and seven launches of the host") {
@@ -83,13 +90,10 @@ TEST_CASE("recorded micro-steps have the numbers of others, and seven launches o
     Trained model(family);
     train::GraphedMicroSteps graphed(model.on_card.model);
     const auto with = [&](const nn::Batch& one) { return graphed.run(one, {.loss_scale = 0.5}); };
-    const auto without = [&](const nn::Batch& one) {
-      return train::run_micro_step(model.on_card.model, one, {.loss_scale = 0.5});
-    };
     for (int step = 0; step < 3; ++step) {
       std::vector<nn::Batch> batches;
       for (int i = 0; i < 3; ++i) batches.push_back(batch(step * 3 + i));
-      const Sums expected = sums(model, batches, without);
+      const Sums expected = usual(model, batches, {.loss_scale = 0.5});
       card::reset_report();
       const Sums got = sums(model, batches, with);
       CHECK(equal(got, expected));
@@ -116,9 +120,7 @@ TEST_CASE("other shapes and scales have graphs of their own, up to eight") {
   const auto both = [&](const nn::Batch& one, double scale) {
     const train::MicroStepOptions options{.loss_scale = scale};
     const Sums got = sums(model, {one}, [&](const nn::Batch& b) { return graphed.run(b, options); });
-    CHECK(equal(got, sums(model, {one}, [&](const nn::Batch& b) {
-                  return train::run_micro_step(model.on_card.model, b, options);
-                })));
+    CHECK(equal(got, usual(model, {one}, options)));
   };
   for (int round = 0; round < 3; ++round) {
     both(batch(round), 1);
@@ -160,9 +162,7 @@ TEST_CASE("a longer batch replaces the rotary tables that a graph reads") {
   train::run_micro_step(model.on_card.model, batch(0, 40, 1200), {});  // 1,160 positions
   const nn::Batch one = batch(4);
   const Sums got = sums(model, {one}, [&](const nn::Batch& b) { return graphed.run(b, {}); });
-  CHECK(equal(got, sums(model, {one}, [&](const nn::Batch& b) {
-                return train::run_micro_step(model.on_card.model, b, {});
-              })));
+  CHECK(equal(got, usual(model, {one})));
 }
 
 TEST_CASE("where a micro-step can't be recorded, the run goes on without graphs") {
@@ -174,9 +174,7 @@ TEST_CASE("where a micro-step can't be recorded, the run goes on without graphs"
   card::reset_report();
   const Sums got = sums(model, batches, [&](const nn::Batch& b) { return graphed.run(b, {}); });
   CHECK(card::report().graph_launches == 0);
-  CHECK(equal(got, sums(model, batches, [&](const nn::Batch& b) {
-                return train::run_micro_step(model.on_card.model, b, {});
-              })));
+  CHECK(equal(got, usual(model, batches)));
   CHECK(graphed.use().graphs == 0);
   CHECK(log.text().find("a micro-step of 96 tokens couldn't be recorded, and the run goes on without graphs: "
                         "CUDA error: operation not permitted on the default stream") != std::string::npos);
@@ -215,9 +213,7 @@ TEST_CASE("memory that is too short for a recording leaves the run without graph
       log.text(),
       Catch::Contains("couldn't be recorded, and the run goes on without graphs: fake card out of memory"));
   CHECK(graphed.use().graphs == 0);
-  CHECK(equal(got, sums(model, {second}, [&](const nn::Batch& b) {
-                return train::run_micro_step(model.on_card.model, b, {});
-              })));
+  CHECK(equal(got, usual(model, {second})));
 }
 
 TEST_CASE("the fake card's graphs do their work when they are launched, and as a card would") {
