@@ -76,6 +76,12 @@ nn::QkNormSpec head_norms(const nn::AttentionSpec& attention, double eps, bool u
           {attention.prefix + ".k_norm", size, eps, unit_offset}};
 }
 
+nn::QkNormSpec whole_norms(const nn::AttentionSpec& attention, double eps) {
+  const ops::HeadLayout& layout = attention.layout;
+  return {{attention.prefix + ".q_norm", layout.heads * layout.head_dim, eps},
+          {attention.prefix + ".k_norm", layout.kv_heads * layout.head_dim, eps}};
+}
+
 std::vector<JsonView> of_each_layer(ConfigReader& config, const char* key, const DecoderSizes& sizes) {
   config.claim({key});
   auto items = config.view().at(key).items();
@@ -133,17 +139,24 @@ ops::Activation read_activation(ConfigReader& config, const char* key, const std
 }
 
 void count_linear_parameters(nn::ModelShape& shape, const std::vector<nn::DecoderLayerSpec>& layers) {
-  shape.layer_linear_parameters = 0;
+  shape.layer_linear_parameters = shape.idle_expert_parameters = 0;
   for (const nn::DecoderLayerSpec& layer : layers) {
     const ops::HeadLayout& layout = layer.attention.layout;
     for (const nn::Module& module : layer.attention.qkv_modules())
       shape.layer_linear_parameters += module.out_features * layer.attention.hidden_size;
     std::int64_t behind_attention = layout.heads * layout.head_dim * layer.attention.hidden_size;
-    for (const nn::Module& module : layer.mlp.gate_up_modules())
-      behind_attention += module.out_features * layer.mlp.hidden_size;
-    behind_attention += layer.mlp.intermediate_size * layer.mlp.hidden_size;
+    std::int64_t idle = 0;
+    if (const auto& experts = layer.experts) {
+      behind_attention += experts->parameters();
+      idle = experts->parameters_of(experts->count - experts->router.per_token);
+    } else {
+      for (const nn::Module& module : layer.mlp.gate_up_modules())
+        behind_attention += module.out_features * layer.mlp.hidden_size;
+      behind_attention += layer.mlp.intermediate_size * layer.mlp.hidden_size;
+    }
     shape.layer_linear_parameters += behind_attention;
-    shape.output_row_parameters = behind_attention;  // ends as the last layer's
+    shape.idle_expert_parameters += idle;
+    shape.output_row_parameters = behind_attention - idle;  // ends as the last layer's
   }
 }
 

@@ -30,6 +30,9 @@ nn::NormSpec layer_norm(const std::string& name, const DecoderSizes& sizes, doub
 /// RMS norms over each head of q and k, "q_norm" and "k_norm".
 nn::QkNormSpec head_norms(const nn::AttentionSpec& attention, double eps, bool unit_offset = false);
 
+/// The same over all heads of q, and over all of k.
+nn::QkNormSpec whole_norms(const nn::AttentionSpec& attention, double eps);
+
 /// The items of the list `key`, one for each layer. Throws Error for another number of them.
 std::vector<JsonView> of_each_layer(ConfigReader& config, const char* key, const DecoderSizes& sizes);
 
@@ -50,7 +53,7 @@ std::vector<std::int64_t> read_windows(ConfigReader& config, const DecoderSizes&
 ops::Activation read_activation(ConfigReader& config, const char* key, const std::string& fallback,
                                 std::initializer_list<std::string_view> known);
 
-/// Sets a shape's layer_linear_parameters and output_row_parameters.
+/// Sets a shape's layer_linear_parameters, idle_expert_parameters and output_row_parameters.
 void count_linear_parameters(nn::ModelShape& shape, const std::vector<nn::DecoderLayerSpec>& layers);
 
 }  // namespace lorikeet::models

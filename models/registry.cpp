@@ -14,10 +14,13 @@
 #include "models/granite/granite.h"
 #include "models/llama/llama.h"
 #include "models/mistral/mistral.h"
+#include "models/mixtral/mixtral.h"
 #include "models/olmo2/olmo2.h"
+#include "models/olmoe/olmoe.h"
 #include "models/phi3/phi3.h"
 #include "models/qwen2/qwen2.h"
 #include "models/qwen3/qwen3.h"
+#include "models/qwen3_moe/qwen3_moe.h"
 #include "models/qwen_vl/qwen_vl.h"
 #include "models/seed_oss/seed_oss.h"
 #include "models/smollm3/smollm3.h"
@@ -46,13 +49,16 @@ const std::vector<Family>& families() {
                                              {"ministral3", ministral3_spec},
                                              {"mistral", mistral_spec},
                                              {"mistral3", mistral3_spec},
+                                             {"mixtral", mixtral_spec},
                                              {"olmo2", olmo2_spec},
                                              {"olmo3", olmo3_spec},
+                                             {"olmoe", olmoe_spec},
                                              {"phi3", phi3_spec},
                                              {"qwen2", qwen2_spec},
                                              {"qwen2_5_vl", qwen2_5_vl_spec},
                                              {"qwen2_vl", qwen2_vl_spec},
                                              {"qwen3", qwen3_spec},
+                                             {"qwen3_moe", qwen3_moe_spec},
                                              {"qwen3_vl", qwen3_vl_spec},
                                              {"seed_oss", seed_oss_spec},
                                              {"smollm3", smollm3_spec},

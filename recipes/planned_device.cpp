@@ -274,7 +274,6 @@ PlannedDevice planned_device(const DeviceRequest& request, const config::Setting
     out.machine.link = [gb](int) { return link_of(gb, kLatencyCuda); };
     say(out, "link", format_number("%.3g GB/s, ", gb) + told);
   }
-  if (out.target.device == at::kCUDA) out.machine.least_seconds_per_layer = plan::kHostSecondsPerLayer;
   if (out.machine.memory_bytes == 0)
     throw Error("[plan] this machine doesn't tell its free memory; give --device-memory",
                 ErrorKind::kEnvironment);
@@ -291,6 +290,10 @@ PlannedDevice planned_device(const DeviceRequest& request, const config::Setting
 }
 
 void settle_rate(PlannedDevice& device, const ModelSession& session, const data::TokenDataset& rows) {
+  if (device.target.device == at::kCUDA) {
+    device.machine.least_seconds_per_layer =
+        plan::kHostSecondsPerLayer + plan::experts_host_seconds_per_layer(session.model->spec());
+  }
   if (device.machine.flops_per_second > 0) return;
   if (device.target.device == at::kCUDA) {
     take_card_rate(device, session, rows);

@@ -42,8 +42,9 @@ struct PlannedDevice {
 /// A rate that `request` doesn't give stays open, see settle_rate.
 PlannedDevice planned_device(const DeviceRequest& request, const config::Settings& settings);
 
-/// Settles the rate of this job's step where planned_device left it open: a GPU's by what bounds its parts
-/// (plan/card_time.h), a CPU's by products of this model's widths, which takes half a second.
+/// Settles what the model decides: what a GPU's host takes to launch a layer, and the rate of this job's step
+/// where planned_device left it open, a GPU's by what bounds its parts (plan/card_time.h), a CPU's by
+/// products of this model's widths, which takes half a second.
 void settle_rate(PlannedDevice& device, const ModelSession& session, const data::TokenDataset& rows);
 
 }  // namespace lorikeet::recipes

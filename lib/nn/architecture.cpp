@@ -103,12 +103,27 @@ void add_mlp(Lines& lines, const MlpSpec& mlp) {
   add_row_orders(lines, "mlp.gate_up_rows", mlp.gate_up_modules());
 }
 
+void add_experts(Lines& lines, const ExpertsSpec& experts) {
+  [[maybe_unused]] const auto& [prefix, hidden_size, intermediate_size, count, router, activation, names] =
+      experts;
+  const auto& [per_token, normalized] = router;
+  lines.add("experts.count", count);
+  lines.add("experts.per_token", per_token);
+  lines.add("experts.normalized", normalized);
+  lines.add("experts.intermediate_size", intermediate_size);
+  lines.add("experts.activation", activation_name(activation));
+}
+
 Architecture layer_lines(const DecoderLayerSpec& layer, const std::string& prefix) {
-  [[maybe_unused]] const auto& [index, attention, mlp, attention_norm, mlp_norm, post_attention_norm,
+  [[maybe_unused]] const auto& [index, attention, mlp, experts, attention_norm, mlp_norm, post_attention_norm,
                                 post_mlp_norm, parallel, rotary, residual_multiplier] = layer;
   Lines lines(prefix);
   add_attention(lines, attention);
-  add_mlp(lines, mlp);
+  if (experts) {
+    add_experts(lines, *experts);
+  } else {
+    add_mlp(lines, mlp);
+  }
   add_norm(lines, "attention_norm", attention_norm);
   add_norm(lines, "mlp_norm", mlp_norm);
   add_norm(lines, "post_attention_norm", post_attention_norm);
@@ -183,8 +198,8 @@ Architecture architecture(const CausalLMSpec& spec) {
   // What the layers' own lines say, what only limits lengths or follows from the rest, and of the embedding
   // what only its gradient knows (padding_id).
   [[maybe_unused]] const auto& [layer_count, hidden_size, heads, kv_heads, head_dim, intermediate_size,
-                                vocab_size, max_position, layer_linear_parameters, output_row_parameters,
-                                tied_head] = shape;
+                                vocab_size, max_position, layer_linear_parameters, idle_expert_parameters,
+                                output_row_parameters, tied_head] = shape;
   [[maybe_unused]] const auto& [head_name, head_hidden_size, head_vocab_size, soft_cap, scale] = head;
   Lines lines("");
   lines.add("hidden_size", hidden_size);

@@ -27,6 +27,12 @@ const DecoderLayerSpec& checked(const DecoderLayerSpec& spec) {
   return spec;
 }
 
+std::unique_ptr<FeedForward> feed_forward(const DecoderLayerSpec& spec, LinearFactory& factory,
+                                          WeightUnit& unit) {
+  if (spec.experts) return std::make_unique<Experts>(*spec.experts, factory, unit);
+  return std::make_unique<Mlp>(spec.mlp, factory, unit);
+}
+
 // The input of a block: a norm of the stream, or its value.
 at::Tensor pre_forward(const std::optional<Norm>& norm, Hidden& hidden, NormKept* kept) {
   if (norm) return norm->forward(hidden, kept);
@@ -71,7 +77,8 @@ Part* part(LayerKept* kept, Part LayerKept::*member) {
 }  // namespace
 
 std::vector<at::Tensor*> tensors_of(LayerKept& kept) {
-  std::vector<at::Tensor*> all{&kept.input, &kept.attention.qkv, &kept.attention.out, &kept.mlp.up};
+  std::vector<at::Tensor*> all{&kept.input, &kept.attention.qkv, &kept.attention.out, &kept.mlp.up,
+                               &kept.mlp.router_logits};
   for (NormKept* norm :
        {&kept.attention_norm, &kept.mlp_norm, &kept.post_attention_norm, &kept.post_mlp_norm})
     all.insert(all.end(), {&norm->input, &norm->statistics.mean, &norm->statistics.rstd});
@@ -80,6 +87,8 @@ std::vector<at::Tensor*> tensors_of(LayerKept& kept) {
   for (LinearKept* linear :
        {&kept.attention.qkv_linear, &kept.attention.out_linear, &kept.mlp.up_linear, &kept.mlp.down_linear})
     all.insert(all.end(), {&linear->low_rank, &linear->product});
+  ops::Routing& routing = kept.mlp.routing;
+  all.insert(all.end(), {&routing.experts, &routing.weights, &routing.tokens, &routing.places});
   ops::AttentionStatistics& softmax = kept.attention.softmax;
   all.insert(all.end(), {&softmax.lse, &softmax.rng_state, &softmax.unused});
   return all;
@@ -108,7 +117,7 @@ DecoderLayer::DecoderLayer(const DecoderLayerSpec& spec, LinearFactory& factory,
       attention_(spec.attention, spec.index, spec.rotary, factory, unit),
       post_attention_norm_(maybe_norm(spec.post_attention_norm, unit, factory.policy().base_storage)),
       mlp_norm_(maybe_norm(spec.mlp_norm, unit, factory.policy().base_storage)),
-      mlp_(spec.mlp, factory, unit),
+      mlp_(feed_forward(spec, factory, unit)),
       post_mlp_norm_(maybe_norm(spec.post_mlp_norm, unit, factory.policy().base_storage)) {}
 
 Hidden DecoderLayer::forward(Hidden hidden, const UnitLoan& weights, const ForwardContext& context,
@@ -130,8 +139,8 @@ Hidden DecoderLayer::forward(Hidden hidden, const UnitLoan& weights, const Forwa
   hidden.residual = read_rows(hidden.residual, context);
   x = parallel_ && !mlp_norm_ ? read_rows(x, context)
                               : pre_forward(mlp_norm_, hidden, part(kept, &LayerKept::mlp_norm));
-  hidden.delta = mlp_.forward(x, weights, behind_attention(context), part(kept, &LayerKept::mlp),
-                              as_it_is && !post_mlp_norm_ && attention_norm_ ? &of_mlp : nullptr);
+  hidden.delta = mlp_->forward(x, weights, behind_attention(context), part(kept, &LayerKept::mlp),
+                               as_it_is && !post_mlp_norm_ && attention_norm_ ? &of_mlp : nullptr);
   hidden.delta =
       post_forward(post_mlp_norm_, std::move(hidden.delta), m, part(kept, &LayerKept::post_mlp_norm));
   hidden.terms = std::move(of_mlp.terms);
@@ -150,16 +159,16 @@ at::Tensor DecoderLayer::backward(at::Tensor gradient, const UnitLoan& weights, 
   if (!kept.mlp.up.defined()) {
     const at::Tensor x = one_norm ? read_rows(pre_again(attention_norm_, kept.attention_norm), context)
                                   : pre_again(mlp_norm_, kept.mlp_norm);
-    mlp_.up_again(x, weights, behind, kept.mlp);
+    mlp_->up_again(x, weights, behind, kept.mlp);
   }
-  ops::LoraLinearGradients mlp = mlp_.backward(post_backward(post_mlp_norm_, gradient, m, kept.post_mlp_norm),
-                                               weights, behind, kept.mlp, through_mlp);
+  ops::LoraLinearGradients mlp = mlp_->backward(
+      post_backward(post_mlp_norm_, gradient, m, kept.post_mlp_norm), weights, behind, kept.mlp, through_mlp);
   at::Tensor x;
   at::Tensor past = gradient;  // of the stream, past attention: what its norm's backward adds
   if (!one_norm) {
     past = pre_backward(mlp_norm_, std::exchange(mlp.dx, {}), gradient, std::exchange(kept.mlp_norm, {}),
                         mlp.want_input() ? &x : nullptr);
-    if (mlp.want_input()) mlp_.add_a_gradients(mlp, std::exchange(x, {}), behind);
+    if (mlp.want_input()) mlp_->add_a_gradients(mlp, std::exchange(x, {}), behind);
     mlp = {};
   }
   if (!parallel_) {
@@ -177,7 +186,7 @@ at::Tensor DecoderLayer::backward(at::Tensor gradient, const UnitLoan& weights, 
   past = pre_backward(attention_norm_, std::exchange(attention.dx, {}), past, kept.attention_norm,
                       attention.want_input() || mlp.want_input() ? &x : nullptr);
   if (attention.want_input()) attention_.add_a_gradients(attention, x, context);
-  if (mlp.want_input()) mlp_.add_a_gradients(mlp, read_rows(x, context), behind);
+  if (mlp.want_input()) mlp_->add_a_gradients(mlp, read_rows(x, context), behind);
   return past;
 }
 

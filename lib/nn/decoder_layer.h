@@ -1,11 +1,13 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "config/memory_saving.h"
 #include "nn/attention.h"
+#include "nn/experts.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
 
@@ -20,7 +22,8 @@ namespace lorikeet::nn {
 struct DecoderLayerSpec {
   std::int64_t index;
   AttentionSpec attention;
-  MlpSpec mlp;
+  MlpSpec mlp;                         ///< not read where there are experts
+  std::optional<ExpertsSpec> experts;  ///< in place of the MLP
   std::optional<NormSpec> attention_norm;
   std::optional<NormSpec> mlp_norm;
   std::optional<NormSpec> post_attention_norm;
@@ -36,7 +39,7 @@ struct LayerKept {
   at::Tensor input;  ///< [T, D], the stream's value
   NormKept attention_norm, mlp_norm, post_attention_norm, post_mlp_norm;
   AttentionKept attention;
-  MlpKept mlp;
+  FeedForwardKept mlp;
 };
 
 /// Every tensor of it, those that are undefined included; some share their memory.
@@ -61,7 +64,7 @@ class DecoderLayer {
                       LayerKept& kept, bool input_gradient) const;
 
   /// Whether anything of the layer is trainable.
-  bool learns() const { return attention_.learns() || mlp_.learns(); }
+  bool learns() const { return attention_.learns() || mlp_->learns(); }
   const WeightUnit& unit() const { return *unit_; }
 
  private:
@@ -74,7 +77,7 @@ class DecoderLayer {
   Attention attention_;
   std::optional<Norm> post_attention_norm_;
   std::optional<Norm> mlp_norm_;
-  Mlp mlp_;
+  std::unique_ptr<FeedForward> mlp_;
   std::optional<Norm> post_mlp_norm_;
 };
 

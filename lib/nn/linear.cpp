@@ -77,6 +77,10 @@ std::unique_ptr<LinearGroup> frozen_group(const GroupWeights& weights) {
   return std::make_unique<FrozenGroup>(weights);
 }
 
+MatrixPlace LinearFactory::frozen(const GroupSpec& spec, WeightUnit& unit, bool plain) const {
+  return GroupWeights(spec, unit, policy_, plain || stays_plain(spec)).weight;
+}
+
 bool LinearFactory::stays_plain(const GroupSpec& spec) const {
   return is_plain_ != nullptr && std::any_of(spec.modules.begin(), spec.modules.end(),
                                              [&](const Module& module) { return is_plain_(module.name); });

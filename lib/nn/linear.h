@@ -161,6 +161,9 @@ class LinearFactory {
   /// A head over `table`, its own or the embedding's.
   virtual std::unique_ptr<Head> head(const HeadSpec& spec, const MatrixPlace& table) = 0;
 
+  /// The weight of a group that never has an adapter. `plain`: numbers, whatever the policy says.
+  MatrixPlace frozen(const GroupSpec& spec, WeightUnit& unit, bool plain = false) const;
+
   const precision::Policy& policy() const { return policy_; }
 
   /// Says which modules stay numbers where the policy quantises linear weights.

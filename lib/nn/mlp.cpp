@@ -23,7 +23,7 @@ at::Tensor Mlp::activated(const at::Tensor& up, const std::vector<ops::LowRankTe
 }
 
 at::Tensor Mlp::forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
-                        MlpKept* kept, ops::LeftTerms* left) const {
+                        FeedForwardKept* kept, ops::LeftTerms* left) const {
   at::Tensor product;
   {
     ops::LeftTerms of_up(ops::gated_activation_adds);
@@ -36,13 +36,13 @@ at::Tensor Mlp::forward(const at::Tensor& x, const UnitLoan& weights, const Forw
 }
 
 void Mlp::up_again(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
-                   MlpKept& kept) const {
+                   FeedForwardKept& kept) const {
   ops::LeftTerms left(ops::gated_activation_adds);
   kept.up = up_->forward(x, weights, context, &kept.up_linear, gated_ ? &left : nullptr);
 }
 
 ops::LoraLinearGradients Mlp::backward(const at::Tensor& dy, const UnitLoan& weights,
-                                       const ForwardContext& context, MlpKept& kept,
+                                       const ForwardContext& context, FeedForwardKept& kept,
                                        bool input_gradient) const {
   const bool through_activation = input_gradient || up_->learns();
   at::Tensor up = std::move(kept.up);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/linear.h"
+#include "nn/feed_forward.h"
 #include "ops/activation/activation.h"
 
 namespace lorikeet::nn {
@@ -29,34 +29,23 @@ struct MlpSpec {
   Module down_module() const;
 };
 
-/// What an MLP keeps for its backward: the activated product is computed again. `up` and `up_linear` may be
-/// given up (Mlp::up_again).
-struct MlpKept {
-  at::Tensor up;  ///< [T, gate | up], or [T, up]; the activation may have been left its low-rank terms
-  LinearKept up_linear, down_linear;
-};
-
 /// Feed-forward block: down(act(gate x) * up x), or down(act(up x)).
-class Mlp {
+class Mlp : public FeedForward {
  public:
   Mlp(const MlpSpec& spec, LinearFactory& factory, WeightUnit& unit);
 
-  /// x [T, D] -> [T, D]. `kept`, unless it is null, gets what backward needs beside x. `left`, unless it is
-  /// null, may be left low-rank terms of the result.
   at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
-                     MlpKept* kept, ops::LeftTerms* left = nullptr) const;
-  /// Computes `kept.up` again, where it was given up, from forward's x.
+                     FeedForwardKept* kept, ops::LeftTerms* left) const override;
   void up_again(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
-                MlpKept& kept) const;
-  /// As LinearGroup::backward, for the whole block; gives back what was kept on the way.
+                FeedForwardKept& kept) const override;
   ops::LoraLinearGradients backward(const at::Tensor& dy, const UnitLoan& weights,
-                                    const ForwardContext& context, MlpKept& kept, bool input_gradient) const;
-  /// The rest of a backward, with forward's x.
+                                    const ForwardContext& context, FeedForwardKept& kept,
+                                    bool input_gradient) const override;
   void add_a_gradients(const ops::LoraLinearGradients& gradients, const at::Tensor& x,
-                       const ForwardContext& context) const {
+                       const ForwardContext& context) const override {
     up_->add_a_gradients(gradients, x, context);
   }
-  bool learns() const { return up_->learns() || down_->learns(); }
+  bool learns() const override { return up_->learns() || down_->learns(); }
 
  private:
   at::Tensor activated(const at::Tensor& up, const std::vector<ops::LowRankTerm>& terms) const;

@@ -1,5 +1,7 @@
 #include "plan/card_time.h"
 
+#include <algorithm>
+
 #include "ops/capability.h"
 #include "plan/micro_auto.h"
 
@@ -52,6 +54,14 @@ Widths widths_of(const nn::CausalLMSpec& spec) {
     widths.queries += d(queries);
     add(attention.qkv_modules(), attention.hidden_size);
     add({attention.output_module()}, queries);
+    if (const auto& experts = layer.experts) {
+      add({experts->router_module()}, experts->hidden_size);
+      for (std::int64_t i = 0; i < experts->router.per_token; ++i) {
+        add({{"", 2 * experts->intermediate_size}}, experts->hidden_size);
+        add({{"", experts->hidden_size}}, experts->intermediate_size);
+      }
+      continue;
+    }
     add(layer.mlp.gate_up_modules(), layer.mlp.hidden_size);
     add({layer.mlp.down_module()}, layer.mlp.intermediate_size);
   }
@@ -88,7 +98,7 @@ CardLoad card_load(const nn::CausalLMSpec& spec, const peft::LoraAdapters& adapt
   load.attention_flops = train::step_flops({.heads = shape.heads, .head_dim = shape.head_dim}, {},
                                            {.attention_squares = size.attention_squares});
   if (float8_products(policy))  // forward's half of the base's
-    load.float8_flops = train::step_flops({.layer_linear_parameters = shape.layer_linear_parameters,
+    load.float8_flops = train::step_flops({.layer_linear_parameters = shape.token_parameters(),
                                            .output_row_parameters = shape.output_row_parameters},
                                           {}, size) /
                         2;
@@ -130,12 +140,19 @@ double card_seconds(const CardLoad& load, const CardRates& rates) {
          load.attention_flops / rates.attention + load.moved_bytes / rates.memory;
 }
 
+double experts_host_seconds_per_layer(const nn::CausalLMSpec& spec) {
+  constexpr double kLaunch = 10e-6;
+  double launches = 0;
+  for (const nn::DecoderLayerSpec& layer : spec.layers)
+    launches += layer.experts ? d(2 * layer.experts->count) : 0;
+  return kLaunch * launches / d(std::max<std::int64_t>(std::ssize(spec.layers), 1));
+}
+
 std::int64_t usual_micro_tokens(const nn::ModelShape& shape, at::DeviceType device,
                                 std::optional<double> peak_flops) {
   if (device == at::kCPU) return kUsualMicroTokensCpu;
   constexpr double kShare = 0.055;
-  const double products = 4.0 *
-                          (d(shape.layer_linear_parameters) + d(shape.hidden_size) * d(shape.vocab_size)) *
+  const double products = 4.0 * (d(shape.token_parameters()) + d(shape.hidden_size) * d(shape.vocab_size)) *
                           d(kUsualMicroTokensCuda) / kProducts;  // operations at the whole rate
   const double idle = 2 * kCardSecondsPerLayer * d(shape.layers) * peak_flops.value_or(0);
   return idle > kShare * products ? 2 * kUsualMicroTokensCuda : kUsualMicroTokensCuda;

@@ -19,7 +19,10 @@ double row_products(std::int64_t parameters, std::int64_t of_output_rows, const 
   return d(parameters - of_output_rows) * d(size.tokens) + d(of_output_rows) * d(size.label_tokens);
 }
 
+// Those that a token passes.
 std::int64_t gate_up_parameters(const nn::DecoderLayerSpec& layer) {
+  if (const auto& experts = layer.experts)
+    return experts->router.per_token * 2 * experts->intermediate_size * experts->hidden_size;
   std::int64_t parameters = 0;
   for (const nn::Module& module : layer.mlp.gate_up_modules())
     parameters += module.out_features * layer.mlp.hidden_size;
@@ -35,6 +38,7 @@ double gate_up_row_products(const nn::CausalLMSpec& spec, const StepSize& size) 
 std::set<std::string> gate_up_names(const nn::CausalLMSpec& spec) {
   std::set<std::string> names;
   for (const nn::DecoderLayerSpec& layer : spec.layers) {
+    if (layer.experts) continue;  // which have no adapters
     for (const nn::Module& module : layer.mlp.gate_up_modules()) names.insert(module.name);
   }
   return names;
@@ -44,7 +48,9 @@ std::set<std::string> gate_up_names(const nn::CausalLMSpec& spec) {
 std::set<std::string> output_row_names(const nn::CausalLMSpec& spec) {
   if (spec.layers.empty()) return {};
   const nn::DecoderLayerSpec& last = spec.layers.back();
-  std::set<std::string> names{last.attention.output_module().name, last.mlp.down_module().name};
+  std::set<std::string> names{last.attention.output_module().name};
+  if (last.experts) return names;
+  names.insert(last.mlp.down_module().name);
   for (const nn::Module& module : last.mlp.gate_up_modules()) names.insert(module.name);
   return names;
 }
@@ -93,7 +99,7 @@ AdapterSize adapter_size(const peft::LoraAdapters& adapters, const nn::CausalLMS
 }
 
 double step_flops(const nn::ModelShape& shape, const AdapterSize& adapter, const StepSize& size) {
-  const double linear = 4 * row_products(shape.layer_linear_parameters, shape.output_row_parameters, size);
+  const double linear = 4 * row_products(shape.token_parameters(), shape.output_row_parameters, size);
   const double head = 4.0 * d(shape.hidden_size) * d(shape.vocab_size) * d(size.label_tokens);
   const double low_rank = 6 * row_products(adapter.trained, adapter.output_trained, size) +
                           4 * row_products(adapter.frozen, adapter.output_frozen, size);
@@ -110,7 +116,7 @@ double recomputed_flops(const nn::CausalLMSpec& spec, const AdapterSize& adapter
              (gate_up_row_products(spec, size) + row_products(adapter.gate_up, adapter.output_gate_up, size));
     case config::ActivationCheckpointing::kFull: break;
   }
-  return 2 * (row_products(spec.shape.layer_linear_parameters, spec.shape.output_row_parameters, size) +
+  return 2 * (row_products(spec.shape.token_parameters(), spec.shape.output_row_parameters, size) +
               row_products(adapter.trained, adapter.output_trained, size) +
               row_products(adapter.frozen, adapter.output_frozen, size)) +
          attention_flops(spec.shape, size);

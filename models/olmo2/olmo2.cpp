@@ -10,8 +10,7 @@ nn::DecoderLayerSpec olmo_layer(const DecoderSizes& sizes, double eps, bool bias
   nn::DecoderLayerSpec layer = post_norm_layer(sizes, eps, index);
   nn::AttentionSpec& attention = layer.attention;
   attention.qkv_bias = attention.output_bias = bias;
-  attention.qk_norm = nn::QkNormSpec{{attention.prefix + ".q_norm", sizes.heads * sizes.head_dim, eps},
-                                     {attention.prefix + ".k_norm", sizes.kv_heads * sizes.head_dim, eps}};
+  attention.qk_norm = whole_norms(attention, eps);
   return layer;
 }
 

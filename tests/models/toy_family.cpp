@@ -76,7 +76,8 @@ nn::CausalLMSpec toy_spec() {
 }
 
 nn::CausalLMSpec toy_forms_spec() {
-  nn::DecoderLayerSpec neox = layer(0), gemma = layer(1), olmo = layer(2), granite = layer(3);
+  nn::DecoderLayerSpec neox = layer(0), gemma = layer(1), olmo = layer(2), granite = layer(3),
+                       mixture = layer(4);
   const auto layer_norm = [](const std::string& name, bool bias) {
     return nn::NormSpec{name, kHidden, kEps, false, ops::NormKind::kLayer, bias};
   };
@@ -107,9 +108,17 @@ nn::CausalLMSpec toy_forms_spec() {
   granite.residual_multiplier = 0.6;
   granite.rotary = nn::LayerRotary::kNone;
 
+  mixture.mlp_norm = norm("transformer.h.4.ln_2");
+  mixture.experts = nn::ExpertsSpec{.prefix = "transformer.h.4.ffn",
+                                    .hidden_size = kHidden,
+                                    .intermediate_size = kIntermediate / 2,
+                                    .count = 3,
+                                    .router = {.per_token = 2},
+                                    .names = {.gate = "w1", .up = "w3", .down = "w2"}};
+
   nn::CausalLMSpec spec = toy_spec();
-  spec.shape.layers = 4;
-  spec.layers = {neox, gemma, olmo, granite};
+  spec.shape.layers = 5;
+  spec.layers = {neox, gemma, olmo, granite, mixture};
   spec.rotary = nn::RotarySpec{.head_dim = kHeadDim,
                                .rotary_dim = 4,
                                .theta = 100,

@@ -114,6 +114,18 @@ at::Tensor mlp(const State& state, const std::string& prefix, const at::Tensor& 
                 activation(linear(state, prefix + ".w1", x)) * linear(state, prefix + ".w3", x));
 }
 
+// Two experts of three, weighted by the softmax of their logits.
+at::Tensor experts(const State& state, const std::string& prefix, const at::Tensor& x) {
+  const at::Tensor logits = linear(state, prefix + ".gate", x);
+  const at::Tensor second = std::get<0>(at::topk(logits, 2)).narrow(1, 1, 1);
+  const at::Tensor exps = at::exp(logits) * logits.ge(second);
+  const at::Tensor weights = exps / exps.sum(1, true);
+  at::Tensor y = at::zeros_like(x);
+  for (std::int64_t e = 0; e < 3; ++e)
+    y = y + weights.narrow(1, e, 1) * mlp(state, prefix + ".experts." + std::to_string(e), x, silu);
+  return y;
+}
+
 }  // namespace
 
 at::Tensor toy_logits(const State& state, const std::vector<std::int32_t>& tokens) {
@@ -165,6 +177,10 @@ at::Tensor toy_forms_logits(const State& state, const std::vector<std::int32_t>&
   n = layer_norm(state, "transformer.h.3.ln_1", x);
   x = x + 0.6 * attention(state, "transformer.h.3.attn", n, {false, 0, 0});
   x = x + 0.6 * mlp(state, "transformer.h.3.ffn", norm(state, "transformer.h.3.ln_2", x), silu);
+
+  n = norm(state, "transformer.h.4.ln_1", x);
+  x = x + attention(state, "transformer.h.4.attn", n, {true, 0, 0, "", turns});
+  x = x + experts(state, "transformer.h.4.ffn", norm(state, "transformer.h.4.ln_2", x));
 
   const at::Tensor logits = 0.5 * linear(state, "output", norm(state, "transformer.ln_f", x));
   return 3 * at::tanh(logits / 3);

@@ -67,6 +67,19 @@ FAMILIES = {
         "biases": dict(head_dim=8, attention_bias=True, tie_word_embeddings=True, rope_parameters=ROPE),
         "yarn": dict(head_dim=8, rope_parameters=YARN),
     },
+    "qwen3_moe": {
+        "normalized": dict(head_dim=8, moe_intermediate_size=24, num_experts=6, num_experts_per_tok=3, norm_topk_prob=True,
+                           rope_parameters=ROPE),
+        "window-biases": dict(head_dim=8, moe_intermediate_size=24, num_experts=5, num_experts_per_tok=2, norm_topk_prob=False,
+                              use_sliding_window=True, sliding_window=8, attention_bias=True, tie_word_embeddings=True,
+                              rope_parameters=ROPE),
+    },
+    "mixtral": {
+        "window": dict(intermediate_size=40, sliding_window=8, head_dim=8, num_local_experts=4, num_experts_per_tok=2, rope_parameters=ROPE),
+    },
+    "olmoe": {
+        "plain": dict(intermediate_size=40, num_experts=4, num_experts_per_tok=2, rope_parameters=ROPE),
+    },
     "phi3": {
         "window": dict(sliding_window=8, rope_parameters=ROPE),
         "longrope": dict(original_max_position_embeddings=SWITCH, rope_parameters=LONGROPE),
@@ -265,6 +278,8 @@ def to_transformers_4(config):
     config["rope_scaling"] = rope if rope["rope_type"] != "default" else None
     if family == "smollm3":
         config.pop("no_rope_layers")
+    if family == "qwen3_moe":  # as published
+        config["num_experts"] = config.pop("num_local_experts")
     if family == "cohere2":
         config["sliding_window_pattern"] = config["layer_types"].index(FULL) + 1
     if family == "granitemoehybrid":

@@ -115,8 +115,8 @@ TEST_CASE("gradients are right with rsLoRA, for some of a group's projections, a
 }
 
 TEST_CASE("gradients are right through every form of a layer, whatever of it is trained") {
-  check_gradients(kForms, {.rank = 3, .alpha = 6}, 27);
-  check_gradients(kForms, {.rank = 3, .alpha = 6, .target_modules = {"key", "w2"}}, 8);
+  check_gradients(kForms, {.rank = 3, .alpha = 6}, 31);
+  check_gradients(kForms, {.rank = 3, .alpha = 6, .target_modules = {"key", "w2"}}, 9);
   // Backward ends inside a layer: in each one's attention, and in its MLP.
   for (const char* layer : {"h.0", "h.1", "h.2", "h.3"}) {
     for (const char* module : {".attn.query", ".attn.dense", ".ffn.w3", ".ffn.w2"}) {
@@ -145,12 +145,12 @@ TEST_CASE("gradients are right below parallel blocks behind two norms") {
 
 TEST_CASE("gradients are right with DoRA, its norms taken as constants, biases left as they are") {
   for (const Family& family : {kToy, kForms}) {
-    const std::size_t all = family.spec == kToy.spec ? 21 : 27;
+    const std::size_t all = family.spec == kToy.spec ? 21 : 31;
     check_gradients(family, {.rank = 3, .alpha = 6, .use_dora = true}, all);
     check_gradients(family, {.rank = 3, .alpha = 6, .use_dora = true, .freeze_a = true}, all);
   }
   check_gradients(kToy, {.rank = 2, .alpha = 3, .use_dora = true, .target_modules = {"query", "value"}}, 6);
-  check_gradients(kForms, {.rank = 2, .alpha = 3, .use_dora = true, .target_modules = {"key", "w2"}}, 8);
+  check_gradients(kForms, {.rank = 2, .alpha = 3, .use_dora = true, .target_modules = {"key", "w2"}}, 9);
 }
 
 // With DoRA on every module at once the last layer's queries and keys have small gradients out of large
@@ -161,7 +161,7 @@ TEST_CASE("gradients are right with DoRA on the embedding and the head") {
   check_gradients(kToy, {.rank = 2, .alpha = 3, .use_dora = true, .target_modules = {"wte"}}, 1);
   check_gradients(kToy, {.rank = 2, .alpha = 3, .use_dora = true, .target_modules = {"output"}}, 1);
   for (const Family& family : {kToy, kForms}) {
-    const std::size_t all = family.spec == kToy.spec ? 23 : 29;
+    const std::size_t all = family.spec == kToy.spec ? 23 : 33;
     check_gradients(family, {.rank = 3, .alpha = 6, .use_dora = true, .target_modules = {".*"}}, all,
                     kAllDora);
     check_gradients(family,
@@ -176,23 +176,23 @@ TEST_CASE("of the embedding nothing is subtracted, and its frozen factor has no 
         kToy, {.rank = 3, .alpha = 6, .use_dora = dora, .starts_from_base = true, .target_modules = {".*"}},
         23, dora ? kAllDora : 2e-5);
   }
-  check_gradients(kForms, {.rank = 3, .alpha = 6, .freeze_a = true, .target_modules = {"wte", "key"}}, 5);
+  check_gradients(kForms, {.rank = 3, .alpha = 6, .freeze_a = true, .target_modules = {"wte", "key"}}, 6);
 }
 
 TEST_CASE("what an adapter began as is subtracted, and has no gradient") {
   check_gradients(kToy, {.rank = 3, .alpha = 6, .starts_from_base = true}, 21);
-  check_gradients(kForms, {.rank = 3, .alpha = 6, .use_dora = true, .starts_from_base = true}, 27);
+  check_gradients(kForms, {.rank = 3, .alpha = 6, .use_dora = true, .starts_from_base = true}, 31);
   check_gradients(kToy, {.rank = 2, .alpha = 8, .starts_from_base = true, .target_modules = {"output"}}, 1);
 }
 
 TEST_CASE("with A frozen the gradients of B are the same, and A has none") {
   check_gradients(kToy, {.rank = 3, .alpha = 6, .freeze_a = true}, 21);
-  check_gradients(kForms, {.rank = 3, .alpha = 6, .freeze_a = true, .target_modules = {"key", "w2"}}, 8);
+  check_gradients(kForms, {.rank = 3, .alpha = 6, .freeze_a = true, .target_modules = {"key", "w2"}}, 9);
 }
 
 TEST_CASE("gradients are right for an adapter on the embedding, alone and with others") {
   for (const Family& family : {kToy, kForms}) {
-    const std::size_t all = family.spec == kToy.spec ? 21 : 27;
+    const std::size_t all = family.spec == kToy.spec ? 21 : 31;
     check_gradients(family, {.rank = 3, .alpha = 6, .target_modules = {"wte"}}, 1);
     check_gradients(family, {.rank = 3, .alpha = 6, .target_modules = {".*"}}, all + 2);
   }

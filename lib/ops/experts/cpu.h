@@ -1,0 +1,15 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "ops/experts/routing.h"
+
+namespace lorikeet::ops::cpu {
+
+/// As ops::combine_rows, for dense fp32 or bf16; out: [T, D].
+void combine_rows(const at::Tensor& rows, const Routing& routing, at::Tensor& out);
+
+/// As ops::row_products, for dense fp32 or bf16; out: fp32 [n].
+void row_products(const at::Tensor& a, const at::Tensor& b, at::Tensor& out);
+
+}  // namespace lorikeet::ops::cpu

@@ -1,0 +1,108 @@
+#include "ops/experts/routing.h"
+
+#include <ATen/ATen.h>
+
+#include <string>
+
+#include "ops/check.h"
+#include "ops/experts/cpu.h"
+#include "ops/vector.h"
+#include "ops/wide.h"
+
+namespace lorikeet::ops {
+namespace {
+
+constexpr const char* kOp = "route";
+
+// The rows of a dry run's experts: equally many.
+std::vector<std::int64_t> equal_ends(std::int64_t rows, std::int64_t experts) {
+  std::vector<std::int64_t> ends;
+  for (std::int64_t e = 1; e <= experts; ++e) ends.push_back(rows * e / experts);
+  return ends;
+}
+
+Routing dry_routing(const at::Tensor& logits, std::int64_t k) {
+  const std::int64_t tokens = logits.size(0);
+  const auto indices = logits.options().dtype(at::kLong);
+  return {.experts = at::empty({tokens, k}, indices),
+          .weights = at::empty({tokens, k}, logits.options().dtype(wide_type(logits))),
+          .tokens = at::empty({tokens * k}, indices),
+          .places = at::empty({tokens, k}, indices),
+          .ends = equal_ends(tokens * k, logits.size(1))};
+}
+
+// One expert of each token after the other: a copy of all rows would be k times as large as the result.
+at::Tensor combine_by_aten(const at::Tensor& rows, const Routing& routing) {
+  const at::ScalarType wide = wide_type(rows);
+  at::Tensor sum = at::zeros({routing.places.size(0), rows.size(1)}, rows.options().dtype(wide));
+  for (std::int64_t j = 0; j < routing.places.size(1); ++j) {
+    const at::Tensor of_one = rows.index_select(0, routing.places.select(1, j));
+    sum.addcmul_(of_one.to(wide), routing.weights.narrow(1, j, 1));
+  }
+  return sum.to(rows.scalar_type());
+}
+
+}  // namespace
+
+Routing route(const at::Tensor& logits, const RouterOptions& options) {
+  check_tensor(logits.defined() && logits.dim() == 2 && logits.is_floating_point(), kOp,
+               "floating logits [tokens, experts]", logits);
+  const std::int64_t tokens = logits.size(0), experts = logits.size(1), k = options.per_token;
+  check(k >= 1 && k <= experts, kOp, "at least one expert a token, and no more than there are",
+        [&] { return std::to_string(k) + " of " + std::to_string(experts); });
+  if (logits.is_meta()) return dry_routing(logits, k);
+  Routing routing;
+  std::tie(routing.weights, routing.experts) = logits.softmax(1, wide_type(logits)).topk(k, 1);
+  if (options.normalized) routing.weights /= routing.weights.sum(1, /*keepdim=*/true);
+  // Slot t * k + j is token t's j-th expert.
+  const auto [of_rows, slots] = routing.experts.flatten().sort(/*stable=*/true, 0, /*descending=*/false);
+  routing.tokens = slots.div(k, "floor");
+  routing.places =
+      at::empty_like(slots).scatter_(0, slots, at::arange(tokens * k, slots.options())).view({tokens, k});
+  const at::Tensor ends =
+      at::searchsorted(of_rows, at::arange(experts, slots.options()), /*out_int32=*/false, /*right=*/true)
+          .cpu();
+  routing.ends.assign(ends.const_data_ptr<std::int64_t>(), ends.const_data_ptr<std::int64_t>() + experts);
+  return routing;
+}
+
+at::Tensor route_backward(const at::Tensor& d_weights, const at::Tensor& logits, const Routing& routing,
+                          const RouterOptions& options) {
+  if (logits.is_meta()) return at::empty_like(logits);
+  const at::Tensor weighted = routing.weights * d_weights;
+  const at::Tensor sum = weighted.sum(1, /*keepdim=*/true);
+  // Normalised weights are the softmax of the chosen logits alone; the others then have no part in them.
+  at::Tensor gradient = options.normalized ? at::zeros_like(logits, logits.options().dtype(sum.scalar_type()))
+                                           : logits.softmax(1, sum.scalar_type()).mul_(-sum);
+  gradient.scatter_add_(1, routing.experts, options.normalized ? weighted - routing.weights * sum : weighted);
+  return gradient.to(logits.scalar_type());
+}
+
+at::Tensor combine_rows(const at::Tensor& rows, const Routing& routing) {
+  const std::int64_t tokens = routing.places.size(0);
+  check_tensor(rows.defined() && rows.dim() == 2 && rows.size(0) == routing.tokens.size(0), "combine_rows",
+               "rows [tokens * experts of a token, width]", rows);
+  if (!rows.is_meta() && !vector::is_fast(rows)) return combine_by_aten(rows, routing);
+  auto out = at::empty({tokens, rows.size(1)}, rows.options());
+  cpu::combine_rows(rows, routing, out);
+  return out;
+}
+
+at::Tensor of_places(const at::Tensor& values, const Routing& routing) {
+  if (values.is_meta()) return at::empty(routing.places.sizes(), values.options());
+  return values.index_select(0, routing.places.flatten()).view(routing.places.sizes());
+}
+
+at::Tensor row_products(const at::Tensor& a, const at::Tensor& b) {
+  check(a.dim() == 2 && a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type(), "row_products",
+        "two matrices of one shape and dtype", [&] { return describe(a) + " and " + describe(b); });
+  auto out = at::empty({a.size(0)}, a.options().dtype(wide_type(a)));
+  if (a.is_meta()) return out;
+  if (vector::is_fast(a) && vector::is_fast(b)) {
+    cpu::row_products(a, b, out);
+    return out;
+  }
+  return (a.to(wide_type(a)) * b).sum(1);
+}
+
+}  // namespace lorikeet::ops

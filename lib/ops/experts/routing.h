@@ -1,0 +1,59 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace lorikeet::ops {
+
+/// How a router chooses: a token's experts are those of the largest softmax of its logits, which weigh them.
+struct RouterOptions {
+  std::int64_t per_token = 1;  ///< k, at most the number of experts
+  bool normalized = true;      ///< a token's weights are divided by their sum
+};
+
+/// Which experts the T tokens of a batch go to, k each, and the order in which experts compute them: rows of
+/// one expert follow each other, in the tokens' order.
+struct Routing {
+  at::Tensor experts;  ///< int64 [T, k], a token's experts, by descending weight
+  at::Tensor weights;  ///< [T, k], fp32 (fp64 for fp64 logits)
+  at::Tensor tokens;   ///< int64 [T * k], the token of each of the experts' rows
+  at::Tensor places;   ///< int64 [T, k], the row of each token's experts
+  /// [experts], on the host: expert e computes the rows from ends[e - 1] (0 for the first) to ends[e].
+  std::vector<std::int64_t> ends = {};
+
+  std::int64_t begin(std::size_t expert) const { return expert == 0 ? 0 : ends[expert - 1]; }
+};
+
+/// Routes by logits [T, E], floating; softmax in fp32 (fp64 for fp64). Ties go as at::topk has them. The host
+/// waits for a GPU, since it has to know how many rows each expert has; a dry run takes them to be equally
+/// many. Sources: Shazeer et al. 2017, arXiv:1701.06538; Jiang et al. 2024, arXiv:2401.04088 (Mixtral, whose
+/// weights are normalised). Throws Error on logits or options that don't fit.
+Routing route(const at::Tensor& logits, const RouterOptions& options);
+
+/// The gradient of the logits [T, E], in their dtype, from that of the weights [T, k]: the choice itself has
+/// none.
+at::Tensor route_backward(const at::Tensor& d_weights, const at::Tensor& logits, const Routing& routing,
+                          const RouterOptions& options);
+
+/// [T, D] = what each token's experts computed, rows [T * k, D], times their weights, in fp32 (fp64 for
+/// fp64), rounded once.
+at::Tensor combine_rows(const at::Tensor& rows, const Routing& routing);
+
+/// Values of the experts' rows [T * k] as those of each token's experts [T, k].
+at::Tensor of_places(const at::Tensor& values, const Routing& routing);
+
+/// The inner products of the rows of a and b [n, D], fp32 (fp64 for fp64) [n].
+at::Tensor row_products(const at::Tensor& a, const at::Tensor& b);
+
+namespace reference {
+
+/// A whole block of experts by plain ATen calls, differentiable, on any device and in fp64: per token
+///   sum over its experts e of weight_e down_e (silu(gate_e x) * up_e x).
+/// x: [T, D]; router: [E, D]; gate_up: [E, 2I, D], rows [gate | up]; down: [E, D, I].
+at::Tensor gated_experts(const at::Tensor& x, const at::Tensor& router, const at::Tensor& gate_up,
+                         const at::Tensor& down, const RouterOptions& options);
+
+}  // namespace reference
+}  // namespace lorikeet::ops

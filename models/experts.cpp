@@ -1,0 +1,61 @@
+#include "models/experts.h"
+
+#include <string>
+
+namespace lorikeet::models {
+namespace {
+
+// Far above any model, with which a product of sizes overflows nothing (see kLargestWidth).
+constexpr std::int64_t kMostExperts = 1 << 12;
+
+// transformers writes one name of this setting and reads both.
+std::int64_t read_count(ConfigReader& config, std::int64_t fallback) {
+  const char *const name = "num_experts", *const other = "num_local_experts";
+  const std::int64_t count = config.size_or(name, kMostExperts, 0);
+  const std::int64_t same = config.size_or(other, kMostExperts, 0);
+  if (count != 0 && same != 0 && count != same)
+    config.fail(name, std::to_string(count) + " contradicts " + other + " " + std::to_string(same));
+  if (count == 0 && same == 0) return fallback;
+  return count != 0 ? count : same;
+}
+
+}  // namespace
+
+nn::ExpertsSpec read_experts(ConfigReader& config, const DecoderSizes& sizes,
+                             const ExpertsDefaults& defaults) {
+  nn::ExpertsSpec experts{
+      .prefix = "",
+      .hidden_size = sizes.hidden_size,
+      .intermediate_size = config.size_or(defaults.width_key, kLargestWidth, defaults.width),
+      .count = read_count(config, defaults.count),
+      .router = {.normalized = defaults.normalized}};
+  if (experts.count * experts.intermediate_size > kLargestWidth) {
+    config.fail(defaults.width_key, "expected at most " + std::to_string(kLargestWidth) +
+                                        " rows in all experts, got " + std::to_string(experts.count) +
+                                        " experts of " + std::to_string(experts.intermediate_size));
+  }
+  experts.router.per_token = config.size_or("num_experts_per_tok", kMostExperts, defaults.per_token);
+  if (experts.router.per_token > experts.count) {
+    config.fail("num_experts_per_tok", "expected at most the number of experts, " +
+                                           std::to_string(experts.count) + ", got " +
+                                           std::to_string(experts.router.per_token));
+  }
+  if (defaults.reads_normalized)
+    experts.router.normalized = config.flag("norm_topk_prob", defaults.normalized);
+  config.require_flag("output_router_logits", false,
+                      "it adds a loss that balances experts, which isn't built; set it to false");
+  if (config.has("router_jitter_noise") && config.view().at("router_jitter_noise").as_number() != 0)
+    config.fail("router_jitter_noise", "expected 0: noise at the router isn't built");
+  return experts;
+}
+
+void set_experts(nn::CausalLMSpec& spec, const nn::ExpertsSpec& experts, const std::string& block) {
+  spec.shape.intermediate_size = experts.router.per_token * experts.intermediate_size;
+  for (nn::DecoderLayerSpec& layer : spec.layers) {
+    const std::string& mlp = layer.mlp.prefix;
+    layer.experts = experts;
+    layer.experts->prefix = mlp.substr(0, mlp.rfind('.') + 1) + block;
+  }
+}
+
+}  // namespace lorikeet::models

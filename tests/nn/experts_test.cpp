@@ -1,0 +1,142 @@
+// A block of experts against the reference's formula and its gradient by autograd.
+#include "nn/experts.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "nn/batch.h"
+#include "support/catch.h"
+#include "support/error_text.h"
+#include "support/toy_lora.h"
+
+using namespace lorikeet;
+using namespace lorikeet::nn;
+using test::error_text;
+
+namespace {
+
+ExpertsSpec spec_of(std::int64_t per_token, bool normalized) {
+  return {.prefix = "layers.0.mlp",
+          .hidden_size = 64,
+          .intermediate_size = 32,
+          .count = 6,
+          .router = {.per_token = per_token, .normalized = normalized}};
+}
+
+at::Tensor random(at::IntArrayRef sizes, std::uint64_t seed) {
+  return at::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(seed), at::TensorOptions(at::kFloat));
+}
+
+// A unit with a block of experts, filled with random weights, which are kept as its policy stores them.
+struct Block {
+  Block(const ExpertsSpec& spec, const precision::Policy& policy)
+      : factory(policy), unit("layer 0"), experts(spec, factory, unit) {
+    unit.allocate(at::kCPU);
+    for (std::size_t i = 0; i < unit.segments().size(); ++i) {
+      const WeightSegment& segment = unit.segments()[i];
+      const at::Tensor numbers = 0.2 * random(segment.shape, 100 + i);
+      if (segment.quantized != nullptr) {
+        unit.held(i).values.copy_(ops::quantized_matrix(numbers, segment.quantized->quantization()).bytes);
+      } else {
+        unit.held(i).values.copy_(numbers.flatten());
+      }
+    }
+  }
+
+  UnitLoan loan() const { return {&unit, unit.part()}; }
+  // Segments as numbers in fp64: the router, gate and up of each expert, down of each.
+  at::Tensor numbers(std::size_t segment, std::int64_t count) const {
+    std::vector<at::Tensor> matrices;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto& shape = unit.segments().at(segment).shape;
+      matrices.push_back(loan().matrix(segment++, shape[0], shape[1]).dense(at::kFloat).to(at::kDouble));
+    }
+    return at::cat(matrices);
+  }
+
+  FrozenFactory factory;
+  WeightUnit unit;
+  Experts experts;
+};
+
+struct Pass {
+  at::Tensor y, dx;
+};
+
+Pass pass_of(const Block& block, const at::Tensor& x, const at::Tensor& dy, bool give_up_up = false) {
+  const Batch batch;
+  const ForwardContext context{.batch = batch};
+  FeedForwardKept kept;
+  Pass pass;
+  pass.y = block.experts.forward(x, block.loan(), context, &kept, nullptr);
+  if (give_up_up) {
+    kept.up.reset();
+    block.experts.up_again(x, block.loan(), context, kept);
+  }
+  pass.dx = block.experts.backward(dy, block.loan(), context, kept, /*input_gradient=*/true).dx;
+  return pass;
+}
+
+Pass expected(const Block& block, const ExpertsSpec& spec, const at::Tensor& x, const at::Tensor& dy) {
+  const auto n = spec.count, i = spec.intermediate_size, d = spec.hidden_size;
+  const at::Tensor input = x.to(at::kDouble).requires_grad_(true);
+  const at::Tensor y = ops::reference::gated_experts(
+      input, block.numbers(0, 1), block.numbers(1, 2 * n).view({n, 2 * i, d}),
+      block.numbers(1 + 2 * static_cast<std::size_t>(n), n).view({n, d, i}), spec.router);
+  return {y.detach(), torch::autograd::grad({(y * dy.to(at::kDouble)).sum()}, {input})[0]};
+}
+
+}  // namespace
+
+TEST_CASE("a block of experts computes the reference's output and gradient, in every kind of storage") {
+  struct Case {
+    precision::Policy policy;
+    double limit;
+    const char* why;
+  };
+  precision::Policy bf16 = test::fp32_policy(), nf4 = test::fp32_policy();
+  bf16.base_storage = DType::kBF16;
+  nf4.quantization = precision::FourBits{};
+  const Case cases[] = {{test::fp32_policy(), 2e-6, "fp32 sums of a few hundred terms"},
+                        {bf16, 2e-6, "the same: weights are compared as they are stored"},
+                        {nf4, 2e-6, "the same"}};
+  for (const Case& of : cases) {
+    for (const bool normalized : {true, false}) {
+      for (const std::int64_t per_token : {1, 2, 6}) {
+        CAPTURE(normalized, per_token, of.why);
+        const ExpertsSpec spec = spec_of(per_token, normalized);
+        const Block block(spec, of.policy);
+        const at::Tensor x = random({21, 64}, 1), dy = random({21, 64}, 2);
+        const Pass found = pass_of(block, x, dy), wanted = expected(block, spec, x, dy);
+        CHECK(test::relative_error(found.y, wanted.y) < of.limit);
+        CHECK(test::relative_error(found.dx, wanted.dx) < of.limit);
+        const Pass again = pass_of(block, x, dy, /*give_up_up=*/true);
+        CHECK(at::equal(again.dx, found.dx));
+        // Weights that are normalised otherwise are far from that.
+        if (per_token == 2)
+          CHECK(test::relative_error(expected(block, spec_of(2, !normalized), x, dy).y, wanted.y) > 1e-2);
+      }
+    }
+  }
+}
+
+TEST_CASE("experts keep nothing without gradients, and a row's result doesn't know its neighbours") {
+  const ExpertsSpec spec = spec_of(2, true);
+  const Block block(spec, test::fp32_policy());
+  const at::Tensor x = random({21, 64}, 1);
+  const Batch batch;
+  const ForwardContext context{.batch = batch};
+  const at::Tensor all = block.experts.forward(x, block.loan(), context, nullptr, nullptr);
+  const at::Tensor some = block.experts.forward(x.slice(0, 3, 8), block.loan(), context, nullptr, nullptr);
+  CHECK(test::relative_error(some, all.slice(0, 3, 8)) < 1e-6);
+  CHECK(block.experts.forward(x.slice(0, 0, 0), block.loan(), context, nullptr, nullptr).size(0) == 0);
+  FeedForwardKept kept;
+  block.experts.forward(x, block.loan(), context, &kept, nullptr);
+  CHECK_FALSE(block.experts.backward(x, block.loan(), context, kept, /*input_gradient=*/false).dx.defined());
+  CHECK_FALSE(block.experts.learns());
+}
+
+TEST_CASE("a token can't pass more experts than there are") {
+  CHECK(error_text([] { Block(spec_of(7, true), test::fp32_policy()); }) ==
+        "[layers.0.mlp] expected from 1 to 6 experts a token, as many as there are, got 7");
+}

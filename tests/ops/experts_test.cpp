@@ -1,0 +1,136 @@
+#include "ops/experts/routing.h"
+
+#include <ATen/ATen.h>
+
+#include "ops/reference_ops.h"
+#include "support/catch.h"
+#include "support/error_text.h"
+#include "support/gradcheck.h"
+#include "support/tolerance.h"
+
+using namespace lorikeet;
+using namespace lorikeet::test;
+using Catch::Contains;
+using ops::Routing;
+
+namespace {
+
+at::Tensor random(at::IntArrayRef sizes, std::uint64_t seed, at::ScalarType dtype) {
+  return at::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(seed), at::kDouble).to(dtype);
+}
+
+at::Tensor integers(const std::vector<std::int64_t>& values) { return at::tensor(values); }
+
+// Rows times weights, in fp64.
+at::Tensor combined(const at::Tensor& rows, const Routing& routing) {
+  const std::int64_t tokens = routing.places.size(0), k = routing.places.size(1);
+  const at::Tensor of_tokens =
+      rows.to(at::kDouble).index_select(0, routing.places.flatten()).view({tokens, k, rows.size(1)});
+  return (of_tokens * routing.weights.to(at::kDouble).unsqueeze(2)).sum(1);
+}
+
+}  // namespace
+
+TEST_CASE("experts' rows follow each other by expert, then by token, and each token knows its own") {
+  const at::Tensor logits = at::tensor({0.0, 3.0, 1.0, -1.0,    // experts 1 and 2
+                                        2.0, 0.0, 1.0, -1.0,    // 0 and 2
+                                        0.0, 1.0, -1.0, -2.0})  // 1 and 0
+                                .view({3, 4});
+  const Routing routing = ops::route(logits, {.per_token = 2, .normalized = true});
+  CHECK(at::equal(routing.experts, integers({1, 2, 0, 2, 1, 0}).view({3, 2})));
+  CHECK(routing.ends == std::vector<std::int64_t>{2, 4, 6, 6});  // nobody goes to the last
+  CHECK(at::equal(routing.tokens, integers({1, 2, 0, 2, 0, 1})));
+  CHECK(at::equal(routing.places, integers({2, 4, 0, 5, 3, 1}).view({3, 2})));
+  const at::Tensor probabilities = logits.softmax(1).gather(1, routing.experts);
+  CHECK(relative_distance(routing.weights, probabilities / probabilities.sum(1, true)) < 1e-6);
+  CHECK(relative_distance(ops::route(logits, {.per_token = 2, .normalized = false}).weights, probabilities) <
+        1e-6);
+}
+
+TEST_CASE("no tokens route to nowhere, and all experts may be a token's") {
+  const Routing none = ops::route(at::zeros({0, 3}), {.per_token = 2});
+  CHECK(none.ends == std::vector<std::int64_t>{0, 0, 0});
+  CHECK(ops::combine_rows(at::zeros({0, 5}), none).sizes() == at::IntArrayRef{0, 5});
+  const Routing all = ops::route(random({7, 3}, 1, at::kFloat), {.per_token = 3});
+  CHECK(all.ends == std::vector<std::int64_t>{7, 14, 21});
+}
+
+TEST_CASE("the reference of experts passes finite differences, for all that it multiplies") {
+  for (const bool normalized : {true, false}) {
+    CAPTURE(normalized);
+    const auto experts = [&](const std::vector<at::Tensor>& in) {
+      return ops::reference::gated_experts(in[0], in[1], in[2], in[3],
+                                           {.per_token = 2, .normalized = normalized});
+    };
+    const auto found =
+        gradcheck(experts, {leaf({6, 5}, 1), leaf({4, 5}, 2), leaf({4, 6, 5}, 3), leaf({4, 5, 3}, 4)});
+    CAPTURE(found.where);
+    CHECK(found.worst < 1e-8);
+  }
+}
+
+TEST_CASE("the gradient of logits is that of the weights' formula, whether they are normalised or not") {
+  for (const bool normalized : {true, false}) {
+    CAPTURE(normalized);
+    const ops::RouterOptions options{.per_token = 3, .normalized = normalized};
+    const at::Tensor logits = leaf({9, 6}, 1), d_weights = random({9, 3}, 2, at::kDouble);
+    const Routing routing = ops::route(logits.detach(), options);
+    at::Tensor weights = logits.softmax(1).gather(1, routing.experts);
+    if (normalized) weights = weights / weights.sum(1, true);
+    const at::Tensor expected = torch::autograd::grad({(weights * d_weights).sum()}, {logits})[0];
+    CHECK(relative_distance(ops::route_backward(d_weights, logits.detach(), routing, options), expected) <
+          1e-12);
+    const ops::RouterOptions other{.per_token = 3, .normalized = !normalized};
+    CHECK(relative_distance(ops::route_backward(d_weights, logits.detach(), routing, other), expected) >
+          1e-2);
+  }
+}
+
+TEST_CASE("weighted rows and products of rows are fp64's to their dtype's last bits, at every width") {
+  // fp32: sums of a few hundred terms in another order. 16 bits: one rounding of the result.
+  const Tolerance tolerances[] = {{at::kDouble, 1e-14, 1e-14, "another order of sums"},
+                                  {at::kFloat, 1e-6, 2e-6, "another order of sums"},
+                                  {at::kBFloat16, 4e-3, 2e-6, "one rounding of rows, none of products"},
+                                  {at::kHalf, 5e-4, 2e-6, "one rounding of rows, none of products"}};
+  for (const Tolerance& limit : tolerances) {
+    for (const std::int64_t width : {1, 15, 64, 200, 257}) {
+      CAPTURE(limit.dtype, width, limit.why);
+      const bool wide = limit.dtype == at::kDouble;
+      const at::Tensor logits = random({33, 7}, 1, wide ? at::kDouble : at::kFloat);
+      const Routing routing = ops::route(logits, {.per_token = 3});
+      const at::Tensor rows = random({99, width}, 2, limit.dtype),
+                       others = random({99, width}, 3, limit.dtype);
+      const at::Tensor expected = combined(rows, routing);
+      CHECK(relative_distance(ops::combine_rows(rows, routing), expected) < limit.forward);
+      const at::Tensor products = (rows.to(at::kDouble) * others.to(at::kDouble)).sum(1);
+      CHECK(relative_distance(ops::row_products(rows, others), products) < limit.backward);
+      // Another token's rows are far from that.
+      Routing shifted = routing;
+      shifted.places = routing.places.roll(1, 0).contiguous();
+      CHECK(relative_distance(ops::combine_rows(rows, shifted), expected) > 0.1);
+
+      ops::set_reference_ops(true);
+      const at::Tensor by_reference = ops::combine_rows(rows, routing);
+      ops::set_reference_ops(false);
+      CHECK(relative_distance(by_reference, expected) < limit.forward);
+    }
+  }
+}
+
+TEST_CASE("values of rows are given back to the tokens that they belong to") {
+  const Routing routing = ops::route(random({5, 4}, 1, at::kFloat), {.per_token = 2});
+  const at::Tensor tokens = ops::of_places(routing.tokens, routing);
+  CHECK(at::equal(tokens, at::arange(5).unsqueeze(1).expand({5, 2})));
+}
+
+TEST_CASE("logits and options that don't fit are errors") {
+  CHECK_THAT(error_text([] { ops::route(at::zeros({3}), {}); }),
+             Contains("floating logits [tokens, experts]"));
+  CHECK_THAT(error_text([] { ops::route(at::zeros({3, 2}, at::kLong), {}); }), Contains("floating logits"));
+  CHECK_THAT(error_text([] { ops::route(at::zeros({3, 2}), {.per_token = 3}); }), Contains("got 3 of 2"));
+  CHECK_THAT(error_text([] { ops::row_products(at::zeros({3, 2}), at::zeros({2, 2})); }),
+             Contains("two matrices of one shape"));
+  const Routing routing = ops::route(at::zeros({3, 2}), {.per_token = 1});
+  CHECK_THAT(error_text([&] { ops::combine_rows(at::zeros({4, 2}), routing); }),
+             Contains("rows [tokens * experts of a token, width]"));
+}
