@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -19,6 +20,25 @@
 
 namespace lorikeet::recipes {
 namespace {
+
+// What of a mixture of experts is trained, which differs from what PEFT's all-linear means.
+void log_experts(const ModelSession& session) {
+  const auto& layers = session.model->spec().layers;
+  const auto mixture =
+      std::find_if(layers.begin(), layers.end(), [](const auto& layer) { return layer.experts.has_value(); });
+  if (mixture == layers.end()) return;
+  const nn::ExpertsSpec& experts = *mixture->experts;
+  const auto& modules = session.adapters->modules();
+  const auto adapted = std::count_if(modules.begin(), modules.end(), [&](const auto& module) {
+    return module.name.starts_with(experts.expert_prefix(0));
+  });
+  const nn::ExpertNames& names = experts.names;
+  log_info("experts: " + std::to_string(experts.count) + " a layer, of which a token passes " +
+           std::to_string(experts.router.per_token) +
+           (adapted > 0 ? "; their modules get adapters, the router is frozen"
+                        : "; they and the router are frozen (lora.target_modules may name " + names.gate +
+                              ", " + names.up + ", " + names.down + ")"));
+}
 
 // The model on this rank's device, with what all ranks' devices are called.
 ModelSession open_session(const config::Settings& settings, RankGroup& group, Phases& phases,
@@ -44,6 +64,7 @@ ModelSession open_session(const config::Settings& settings, RankGroup& group, Ph
   log_info("model: " + base + ", " +
            format_bytes(static_cast<std::uint64_t>(session.model->store().bytes())) +
            " of frozen weights, tokenizer from " + session.tokenizer->description());
+  log_experts(session);
   phases.finish("open model");
   return session;
 }

@@ -33,7 +33,7 @@ def main():
                 weight.normal_(std=1)
             else:  # a head that is the embedding's table makes that one's rows as small as its own
                 head = "lm_head" in name or "embed_tokens" in name
-                weight.normal_(std=(2 if head else 1) / math.sqrt(weight.shape[1]))
+                weight.normal_(std=(2 if head else 1) / math.sqrt(weight.shape[-1]))
     model.save_pretrained(folder, max_shard_size="5GB")
     # No program reads text here, but all ask for a tokenizer.
     Tokenizer(models.BPE(vocab={f"<{i}>": i for i in range(config.vocab_size)}, merges=[])).save(

@@ -14,16 +14,14 @@ from batches import IGNORED, Job, StepLog
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
-TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-
 
 def load(job, dtype):
     """The base model with adapters, on the job's device; PEFT keeps adapters in fp32."""
     model = AutoModelForCausalLM.from_pretrained(job.model, dtype=torch.float32 if dtype == "fp32" else torch.bfloat16,
                                                  attn_implementation="sdpa", device_map=job.device)
     model.config.use_cache = False
-    lora = LoraConfig(r=job.settings["rank"], lora_alpha=job.settings["alpha"], lora_dropout=0.0, target_modules=TARGETS,
-                      task_type="CAUSAL_LM")
+    lora = LoraConfig(r=job.settings["rank"], lora_alpha=job.settings["alpha"], lora_dropout=0.0,
+                      target_modules=job.settings["targets"], task_type="CAUSAL_LM")
     return get_peft_model(model, lora)
 
 

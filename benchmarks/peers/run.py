@@ -63,7 +63,8 @@ class Job:
         """Writes job.json, which the PEFT programs read."""
         path.write_text(json.dumps({
             "model": str(self.checkpoint), "rows": str(self.rows), "device": self.device, "steps": self.steps,
-            "layout": dataclasses.asdict(self.layout), "rank": self.rank, "alpha": self.alpha, "lr": self.lr}))
+            "layout": dataclasses.asdict(self.layout), "rank": self.rank, "alpha": self.alpha, "lr": self.lr,
+            "targets": sizes.targets(self.config)}))
 
 
 def run_script(environment, name, *arguments):

@@ -19,6 +19,12 @@ def qwen3(hidden, intermediate, layers, heads, **more):
             "num_attention_heads": heads, **more}
 
 
+def qwen3_moe(hidden, expert, layers, heads, experts, per_token, **more):
+    return qwen3(hidden, per_token * expert, layers, heads, model_type="qwen3_moe", architectures=["Qwen3MoeForCausalLM"],
+                 moe_intermediate_size=expert, num_experts=experts, num_experts_per_tok=per_token, norm_topk_prob=True,
+                 tie_word_embeddings=False, **more)
+
+
 # What config.json says of each size; head_dim is always given.
 MODELS = {
     "tiny": llama(128, 352, 2, 4, 2, 2000),
@@ -26,6 +32,8 @@ MODELS = {
     "tiny-qwen3": qwen3(128, 352, 2, 4, num_key_value_heads=2, head_dim=64, vocab_size=2000),
     "57m": llama(512, 1408, 8, 8, 4, 32000),
     "135m": llama(576, 1536, 30, 9, 3, 49152, rope_theta=1e5, tie_word_embeddings=True),  # SmolLM2-135M
+    "tiny-moe": qwen3_moe(128, 64, 2, 4, 8, 2, num_key_value_heads=2, head_dim=64, vocab_size=2000),
+    "moe-500m": qwen3_moe(1024, 512, 8, 8, 32, 4, num_key_value_heads=4, vocab_size=32000),  # of which a token passes 140M
     "qwen3-0.6b": qwen3(1024, 3072, 28, 16),
     "qwen3-1.7b": qwen3(2048, 6144, 28, 16),
     "qwen3-4b": qwen3(2560, 9728, 36, 32),
@@ -35,6 +43,12 @@ MODELS = {
     "llama-3.1-8b": llama(4096, 14336, 32, 32, 8, 128256, rope_theta=5e5, max_position_embeddings=131072),
 }
 RANK, ALPHA, LEARNING_RATE = 16, 32, 1e-4
+ATTENTION, MLP = ["q_proj", "k_proj", "v_proj", "o_proj"], ["gate_proj", "up_proj", "down_proj"]
+
+
+def targets(config):
+    """The modules that get an adapter: experts don't."""
+    return ATTENTION if "num_experts" in config else ATTENTION + MLP
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +92,7 @@ def layouts(model, device):
                  Layout("fixed", length, 1, packs, 4)]
     elif model.startswith("tiny"):
         found = [Layout("padded", 256, 4, 1), Layout("packed", 256, 4, 2), Layout("fixed", 128, 1, 2)]
-    elif model in ("57m", "135m"):
+    elif model in ("57m", "135m", "moe-500m"):
         found = [Layout("padded", 1024, 8, 1), Layout("packed", 1024, 8, 2), Layout("fixed", 512, 1, 4)]
     else:
         found = [Layout("fixed", 512, 1, 2)]
@@ -92,9 +106,10 @@ def flops(config, lengths, labels):
     hidden, heads, width = config["hidden_size"], config["num_attention_heads"], config["head_dim"]
     kv, layers = config["num_key_value_heads"], config["num_hidden_layers"]
     shapes = [(hidden, heads * width), (hidden, kv * width), (hidden, kv * width), (heads * width, hidden)]
-    shapes += [(hidden, config["intermediate_size"])] * 3
-    layer = 4 * sum(a * b for a, b in shapes) + 6 * RANK * sum(a + b for a, b in shapes)
-    output = 4 * sum(a * b for a, b in shapes[3:]) + 6 * RANK * sum(a + b for a, b in shapes[3:])
+    shapes += [(hidden, config["intermediate_size"])] * 3  # of all experts that a token passes
+    adapted = shapes[:4] if "num_experts" in config else shapes
+    layer = 4 * sum(a * b for a, b in shapes) + 6 * RANK * sum(a + b for a, b in adapted)
+    output = 4 * sum(a * b for a, b in shapes[3:]) + 6 * RANK * sum(a + b for a, b in adapted[3:])
     attention = 6 * layers * heads * width * sum(s * s for s in lengths)
     tokens = sum(lengths)
     return layers * layer * tokens - output * (tokens - labels) + 4 * hidden * config["vocab_size"] * labels + attention

@@ -84,9 +84,11 @@ std::vector<at::Tensor*> tensors_of(LayerKept& kept) {
     all.insert(all.end(), {&norm->input, &norm->statistics.mean, &norm->statistics.rstd});
   for (ops::NormStatistics* statistics : {&kept.attention.qk_norm.q, &kept.attention.qk_norm.k})
     all.insert(all.end(), {&statistics->mean, &statistics->rstd});
-  for (LinearKept* linear :
-       {&kept.attention.qkv_linear, &kept.attention.out_linear, &kept.mlp.up_linear, &kept.mlp.down_linear})
-    all.insert(all.end(), {&linear->low_rank, &linear->product});
+  const auto add = [&](LinearKept& linear) { all.insert(all.end(), {&linear.low_rank, &linear.product}); };
+  add(kept.attention.qkv_linear);
+  add(kept.attention.out_linear);
+  for (LinearKept& linear : kept.mlp.up_linear) add(linear);
+  for (LinearKept& linear : kept.mlp.down_linear) add(linear);
   ops::Routing& routing = kept.mlp.routing;
   all.insert(all.end(), {&routing.experts, &routing.weights, &routing.tokens, &routing.places});
   ops::AttentionStatistics& softmax = kept.attention.softmax;
@@ -99,7 +101,7 @@ void drop_recomputed(LayerKept& kept, config::ActivationCheckpointing grade) {
     case config::ActivationCheckpointing::kNone: return;
     case config::ActivationCheckpointing::kMlp:
       kept.mlp.up.reset();
-      kept.mlp.up_linear = {};
+      kept.mlp.up_linear.clear();
       return;
     case config::ActivationCheckpointing::kFull: kept = {.input = std::move(kept.input)}; return;
   }
@@ -161,8 +163,8 @@ at::Tensor DecoderLayer::backward(at::Tensor gradient, const UnitLoan& weights, 
                                   : pre_again(mlp_norm_, kept.mlp_norm);
     mlp_->up_again(x, weights, behind, kept.mlp);
   }
-  ops::LoraLinearGradients mlp = mlp_->backward(
-      post_backward(post_mlp_norm_, gradient, m, kept.post_mlp_norm), weights, behind, kept.mlp, through_mlp);
+  FeedForwardGradients mlp = mlp_->backward(post_backward(post_mlp_norm_, gradient, m, kept.post_mlp_norm),
+                                            weights, behind, kept.mlp, through_mlp);
   at::Tensor x;
   at::Tensor past = gradient;  // of the stream, past attention: what its norm's backward adds
   if (!one_norm) {

@@ -5,11 +5,13 @@
 #include <utility>
 
 #include "base/error.h"
+#include "nn/output_rows.h"
 #include "ops/part.h"
-#include "ops/take_rows.h"
 
 namespace lorikeet::nn {
 namespace {
+
+using ops::RowWeights;
 
 const ExpertsSpec& checked(const ExpertsSpec& spec) {
   if (spec.router.per_token >= 1 && spec.router.per_token <= spec.count) return spec;
@@ -17,34 +19,26 @@ const ExpertsSpec& checked(const ExpertsSpec& spec) {
               " experts a token, as many as there are, got " + std::to_string(spec.router.per_token));
 }
 
-// Calls f with each expert that has rows, and which those are.
-template <typename F>
-void for_each_expert(const ops::Routing& routing, F&& f) {
-  for (std::size_t e = 0; e < routing.ends.size(); ++e) {
-    if (routing.begin(e) < routing.ends[e]) f(e, routing.begin(e), routing.ends[e]);
-  }
+// What an expert's group keeps; nothing where nobody keeps anything.
+LinearKept* part(std::vector<LinearKept>* kept, std::size_t expert) {
+  return kept != nullptr ? &kept->at(expert) : nullptr;
 }
 
 }  // namespace
 
 Module ExpertsSpec::router_module() const { return {prefix + "." + names.router, count}; }
 
-std::vector<Module> ExpertsSpec::gate_up_modules() const {
-  std::vector<Module> modules;
-  for (std::int64_t e = 0; e < count; ++e) {
-    const std::string expert = prefix + "." + names.experts + "." + std::to_string(e) + ".";
-    modules.push_back({expert + names.gate, intermediate_size});
-    modules.push_back({expert + names.up, intermediate_size});
-  }
-  return modules;
+std::string ExpertsSpec::expert_prefix(std::int64_t expert) const {
+  return prefix + "." + names.experts + "." + std::to_string(expert) + ".";
 }
 
-std::vector<Module> ExpertsSpec::down_modules() const {
-  std::vector<Module> modules;
-  for (std::int64_t e = 0; e < count; ++e)
-    modules.push_back(
-        {prefix + "." + names.experts + "." + std::to_string(e) + "." + names.down, hidden_size});
-  return modules;
+std::vector<Module> ExpertsSpec::gate_up_modules(std::int64_t expert) const {
+  return {{expert_prefix(expert) + names.gate, intermediate_size},
+          {expert_prefix(expert) + names.up, intermediate_size}};
+}
+
+Module ExpertsSpec::down_module(std::int64_t expert) const {
+  return {expert_prefix(expert) + names.down, hidden_size};
 }
 
 std::int64_t ExpertsSpec::parameters() const { return count * hidden_size + parameters_of(count); }
@@ -54,95 +48,149 @@ std::int64_t ExpertsSpec::parameters_of(std::int64_t experts) const {
 }
 
 Experts::Experts(const ExpertsSpec& spec, LinearFactory& factory, WeightUnit& unit)
-    : options_(checked(spec).router),
+    : hidden_size_(checked(spec).hidden_size),
+      intermediate_size_(spec.intermediate_size),
+      options_(spec.router),
       activation_(spec.activation),
-      // Its choice isn't left to a quantised weight where loading decides that.
-      router_(factory.frozen({{spec.router_module()}, spec.hidden_size}, unit, /*plain=*/true)),
-      up_{factory.frozen({spec.gate_up_modules(), spec.hidden_size}, unit), 2, 2 * spec.intermediate_size},
-      down_{factory.frozen({spec.down_modules(), spec.intermediate_size}, unit), 1, spec.hidden_size} {}
-
-ops::FrozenMatrix Experts::Matrices::of(const UnitLoan& weights, std::size_t expert) const {
-  return weights.matrix(all.segment + expert * segments, rows, all.cols);
+      // Which experts a token passes isn't left to a rounded weight where loading quantises.
+      router_(factory.frozen_plain({{spec.router_module()}, spec.hidden_size}, unit)) {
+  const auto group = [&](std::vector<Module> modules, std::int64_t in_features) {
+    return factory.linear({.modules = std::move(modules), .in_features = in_features, .by_name_only = true},
+                          unit);
+  };
+  for (std::int64_t e = 0; e < spec.count; ++e) {
+    experts_.push_back({.up = group(spec.gate_up_modules(e), spec.hidden_size),
+                        .down = group({spec.down_module(e)}, spec.intermediate_size)});
+    learns_ = learns_ || experts_.back().up->learns() || experts_.back().down->learns();
+  }
 }
 
-at::Tensor Experts::up(const at::Tensor& x, const UnitLoan& weights, const ops::Routing& routing) const {
-  at::Tensor up = at::empty({routing.tokens.size(0), up_.rows}, x.options());
-  const at::Tensor rows = ops::take_rows(x, routing.tokens);
-  for_each_expert(routing, [&](std::size_t e, std::int64_t begin, std::int64_t end) {
-    const ops::FrozenMatrix matrix = up_.of(weights, e);
-    at::Tensor out = ops::part(up, 0, begin, end);
-    matrix.format->forward(out, ops::part(rows, 0, begin, end), matrix, {}, {});
+at::Tensor Experts::Rows::of(const at::Tensor& all) const { return ops::part(all, 0, begin, end); }
+
+template <typename F>
+void Experts::for_each(const ops::Routing& routing, const ForwardContext& context, F&& f) const {
+  Batch all;  // what keys dropout
+  if (learns_) all = ids_of_rows(context.batch, routing.tokens);
+  for (std::size_t e = 0; e < experts_.size(); ++e) {
+    const std::int64_t begin = routing.begin(e), end = routing.ends[e];
+    if (begin == end && !learns_) continue;
+    Batch own;
+    if (learns_) {
+      own.position_ids = ops::part(all.position_ids, 0, begin, end);
+      own.sample_ids = ops::part(all.sample_ids, 0, begin, end);
+    }
+    f(Rows{e, begin, end, {.batch = own, .training = context.training, .step = context.step}});
+  }
+}
+
+at::Tensor Experts::up(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
+                       const ops::Routing& routing, std::vector<LinearKept>* kept) const {
+  if (kept != nullptr) kept->resize(experts_.size());
+  at::Tensor up = at::empty({routing.tokens.size(0), 2 * intermediate_size_}, x.options());
+  const at::Tensor rows = ops::spread_rows(x, routing, RowWeights::kNone);
+  for_each(routing, context, [&](const Rows& own) {
+    experts_[own.expert].up->forward(own.of(rows), weights, own.context, part(kept, own.expert), nullptr,
+                                     own.of(up));
   });
   return up;
 }
 
-at::Tensor Experts::forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& /*context*/,
+at::Tensor Experts::forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                             FeedForwardKept* kept, ops::LeftTerms* /*left*/) const {
   at::Tensor logits = ops::lora_linear(x, router_.of(weights), {}, {}, std::nullopt);
   ops::Routing routing = ops::route(logits, options_);
-  at::Tensor up = this->up(x, weights, routing);
-  at::Tensor product = ops::gated_activation(up, activation_);
-  if (kept != nullptr) {
-    kept->up = std::move(up);
-    kept->router_logits = std::move(logits);
+  at::Tensor product;
+  {
+    at::Tensor up = this->up(x, weights, context, routing, kept != nullptr ? &kept->up_linear : nullptr);
+    product = ops::gated_activation(up, activation_);
+    if (kept != nullptr) {
+      kept->up = std::move(up);
+      kept->router_logits = std::move(logits);
+      kept->down_linear.resize(experts_.size());
+    }
   }
-  up.reset();
-  at::Tensor rows = at::empty({product.size(0), down_.rows}, x.options());
-  for_each_expert(routing, [&](std::size_t e, std::int64_t begin, std::int64_t end) {
-    const ops::FrozenMatrix matrix = down_.of(weights, e);
-    at::Tensor out = ops::part(rows, 0, begin, end);
-    matrix.format->forward(out, ops::part(product, 0, begin, end), matrix, {}, {});
+  at::Tensor rows = at::empty({product.size(0), hidden_size_}, x.options());
+  for_each(routing, context, [&](const Rows& own) {
+    experts_[own.expert].down->forward(own.of(product), weights, own.context,
+                                       part(kept != nullptr ? &kept->down_linear : nullptr, own.expert),
+                                       nullptr, own.of(rows));
   });
   product.reset();
-  at::Tensor y = ops::combine_rows(rows, routing);
+  at::Tensor y = ops::combine_rows(rows, routing, RowWeights::kRouter);
   if (kept != nullptr) kept->routing = std::move(routing);
   return y;
 }
 
-void Experts::up_again(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& /*context*/,
+void Experts::up_again(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                        FeedForwardKept& kept) const {
-  kept.up = up(x, weights, kept.routing);
+  kept.up = up(x, weights, context, kept.routing, &kept.up_linear);
 }
 
-// A row's weight multiplies the gradient last, where the rows are summed up: on the way to there all is
-// linear in it, and its own gradient needs the rows' without it.
-ops::LoraLinearGradients Experts::backward(const at::Tensor& dy, const UnitLoan& weights,
-                                           const ForwardContext& /*context*/, FeedForwardKept& kept,
-                                           bool input_gradient) const {
-  if (!input_gradient) return {};
-  const ops::Routing routing = std::exchange(kept.routing, {});
-  at::Tensor up = std::move(kept.up);
-  at::Tensor d_weights;
+at::Tensor Experts::through_router(const at::Tensor& weighted_gradient, const at::Tensor& logits,
+                                   const UnitLoan& weights, const ops::Routing& routing) const {
+  const at::Tensor gradient = ops::route_backward(weighted_gradient, logits, routing, options_);
+  return ops::lora_linear_backward(gradient, {}, router_.of(weights), {}, std::nullopt,
+                                   /*input_gradient=*/true)
+      .dx;
+}
+
+FeedForwardGradients Experts::backward(const at::Tensor& dy, const UnitLoan& weights,
+                                       const ForwardContext& context, FeedForwardKept& kept,
+                                       bool input_gradient) const {
+  FeedForwardGradients gradients;
+  if (!input_gradient && !learns_) return gradients;
+  gradients.routing = std::exchange(kept.routing, {});
+  const ops::Routing& routing = gradients.routing;
+  at::Tensor up = std::move(kept.up), weighted_gradient;
   {
-    at::Tensor d_product = at::empty({up.size(0), up_.rows / 2}, dy.options());
+    at::Tensor d_product = at::empty({up.size(0), intermediate_size_}, dy.options());
+    std::vector<ops::LoraLinearGradients> down(experts_.size());
     {
-      const at::Tensor rows = ops::take_rows(dy, routing.tokens);
-      for_each_expert(routing, [&](std::size_t e, std::int64_t begin, std::int64_t end) {
-        const ops::FrozenMatrix matrix = down_.of(weights, e);
-        at::Tensor out = ops::part(d_product, 0, begin, end);
-        matrix.format->backward(out, ops::part(rows, 0, begin, end), matrix, {});
+      const at::Tensor rows = ops::spread_rows(dy, routing, RowWeights::kRouter);
+      for_each(routing, context, [&](const Rows& own) {
+        down[own.expert] = experts_[own.expert].down->backward(
+            own.of(rows), weights, own.context, kept.down_linear[own.expert],
+            /*input_gradient=*/true, nullptr, own.of(d_product));
       });
     }
+    // The gradient is written over what was kept; the product comes from the same pass.
     at::Tensor product;
     ops::gated_activation_backward_(d_product, up, activation_, &product);
-    d_weights = ops::of_places(ops::row_products(d_product, product), routing);
+    for_each(routing, context, [&](const Rows& own) {
+      if (down[own.expert].want_input())
+        experts_[own.expert].down->add_a_gradients(down[own.expert], own.of(product), own.context);
+    });
+    // That of a row's weight, times the weight, is the product of the row and its gradient.
+    if (input_gradient) weighted_gradient = ops::of_places(ops::row_products(d_product, product), routing);
   }
-  at::Tensor rows = at::empty({up.size(0), up_.all.cols}, dy.options());
-  for_each_expert(routing, [&](std::size_t e, std::int64_t begin, std::int64_t end) {
-    const ops::FrozenMatrix matrix = up_.of(weights, e);
-    at::Tensor out = ops::part(rows, 0, begin, end);
-    matrix.format->backward(out, ops::part(up, 0, begin, end), matrix, {});
+  at::Tensor rows;
+  if (input_gradient) rows = at::empty({up.size(0), hidden_size_}, dy.options());
+  gradients.up.resize(experts_.size());
+  for_each(routing, context, [&](const Rows& own) {
+    ops::LoraLinearGradients& of_expert = gradients.up[own.expert];
+    of_expert = experts_[own.expert].up->backward(own.of(up), weights, own.context,
+                                                  kept.up_linear[own.expert], input_gradient, nullptr,
+                                                  input_gradient ? own.of(rows) : at::Tensor());
+    of_expert.dx.reset();
   });
   up.reset();
-  ops::LoraLinearGradients gradients{.dx = ops::combine_rows(rows, routing), .low_rank = {}};
+  kept.up_linear.clear();
+  kept.down_linear.clear();
+  if (!input_gradient) return gradients;
+  gradients.dx = ops::combine_rows(rows, routing, RowWeights::kNone);
   rows.reset();
-  const at::Tensor d_logits =
-      ops::route_backward(d_weights, std::exchange(kept.router_logits, {}), routing, options_);
-  const ops::FrozenMatrix router = router_.of(weights);
-  at::Tensor by_router = at::empty_like(gradients.dx);
-  router.format->backward(by_router, d_logits, router, {});
-  gradients.dx.add_(by_router);
+  gradients.dx.add_(
+      through_router(weighted_gradient, std::exchange(kept.router_logits, {}), weights, routing));
   return gradients;
+}
+
+void Experts::add_a_gradients(const FeedForwardGradients& gradients, const at::Tensor& x,
+                              const ForwardContext& context) const {
+  const at::Tensor rows = ops::spread_rows(x, gradients.routing, RowWeights::kNone);
+  for_each(gradients.routing, context, [&](const Rows& own) {
+    if (gradients.up[own.expert].want_input())
+      experts_[own.expert].up->add_a_gradients(gradients.up[own.expert], own.of(rows), own.context);
+  });
 }
 
 }  // namespace lorikeet::nn

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/batch.h"
 #include "nn/feed_forward.h"
 #include "ops/activation/activation.h"
 
@@ -13,7 +14,7 @@ struct ExpertNames {
   std::string router = "gate", experts = "experts", gate = "gate_proj", up = "up_proj", down = "down_proj";
 };
 
-/// A mixture of experts: gated MLPs, of which each token passes a few. Their weights lie after each other.
+/// A mixture of experts: gated MLPs, of which each token passes a few.
 struct ExpertsSpec {
   std::string prefix;  ///< "model.layers.0.mlp"
   std::int64_t hidden_size;
@@ -25,18 +26,20 @@ struct ExpertsSpec {
 
   /// The module whose output are the experts' logits.
   Module router_module() const;
-  /// The modules that make [gate | up], expert after expert.
-  std::vector<Module> gate_up_modules() const;
-  std::vector<Module> down_modules() const;
+  /// What the names of an expert's modules begin with, "model.layers.0.mlp.experts.3.".
+  std::string expert_prefix(std::int64_t expert) const;
+  /// The modules that make [gate | up] of an expert.
+  std::vector<Module> gate_up_modules(std::int64_t expert) const;
+  Module down_module(std::int64_t expert) const;
   /// Parameters of linear modules: all of them, and those of `experts` experts.
   std::int64_t parameters() const;
   std::int64_t parameters_of(std::int64_t experts) const;
 };
 
 /// The block: with its router's weights w_e, sum over a token's experts e of w_e down_e(act(gate_e x) * up_e
-/// x). All of it is frozen: PEFT's `all-linear` leaves router and experts out too, which transformers holds
-/// as plain parameters. The router's logits are computed in the compute dtype, its softmax in fp32. Nothing
-/// is added to the loss to balance experts (transformers' default, output_router_logits: false).
+/// x). The router is frozen; an expert's modules get an adapter where the settings name them. The router's
+/// logits are computed in the compute dtype, its softmax in fp32. Nothing is added to the loss to balance
+/// experts (transformers' default, output_router_logits: false), and no token is dropped.
 class Experts : public FeedForward {
  public:
   /// Throws Error where a token's experts are more than there are.
@@ -46,30 +49,41 @@ class Experts : public FeedForward {
                      FeedForwardKept* kept, ops::LeftTerms* left) const override;
   void up_again(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                 FeedForwardKept& kept) const override;
-  ops::LoraLinearGradients backward(const at::Tensor& dy, const UnitLoan& weights,
-                                    const ForwardContext& context, FeedForwardKept& kept,
-                                    bool input_gradient) const override;
-  void add_a_gradients(const ops::LoraLinearGradients& /*gradients*/, const at::Tensor& /*x*/,
-                       const ForwardContext& /*context*/) const override {}
-  bool learns() const override { return false; }
+  FeedForwardGradients backward(const at::Tensor& dy, const UnitLoan& weights, const ForwardContext& context,
+                                FeedForwardKept& kept, bool input_gradient) const override;
+  void add_a_gradients(const FeedForwardGradients& gradients, const at::Tensor& x,
+                       const ForwardContext& context) const override;
+  bool learns() const override { return learns_; }
 
  private:
-  // Experts' matrices of one kind, all of the same shape, after each other.
-  struct Matrices {
-    MatrixPlace all;
-    std::size_t segments;  // of one expert
-    std::int64_t rows;     // of one expert
-
-    ops::FrozenMatrix of(const UnitLoan& weights, std::size_t expert) const;
+  struct Expert {
+    std::unique_ptr<LinearGroup> up, down;
   };
+  // The rows of one expert, and what a pass knows of them.
+  struct Rows {
+    std::size_t expert;
+    std::int64_t begin, end;
+    const ForwardContext& context;
 
-  // [rows, gate | up] of the experts' rows.
-  at::Tensor up(const at::Tensor& x, const UnitLoan& weights, const ops::Routing& routing) const;
+    at::Tensor of(const at::Tensor& all) const;
+  };
+  // Calls f(Rows) for each expert: those without rows too where experts learn, whose gradients are zeros
+  // then.
+  template <typename F>
+  void for_each(const ops::Routing& routing, const ForwardContext& context, F&& f) const;
+  // [rows, gate | up] of the experts' rows. `kept`: of each expert's group, or null.
+  at::Tensor up(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
+                const ops::Routing& routing, std::vector<LinearKept>* kept) const;
+  // The gradient of x by way of the router.
+  at::Tensor through_router(const at::Tensor& weighted_gradient, const at::Tensor& logits,
+                            const UnitLoan& weights, const ops::Routing& routing) const;
 
+  std::int64_t hidden_size_, intermediate_size_;
   ops::RouterOptions options_;
   ops::Activation activation_;
   MatrixPlace router_;
-  Matrices up_, down_;
+  std::vector<Expert> experts_;
+  bool learns_ = false;
 };
 
 }  // namespace lorikeet::nn

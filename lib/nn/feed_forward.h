@@ -1,17 +1,34 @@
 #pragma once
 
+#include <algorithm>
+#include <vector>
+
 #include "nn/linear.h"
 #include "ops/experts/routing.h"
 
 namespace lorikeet::nn {
 
-/// What a feed-forward block keeps for its backward: the activated product is computed again. `up` and
-/// `up_linear` may be given up (FeedForward::up_again).
+/// What a feed-forward block keeps for its backward: the activated product is computed again. `up` and what
+/// its groups keep may be given up (FeedForward::up_again).
 struct FeedForwardKept {
   at::Tensor up;  ///< [rows, gate | up], or [rows, up]; the activation may have been left its low-rank terms
-  LinearKept up_linear, down_linear;
+  /// Of the groups before and behind the activation: one of each, or one of each expert.
+  std::vector<LinearKept> up_linear, down_linear;
   at::Tensor router_logits;  ///< [T, experts]; undefined without experts
   ops::Routing routing = {};
+};
+
+/// What a feed-forward block's backward gives.
+struct FeedForwardGradients {
+  at::Tensor dx = {};  ///< [T, D], or undefined where it wasn't asked for
+  /// For add_a_gradients: of the group before the activation, or of that of each expert.
+  std::vector<ops::LoraLinearGradients> up = {};
+  ops::Routing routing = {};  ///< of experts
+
+  /// Whether add_a_gradients has something to do.
+  bool want_input() const {
+    return std::any_of(up.begin(), up.end(), [](const auto& group) { return group.want_input(); });
+  }
 };
 
 /// A layer's block behind its attention: an MLP, or a mixture of experts.
@@ -26,12 +43,14 @@ class FeedForward {
   /// Computes `kept.up` again, where it was given up, from forward's x.
   virtual void up_again(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                         FeedForwardKept& kept) const = 0;
-  /// As LinearGroup::backward, for the whole block; gives back what was kept on the way.
-  virtual ops::LoraLinearGradients backward(const at::Tensor& dy, const UnitLoan& weights,
-                                            const ForwardContext& context, FeedForwardKept& kept,
-                                            bool input_gradient) const = 0;
+  /// x's gradient, where `input_gradient` asks for it; adds the gradients of what is trainable in the block
+  /// but for those that need x: where the result says so, add_a_gradients has to follow. Gives back what was
+  /// kept on the way.
+  virtual FeedForwardGradients backward(const at::Tensor& dy, const UnitLoan& weights,
+                                        const ForwardContext& context, FeedForwardKept& kept,
+                                        bool input_gradient) const = 0;
   /// The rest of a backward, with forward's x.
-  virtual void add_a_gradients(const ops::LoraLinearGradients& gradients, const at::Tensor& x,
+  virtual void add_a_gradients(const FeedForwardGradients& gradients, const at::Tensor& x,
                                const ForwardContext& context) const = 0;
   /// Whether anything of the block is trainable.
   virtual bool learns() const = 0;

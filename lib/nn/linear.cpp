@@ -13,14 +13,17 @@ class FrozenGroup : public LinearGroup {
   explicit FrozenGroup(const GroupWeights& weights) : weights_(weights) {}
 
   at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& /*context*/,
-                     LinearKept* /*kept*/, ops::LeftTerms* /*left*/) const override {
-    return ops::lora_linear(x, weights_.weight.of(weights), weights_.bias(), {}, std::nullopt);
+                     LinearKept* /*kept*/, ops::LeftTerms* /*left*/, const at::Tensor& into) const override {
+    return ops::lora_linear(x, weights_.weight.of(weights), weights_.bias(), {}, std::nullopt, nullptr,
+                            nullptr, into);
   }
   std::vector<ops::LowRankTerm> left_terms(const LinearKept& /*kept*/) const override { return {}; }
   ops::LoraLinearGradients backward(const at::Tensor& dy, const UnitLoan& weights,
                                     const ForwardContext& /*context*/, const LinearKept& /*kept*/,
-                                    bool input_gradient, ops::LeftTerms* /*left*/) const override {
-    return ops::lora_linear_backward(dy, {}, weights_.weight.of(weights), {}, std::nullopt, input_gradient);
+                                    bool input_gradient, ops::LeftTerms* /*left*/,
+                                    const at::Tensor& into) const override {
+    return ops::lora_linear_backward(dy, {}, weights_.weight.of(weights), {}, std::nullopt, input_gradient,
+                                     nullptr, into);
   }
   void add_a_gradients(const ops::LoraLinearGradients& /*gradients*/, const at::Tensor& /*x*/,
                        const ForwardContext& /*context*/) const override {}
@@ -77,8 +80,8 @@ std::unique_ptr<LinearGroup> frozen_group(const GroupWeights& weights) {
   return std::make_unique<FrozenGroup>(weights);
 }
 
-MatrixPlace LinearFactory::frozen(const GroupSpec& spec, WeightUnit& unit, bool plain) const {
-  return GroupWeights(spec, unit, policy_, plain || stays_plain(spec)).weight;
+MatrixPlace LinearFactory::frozen_plain(const GroupSpec& spec, WeightUnit& unit) const {
+  return GroupWeights(spec, unit, policy_, /*plain=*/true).weight;
 }
 
 bool LinearFactory::stays_plain(const GroupSpec& spec) const {

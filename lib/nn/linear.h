@@ -48,6 +48,7 @@ struct GroupSpec {
   std::vector<Module> modules;
   std::int64_t in_features;
   bool bias = false;
+  bool by_name_only = false;  ///< `all-linear` doesn't mean these: they get an adapter where they are named
 
   std::int64_t out_features() const;
 };
@@ -65,17 +66,19 @@ class LinearGroup {
   virtual ~LinearGroup() = default;
   /// x [T, in] -> [T, sum of out], modules side by side as declared, each in group order (RowOrder).
   /// `kept`, unless it is null, gets what backward needs beside the input. `left`, unless it is null, may be
-  /// left low-rank terms (ops::LeftTerms).
+  /// left low-rank terms (ops::LeftTerms). `into`, unless it is undefined, gets the result.
   virtual at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
-                             LinearKept* kept, ops::LeftTerms* left = nullptr) const = 0;
+                             LinearKept* kept, ops::LeftTerms* left = nullptr,
+                             const at::Tensor& into = {}) const = 0;
   /// The terms that forward left, out of what it kept: made again, since what is kept may have moved.
   virtual std::vector<ops::LowRankTerm> left_terms(const LinearKept& kept) const = 0;
   /// x's gradient, where `input_gradient` asks for it; adds the gradients of what is trainable in the group
   /// but for those that need x: where the result says so, add_a_gradients has to follow, or what
-  /// ops::LeftTerms::right_gradient names. `left` as in forward, for the terms of x's gradient.
+  /// ops::LeftTerms::right_gradient names. `left` and `into` as in forward, of x's gradient.
   virtual ops::LoraLinearGradients backward(const at::Tensor& dy, const UnitLoan& weights,
                                             const ForwardContext& context, const LinearKept& kept,
-                                            bool input_gradient, ops::LeftTerms* left = nullptr) const = 0;
+                                            bool input_gradient, ops::LeftTerms* left = nullptr,
+                                            const at::Tensor& into = {}) const = 0;
   /// The rest of a backward, with forward's x.
   virtual void add_a_gradients(const ops::LoraLinearGradients& gradients, const at::Tensor& x,
                                const ForwardContext& context) const = 0;
@@ -161,8 +164,8 @@ class LinearFactory {
   /// A head over `table`, its own or the embedding's.
   virtual std::unique_ptr<Head> head(const HeadSpec& spec, const MatrixPlace& table) = 0;
 
-  /// The weight of a group that never has an adapter. `plain`: numbers, whatever the policy says.
-  MatrixPlace frozen(const GroupSpec& spec, WeightUnit& unit, bool plain = false) const;
+  /// The weight of a group that never has an adapter, as plain numbers whatever the policy says.
+  MatrixPlace frozen_plain(const GroupSpec& spec, WeightUnit& unit) const;
 
   const precision::Policy& policy() const { return policy_; }
 

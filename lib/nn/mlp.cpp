@@ -1,5 +1,7 @@
 #include "nn/mlp.h"
 
+#include <utility>
+
 namespace lorikeet::nn {
 
 std::vector<Module> MlpSpec::gate_up_modules() const {
@@ -24,33 +26,39 @@ at::Tensor Mlp::activated(const at::Tensor& up, const std::vector<ops::LowRankTe
 
 at::Tensor Mlp::forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                         FeedForwardKept* kept, ops::LeftTerms* left) const {
+  if (kept != nullptr) {
+    kept->up_linear.resize(1);
+    kept->down_linear.resize(1);
+  }
   at::Tensor product;
   {
     ops::LeftTerms of_up(ops::gated_activation_adds);
-    const at::Tensor up = up_->forward(x, weights, context, kept != nullptr ? &kept->up_linear : nullptr,
-                                       gated_ ? &of_up : nullptr);
+    const at::Tensor up = up_->forward(
+        x, weights, context, kept != nullptr ? &kept->up_linear.front() : nullptr, gated_ ? &of_up : nullptr);
     product = activated(up, of_up.terms);
     if (kept != nullptr) kept->up = up;
   }
-  return down_->forward(product, weights, context, kept != nullptr ? &kept->down_linear : nullptr, left);
+  return down_->forward(product, weights, context, kept != nullptr ? &kept->down_linear.front() : nullptr,
+                        left);
 }
 
 void Mlp::up_again(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                    FeedForwardKept& kept) const {
   ops::LeftTerms left(ops::gated_activation_adds);
-  kept.up = up_->forward(x, weights, context, &kept.up_linear, gated_ ? &left : nullptr);
+  kept.up_linear.resize(1);
+  kept.up = up_->forward(x, weights, context, &kept.up_linear.front(), gated_ ? &left : nullptr);
 }
 
-ops::LoraLinearGradients Mlp::backward(const at::Tensor& dy, const UnitLoan& weights,
-                                       const ForwardContext& context, FeedForwardKept& kept,
-                                       bool input_gradient) const {
+FeedForwardGradients Mlp::backward(const at::Tensor& dy, const UnitLoan& weights,
+                                   const ForwardContext& context, FeedForwardKept& kept,
+                                   bool input_gradient) const {
   const bool through_activation = input_gradient || up_->learns();
   at::Tensor up = std::move(kept.up);
   {
     ops::LeftTerms left(ops::gated_activation_backward_adds);
-    ops::LoraLinearGradients down =
-        down_->backward(dy, weights, context, kept.down_linear, through_activation, gated_ ? &left : nullptr);
-    const auto terms = up_->left_terms(kept.up_linear);
+    ops::LoraLinearGradients down = down_->backward(dy, weights, context, kept.down_linear.front(),
+                                                    through_activation, gated_ ? &left : nullptr);
+    const auto terms = up_->left_terms(kept.up_linear.front());
     const bool sums = ops::gated_activation_backward_sums(down.dx, left.terms, left.right_gradient);
     at::Tensor product;
     at::Tensor* const again = down.want_input() && !sums ? &product : nullptr;
@@ -70,7 +78,10 @@ ops::LoraLinearGradients Mlp::backward(const at::Tensor& dy, const UnitLoan& wei
     if (again != nullptr) down_->add_a_gradients(down, product, context);
     if (sums) ops::a_gradients_added(down);
   }
-  return up_->backward(up, weights, context, kept.up_linear, input_gradient);
+  FeedForwardGradients gradients;
+  gradients.up.push_back(up_->backward(up, weights, context, kept.up_linear.front(), input_gradient));
+  gradients.dx = std::exchange(gradients.up.front().dx, {});
+  return gradients;
 }
 
 }  // namespace lorikeet::nn

@@ -38,12 +38,11 @@ class Mlp : public FeedForward {
                      FeedForwardKept* kept, ops::LeftTerms* left) const override;
   void up_again(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                 FeedForwardKept& kept) const override;
-  ops::LoraLinearGradients backward(const at::Tensor& dy, const UnitLoan& weights,
-                                    const ForwardContext& context, FeedForwardKept& kept,
-                                    bool input_gradient) const override;
-  void add_a_gradients(const ops::LoraLinearGradients& gradients, const at::Tensor& x,
+  FeedForwardGradients backward(const at::Tensor& dy, const UnitLoan& weights, const ForwardContext& context,
+                                FeedForwardKept& kept, bool input_gradient) const override;
+  void add_a_gradients(const FeedForwardGradients& gradients, const at::Tensor& x,
                        const ForwardContext& context) const override {
-    up_->add_a_gradients(gradients, x, context);
+    up_->add_a_gradients(gradients.up.front(), x, context);
   }
   bool learns() const override { return up_->learns() || down_->learns(); }
 

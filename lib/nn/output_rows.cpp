@@ -4,11 +4,15 @@
 
 namespace lorikeet::nn {
 
-OutputRows output_rows(const Batch& batch, const at::Tensor& index) {
-  OutputRows rows{.index = index, .batch = {}, .tokens = batch.size()};
-  rows.batch.position_ids = ops::take_rows(batch.position_ids.unsqueeze(1), index).squeeze(1);
-  rows.batch.sample_ids = ops::take_rows(batch.sample_ids.unsqueeze(1), index).squeeze(1);
+Batch ids_of_rows(const Batch& batch, const at::Tensor& index) {
+  Batch rows;
+  rows.position_ids = ops::take_rows(batch.position_ids.unsqueeze(1), index).squeeze(1);
+  rows.sample_ids = ops::take_rows(batch.sample_ids.unsqueeze(1), index).squeeze(1);
   return rows;
+}
+
+OutputRows output_rows(const Batch& batch, const at::Tensor& index) {
+  return {.index = index, .batch = ids_of_rows(batch, index), .tokens = batch.size()};
 }
 
 at::Tensor read_rows(const at::Tensor& x, const ForwardContext& context) {

@@ -17,6 +17,9 @@ struct OutputRows {
   std::int64_t tokens = 0;  ///< T
 };
 
+/// What rows of the tokens `index` (int64) have of `batch`, in that order: position_ids and sample_ids alone.
+Batch ids_of_rows(const Batch& batch, const at::Tensor& index);
+
 /// The tokens `index` of `batch`.
 OutputRows output_rows(const Batch& batch, const at::Tensor& index);
 

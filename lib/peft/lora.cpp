@@ -24,7 +24,8 @@ std::vector<std::size_t> LoraAdapters::Module::segments() const {
 }
 
 std::vector<LoraAdapters::Module> LoraAdapters::declare(const std::vector<nn::Module>& modules,
-                                                        const nn::MatrixPlace& weight, Kind kind) {
+                                                        const nn::MatrixPlace& weight, Kind kind,
+                                                        bool by_name_only) {
   const bool is_embedding = kind == Kind::kEmbedding;
   const bool starts_from_base = config_.starts_from_base && !is_embedding;
   const char* const a_name = is_embedding ? ".lora_embedding_B" : ".lora_A.weight";
@@ -34,7 +35,7 @@ std::vector<LoraAdapters::Module> LoraAdapters::declare(const std::vector<nn::Mo
   for (std::size_t i = 0; i < modules.size(); ++i) {
     const nn::Module& module = modules[i];
     seen_.push_back(module.name);
-    if (!rules_.matches(module.name, kind != Kind::kLinear)) continue;
+    if (!rules_.matches(module.name, by_name_only || kind != Kind::kLinear)) continue;
     const std::int64_t rank = rules_.rank(module.name);
     as.push_back({.name = module.name + a_name, .shape = {rank, weight.cols}, .frozen = config_.freeze_a});
     bs.push_back({.name = module.name + b_name, .shape = {module.out_features, rank}, .order = module.order});

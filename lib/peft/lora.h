@@ -62,10 +62,10 @@ class LoraAdapters {
   const std::vector<Table>& tables() const { return tables_; }
 
   /// Declares the adapters of one group's modules that match; returns the modules it added. `weight` is the
-  /// group's matrix, a segment a module. Throws Error where a start from the base needs a higher rank than a
-  /// weight has.
+  /// group's matrix, a segment a module; `by_name_only`: GroupSpec's. Throws Error where a start from the
+  /// base needs a higher rank than a weight has.
   std::vector<Module> declare(const std::vector<nn::Module>& modules, const nn::MatrixPlace& weight,
-                              Kind kind = Kind::kLinear);
+                              Kind kind = Kind::kLinear, bool by_name_only = false);
   /// Declares the trained copy of a table where the settings save its module, or the head that shares it.
   std::optional<Table> declare_table(const std::string& module, const nn::MatrixPlace& weight,
                                      const std::string& tied_head = {});

@@ -27,17 +27,18 @@ class LoraGroup : public nn::LinearGroup {
   }
 
   at::Tensor forward(const at::Tensor& x, const nn::UnitLoan& weights, const nn::ForwardContext& context,
-                     nn::LinearKept* kept, ops::LeftTerms* left) const override {
+                     nn::LinearKept* kept, ops::LeftTerms* left, const at::Tensor& into) const override {
     const bool dora = adapters_.config().use_dora;
     if (dora) left = nullptr;  // it scales the complete product
-    at::Tensor product = ops::lora_linear(
-        x, weights_.weight.of(weights), dora ? at::Tensor() : weights_.bias(), projections(),
-        adapters_.dropout(context, group_), kept != nullptr ? &kept->low_rank : nullptr, left);
+    at::Tensor product =
+        ops::lora_linear(x, weights_.weight.of(weights), dora ? at::Tensor() : weights_.bias(), projections(),
+                         adapters_.dropout(context, group_), kept != nullptr ? &kept->low_rank : nullptr,
+                         left, dora ? at::Tensor() : into);
     if (kept != nullptr) kept->terms_left = left != nullptr && !left->terms.empty();
     if (!dora) return product;
     at::Tensor y = ops::scale_columns(product, factors(weights), weights_.bias());
     if (kept != nullptr) kept->product = std::move(product);
-    return y;
+    return into.defined() ? at::Tensor(into).copy_(y) : y;
   }
 
   std::vector<ops::LowRankTerm> left_terms(const nn::LinearKept& kept) const override {
@@ -47,11 +48,12 @@ class LoraGroup : public nn::LinearGroup {
 
   ops::LoraLinearGradients backward(const at::Tensor& dy, const nn::UnitLoan& weights,
                                     const nn::ForwardContext& context, const nn::LinearKept& kept,
-                                    bool input_gradient, ops::LeftTerms* left) const override {
+                                    bool input_gradient, ops::LeftTerms* left,
+                                    const at::Tensor& into) const override {
     const bool dora = adapters_.config().use_dora;
     return ops::lora_linear_backward(dora ? through_factors(dy, kept.product, weights) : dy, kept.low_rank,
                                      weights_.weight.of(weights), projections(),
-                                     adapters_.dropout(context, group_), input_gradient, left);
+                                     adapters_.dropout(context, group_), input_gradient, left, into);
   }
 
   void add_a_gradients(const ops::LoraLinearGradients& gradients, const at::Tensor& x,
@@ -108,7 +110,8 @@ class LoraGroup : public nn::LinearGroup {
 std::unique_ptr<nn::LinearGroup> LoraFactory::linear(const nn::GroupSpec& spec, nn::WeightUnit& unit) {
   const std::uint32_t group = adapters_.groups();
   nn::GroupWeights weights(spec, unit, policy_, stays_plain(spec));
-  const auto modules = adapters_.declare(spec.modules, weights.weight);
+  const auto modules =
+      adapters_.declare(spec.modules, weights.weight, LoraAdapters::Kind::kLinear, spec.by_name_only);
   if (modules.empty()) return nn::frozen_group(weights);
   return std::make_unique<LoraGroup>(spec, weights, adapters_, group, modules);
 }

@@ -112,10 +112,10 @@ bool TargetRules::by_any_name(const std::string& module, const Matches& matches)
   return any(config_.checkpoint_names.modules_in_files(module), matches);
 }
 
-bool TargetRules::matches(const std::string& module, bool is_table) const {
+bool TargetRules::matches(const std::string& module, bool by_name_only) const {
   if (by_any_name(module, [&](const std::string& m) { return excluded_.match(m); })) return false;
   const bool targeted = config_.targets_all_linear()
-                            ? !is_table
+                            ? !by_name_only
                             : by_any_name(module, [&](const std::string& m) { return targets_.match(m); });
   return targeted && in_layers(module);
 }

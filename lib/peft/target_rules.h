@@ -17,9 +17,9 @@ class TargetRules {
   /// Throws Error, naming the setting, for a regular expression that PCRE2 doesn't compile.
   explicit TargetRules(const LoraConfig& config);
 
-  /// True if a module gets an adapter. `is_table` marks the embedding and the head, which all-linear leaves
-  /// out.
-  bool matches(const std::string& module, bool is_table) const;
+  /// True if a module gets an adapter. `by_name_only` marks what all-linear leaves out: the embedding, the
+  /// head, experts.
+  bool matches(const std::string& module, bool by_name_only) const;
   /// True if the embedding or the head is trained whole.
   bool saves(const std::string& module) const;
   std::int64_t rank(const std::string& module) const;

@@ -108,8 +108,9 @@ CardLoad card_load(const nn::CausalLMSpec& spec, const peft::LoraAdapters& adapt
   double adapted = 0, scaled = 0;
   for (const auto& module : adapters.modules()) {
     if (module.kind != peft::LoraAdapters::Kind::kLinear) continue;
-    adapted += d(module.weight.cols + module.weight.rows);
-    if (module.magnitude) scaled += d(module.weight.rows);
+    const double share = train::token_share(spec, module.name);
+    adapted += share * d(module.weight.cols + module.weight.rows);
+    if (module.magnitude) scaled += share * d(module.weight.rows);
   }
   load.moved_bytes =
       d(dtype_size(policy.compute)) *

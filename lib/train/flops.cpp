@@ -1,6 +1,7 @@
 #include "train/flops.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -29,6 +30,16 @@ std::int64_t gate_up_parameters(const nn::DecoderLayerSpec& layer) {
   return parameters;
 }
 
+// All of a layer, those of every expert.
+std::vector<nn::Module> gate_up_modules(const nn::DecoderLayerSpec& layer) {
+  if (!layer.experts) return layer.mlp.gate_up_modules();
+  std::vector<nn::Module> modules;
+  for (std::int64_t e = 0; e < layer.experts->count; ++e) {
+    for (nn::Module& module : layer.experts->gate_up_modules(e)) modules.push_back(std::move(module));
+  }
+  return modules;
+}
+
 double gate_up_row_products(const nn::CausalLMSpec& spec, const StepSize& size) {
   std::int64_t parameters = 0;
   for (const nn::DecoderLayerSpec& layer : spec.layers) parameters += gate_up_parameters(layer);
@@ -38,8 +49,7 @@ double gate_up_row_products(const nn::CausalLMSpec& spec, const StepSize& size) 
 std::set<std::string> gate_up_names(const nn::CausalLMSpec& spec) {
   std::set<std::string> names;
   for (const nn::DecoderLayerSpec& layer : spec.layers) {
-    if (layer.experts) continue;  // which have no adapters
-    for (const nn::Module& module : layer.mlp.gate_up_modules()) names.insert(module.name);
+    for (const nn::Module& module : gate_up_modules(layer)) names.insert(module.name);
   }
   return names;
 }
@@ -49,9 +59,10 @@ std::set<std::string> output_row_names(const nn::CausalLMSpec& spec) {
   if (spec.layers.empty()) return {};
   const nn::DecoderLayerSpec& last = spec.layers.back();
   std::set<std::string> names{last.attention.output_module().name};
-  if (last.experts) return names;
-  names.insert(last.mlp.down_module().name);
-  for (const nn::Module& module : last.mlp.gate_up_modules()) names.insert(module.name);
+  for (const nn::Module& module : gate_up_modules(last)) names.insert(module.name);
+  if (!last.experts) names.insert(last.mlp.down_module().name);
+  for (std::int64_t e = 0; last.experts && e < last.experts->count; ++e)
+    names.insert(last.experts->down_module(e).name);
   return names;
 }
 
@@ -72,23 +83,33 @@ std::int64_t AttentionSquares::of(std::int64_t length) const {
   return squares;
 }
 
+double token_share(const nn::CausalLMSpec& spec, const std::string& module) {
+  for (const nn::DecoderLayerSpec& layer : spec.layers) {
+    if (layer.experts && module.starts_with(layer.experts->prefix + "." + layer.experts->names.experts + "."))
+      return d(layer.experts->router.per_token) / d(layer.experts->count);
+  }
+  return 1;
+}
+
 AdapterSize adapter_size(const peft::LoraAdapters& adapters, const nn::CausalLMSpec& spec) {
   using Kind = peft::LoraAdapters::Kind;
   AdapterSize size;
   const std::set<std::string> gate_up = gate_up_names(spec), output_rows = output_row_names(spec);
   for (const auto& module : adapters.modules()) {
+    const double share = token_share(spec, module.name);
     for (const std::size_t index : module.segments()) {
       const peft::AdapterSegment& segment = adapters.store().segment(index);
       if (module.kind == Kind::kEmbedding && index == module.b) continue;
       std::int64_t& part = module.kind == Kind::kHead ? size.head
                            : segment.frozen           ? size.frozen
                                                       : size.trained;
-      part += segment.size();
+      const auto passed = std::llround(share * d(segment.size()));
+      part += passed;
       const bool of_gate_up = gate_up.contains(module.name);
-      if (of_gate_up) size.gate_up += segment.size();
+      if (of_gate_up) size.gate_up += passed;
       if (!output_rows.contains(module.name)) continue;
-      (segment.frozen ? size.output_frozen : size.output_trained) += segment.size();
-      if (of_gate_up) size.output_gate_up += segment.size();
+      (segment.frozen ? size.output_frozen : size.output_trained) += passed;
+      if (of_gate_up) size.output_gate_up += passed;
     }
   }
   for (const auto& table : adapters.tables()) {

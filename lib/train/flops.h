@@ -42,7 +42,7 @@ class AttentionSquares {
 };
 
 /// Elements of an adapter's tensors that are multiplied: all but the looked-up factor of an embedding's
-/// adapter and its table.
+/// adapter and its table; of experts' adapters the share that a token passes.
 struct AdapterSize {
   std::int64_t trained = 0;     ///< factors with a gradient
   std::int64_t frozen = 0;      ///< and without
@@ -52,6 +52,9 @@ struct AdapterSize {
   /// Of trained, frozen and gate_up: those behind the last layer's attention.
   std::int64_t output_trained = 0, output_frozen = 0, output_gate_up = 0;
 };
+
+/// The share of all tokens that pass a module: k / E of the experts', else 1.
+double token_share(const nn::CausalLMSpec& spec, const std::string& module);
 
 AdapterSize adapter_size(const peft::LoraAdapters& adapters, const nn::CausalLMSpec& spec);
 

@@ -107,8 +107,9 @@ void StepRunner::report_zero_gradients(std::uint64_t step) {
     log_warning(
         "step " + std::to_string(step + 1) + ": the gradients of " + std::to_string(zero.size()) +
         " adapter tensors are exactly zero, so that these don't learn: " + join_some(zero, kShown) +
-        "; that is right for q_proj and k_proj where no row has more than two tokens, for modules beside "
-        "weights of zeros, and where lora.alpha or the learning rate is tiny");
+        "; that is right for q_proj and k_proj where no row has more than two tokens, for experts that no "
+        "token goes to, for modules beside weights of zeros, and where lora.alpha or the learning rate is "
+        "tiny");
   }
   b_checked_ = true;
   a_checked_ = b_all_changed || !zero.empty();  // reported once

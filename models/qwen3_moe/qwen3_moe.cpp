@@ -1,5 +1,6 @@
 #include "models/qwen3_moe/qwen3_moe.h"
 
+#include "models/decoder_spec.h"
 #include "models/experts.h"
 #include "models/qwen3/qwen3.h"
 
@@ -9,8 +10,8 @@ namespace {
 // One window for all layers: `max_window_layers` is in the files, but transformers has no layers without it.
 std::vector<std::int64_t> read_window(ConfigReader& config, const DecoderSizes& sizes) {
   config.claim({"sliding_window", "max_window_layers"});
-  const bool used = config.flag("use_sliding_window", false);
-  const std::int64_t window = used ? config.size_or("sliding_window", kMostPositions, 0) : 0;
+  const bool used = config.flag("use_sliding_window", false) && read_whether_windowed(config);
+  const std::int64_t window = used ? config.size("sliding_window", kMostPositions) : 0;
   return std::vector<std::int64_t>(static_cast<std::size_t>(sizes.layers), window);
 }
 

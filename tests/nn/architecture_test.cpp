@@ -117,6 +117,32 @@ TEST_CASE("the order of rows in fused modules is listed where it permutes them")
   CHECK(value(lines, "layers 1-1 attention.qkv_rows").empty());
 }
 
+TEST_CASE("experts stand in an architecture in place of the MLP, with all of their numbers") {
+  const CausalLMSpec spec = test::toy_forms_spec();
+  const Architecture before = architecture(spec);
+  CHECK(value(before, "layers 4-4 experts.count") == "3");
+  CHECK(value(before, "layers 4-4 experts.per_token") == "2");
+  CHECK(value(before, "layers 4-4 experts.normalized") == "true");
+  CHECK(value(before, "layers 4-4 experts.intermediate_size") == "10");
+  CHECK(value(before, "layers 4-4 experts.activation") == "silu");
+  CHECK(value(before, "layers 3-3 experts.count").empty());
+  CHECK(value(before, "layers 4-4 mlp.activation").empty());
+  const auto changes = [&](auto change) {
+    CausalLMSpec other = spec;
+    change(other.layers[4]);
+    return architecture(other) != before;
+  };
+  CHECK(changes([](DecoderLayerSpec& l) { l.experts.reset(); }));
+  CHECK(changes([](DecoderLayerSpec& l) { l.experts->count = 4; }));
+  CHECK(changes([](DecoderLayerSpec& l) { l.experts->router.per_token = 1; }));
+  CHECK(changes([](DecoderLayerSpec& l) { l.experts->router.normalized = false; }));
+  CHECK(changes([](DecoderLayerSpec& l) { l.experts->intermediate_size = 8; }));
+  CHECK(changes([](DecoderLayerSpec& l) { l.experts->activation = ops::Activation::kGelu; }));
+  CHECK_FALSE(changes([](DecoderLayerSpec& l) { l.experts->prefix = "x"; }));
+  CHECK_FALSE(changes([](DecoderLayerSpec& l) { l.experts->names.gate = "gate"; }));
+  CHECK_FALSE(changes([](DecoderLayerSpec& l) { l.mlp.activation = ops::Activation::kGelu; }));
+}
+
 TEST_CASE("names of weights and limits of lengths are no part of an architecture") {
   CHECK_FALSE(shows([](CausalLMSpec& s) { s.shape.max_position = 128; }));
   CHECK_FALSE(shows([](CausalLMSpec& s) { s.embedding_name = "tok"; }));

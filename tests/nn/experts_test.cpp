@@ -44,14 +44,10 @@ struct Block {
   }
 
   UnitLoan loan() const { return {&unit, unit.part()}; }
-  // Segments as numbers in fp64: the router, gate and up of each expert, down of each.
-  at::Tensor numbers(std::size_t segment, std::int64_t count) const {
-    std::vector<at::Tensor> matrices;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const auto& shape = unit.segments().at(segment).shape;
-      matrices.push_back(loan().matrix(segment++, shape[0], shape[1]).dense(at::kFloat).to(at::kDouble));
-    }
-    return at::cat(matrices);
+  // Of the router, which is segment 0, then gate, up and down of each expert: a segment as numbers in fp64.
+  at::Tensor numbers(std::size_t segment) const {
+    const auto& shape = unit.segments().at(segment).shape;
+    return loan().matrix(segment, shape[0], shape[1]).dense(at::kFloat).to(at::kDouble);
   }
 
   FrozenFactory factory;
@@ -78,11 +74,14 @@ Pass pass_of(const Block& block, const at::Tensor& x, const at::Tensor& dy, bool
 }
 
 Pass expected(const Block& block, const ExpertsSpec& spec, const at::Tensor& x, const at::Tensor& dy) {
-  const auto n = spec.count, i = spec.intermediate_size, d = spec.hidden_size;
+  std::vector<at::Tensor> gate_up, down;
+  for (std::size_t e = 0; e < static_cast<std::size_t>(spec.count); ++e) {
+    gate_up.push_back(at::cat({block.numbers(1 + 3 * e), block.numbers(2 + 3 * e)}));
+    down.push_back(block.numbers(3 + 3 * e));
+  }
   const at::Tensor input = x.to(at::kDouble).requires_grad_(true);
-  const at::Tensor y = ops::reference::gated_experts(
-      input, block.numbers(0, 1), block.numbers(1, 2 * n).view({n, 2 * i, d}),
-      block.numbers(1 + 2 * static_cast<std::size_t>(n), n).view({n, d, i}), spec.router);
+  const at::Tensor y = ops::reference::gated_experts(input, block.numbers(0), at::stack(gate_up),
+                                                     at::stack(down), spec.router);
   return {y.detach(), torch::autograd::grad({(y * dy.to(at::kDouble)).sum()}, {input})[0]};
 }
 

@@ -12,6 +12,7 @@ using namespace lorikeet;
 using namespace lorikeet::test;
 using Catch::Contains;
 using ops::Routing;
+using ops::RowWeights;
 
 namespace {
 
@@ -21,12 +22,20 @@ at::Tensor random(at::IntArrayRef sizes, std::uint64_t seed, at::ScalarType dtyp
 
 at::Tensor integers(const std::vector<std::int64_t>& values) { return at::tensor(values); }
 
-// Rows times weights, in fp64.
-at::Tensor combined(const at::Tensor& rows, const Routing& routing) {
+// In fp64: tokens' sums of their experts' rows, and the rows of tokens.
+at::Tensor combined(const at::Tensor& rows, const Routing& routing, RowWeights weights) {
   const std::int64_t tokens = routing.places.size(0), k = routing.places.size(1);
   const at::Tensor of_tokens =
       rows.to(at::kDouble).index_select(0, routing.places.flatten()).view({tokens, k, rows.size(1)});
+  if (weights == RowWeights::kNone) return of_tokens.sum(1);
   return (of_tokens * routing.weights.to(at::kDouble).unsqueeze(2)).sum(1);
+}
+at::Tensor spread(const at::Tensor& x, const Routing& routing, RowWeights weights) {
+  const std::int64_t tokens = routing.places.size(0), k = routing.places.size(1);
+  at::Tensor copies = x.to(at::kDouble).unsqueeze(1).expand({tokens, k, x.size(1)});
+  if (weights == RowWeights::kRouter) copies = copies * routing.weights.to(at::kDouble).unsqueeze(2);
+  at::Tensor rows = at::zeros({tokens * k, x.size(1)}, at::kDouble);
+  return rows.index_copy_(0, routing.places.flatten(), copies.reshape({tokens * k, x.size(1)}));
 }
 
 }  // namespace
@@ -50,7 +59,8 @@ TEST_CASE("experts' rows follow each other by expert, then by token, and each to
 TEST_CASE("no tokens route to nowhere, and all experts may be a token's") {
   const Routing none = ops::route(at::zeros({0, 3}), {.per_token = 2});
   CHECK(none.ends == std::vector<std::int64_t>{0, 0, 0});
-  CHECK(ops::combine_rows(at::zeros({0, 5}), none).sizes() == at::IntArrayRef{0, 5});
+  CHECK(ops::spread_rows(at::zeros({0, 5}), none, RowWeights::kRouter).sizes() == at::IntArrayRef{0, 5});
+  CHECK(ops::combine_rows(at::zeros({0, 5}), none, RowWeights::kRouter).sizes() == at::IntArrayRef{0, 5});
   const Routing all = ops::route(random({7, 3}, 1, at::kFloat), {.per_token = 3});
   CHECK(all.ends == std::vector<std::int64_t>{7, 14, 21});
 }
@@ -78,15 +88,18 @@ TEST_CASE("the gradient of logits is that of the weights' formula, whether they 
     at::Tensor weights = logits.softmax(1).gather(1, routing.experts);
     if (normalized) weights = weights / weights.sum(1, true);
     const at::Tensor expected = torch::autograd::grad({(weights * d_weights).sum()}, {logits})[0];
-    CHECK(relative_distance(ops::route_backward(d_weights, logits.detach(), routing, options), expected) <
+    const at::Tensor weighted = d_weights * routing.weights;
+    CHECK(relative_distance(ops::route_backward(weighted, logits.detach(), routing, options), expected) <
           1e-12);
-    const ops::RouterOptions other{.per_token = 3, .normalized = !normalized};
-    CHECK(relative_distance(ops::route_backward(d_weights, logits.detach(), routing, other), expected) >
+    const at::Tensor unweighted = d_weights;
+    CHECK(relative_distance(ops::route_backward(unweighted, logits.detach(), routing, options), expected) >
           1e-2);
+    const ops::RouterOptions other{.per_token = 3, .normalized = !normalized};
+    CHECK(relative_distance(ops::route_backward(weighted, logits.detach(), routing, other), expected) > 1e-2);
   }
 }
 
-TEST_CASE("weighted rows and products of rows are fp64's to their dtype's last bits, at every width") {
+TEST_CASE("rows of experts and products of rows are fp64's to their dtype's last bits, at every width") {
   // fp32: sums of a few hundred terms in another order. 16 bits: one rounding of the result.
   const Tolerance tolerances[] = {{at::kDouble, 1e-14, 1e-14, "another order of sums"},
                                   {at::kFloat, 1e-6, 2e-6, "another order of sums"},
@@ -96,23 +109,33 @@ TEST_CASE("weighted rows and products of rows are fp64's to their dtype's last b
     for (const std::int64_t width : {1, 15, 64, 200, 257}) {
       CAPTURE(limit.dtype, width, limit.why);
       const bool wide = limit.dtype == at::kDouble;
-      const at::Tensor logits = random({33, 7}, 1, wide ? at::kDouble : at::kFloat);
-      const Routing routing = ops::route(logits, {.per_token = 3});
+      const Routing routing =
+          ops::route(random({33, 7}, 1, wide ? at::kDouble : at::kFloat), {.per_token = 3});
       const at::Tensor rows = random({99, width}, 2, limit.dtype),
                        others = random({99, width}, 3, limit.dtype);
-      const at::Tensor expected = combined(rows, routing);
-      CHECK(relative_distance(ops::combine_rows(rows, routing), expected) < limit.forward);
+      const at::Tensor x = random({33, width}, 4, limit.dtype);
       const at::Tensor products = (rows.to(at::kDouble) * others.to(at::kDouble)).sum(1);
       CHECK(relative_distance(ops::row_products(rows, others), products) < limit.backward);
-      // Another token's rows are far from that.
-      Routing shifted = routing;
-      shifted.places = routing.places.roll(1, 0).contiguous();
-      CHECK(relative_distance(ops::combine_rows(rows, shifted), expected) > 0.1);
-
-      ops::set_reference_ops(true);
-      const at::Tensor by_reference = ops::combine_rows(rows, routing);
-      ops::set_reference_ops(false);
-      CHECK(relative_distance(by_reference, expected) < limit.forward);
+      for (const RowWeights weights : {RowWeights::kNone, RowWeights::kRouter}) {
+        const at::Tensor sums = combined(rows, routing, weights), copies = spread(x, routing, weights);
+        for (const bool reference : {false, true}) {
+          ops::set_reference_ops(reference);
+          const at::Tensor found = ops::combine_rows(rows, routing, weights);
+          const at::Tensor found_rows = ops::spread_rows(x, routing, weights);
+          ops::set_reference_ops(false);
+          CHECK(relative_distance(found, sums) < limit.forward);
+          CHECK(relative_distance(found_rows, copies) < limit.forward);
+        }
+        // Another token's rows, and weights that are left out, are far from that.
+        Routing shifted = routing;
+        shifted.places = routing.places.roll(1, 0).contiguous();
+        shifted.tokens = routing.tokens.roll(1, 0).contiguous();
+        CHECK(relative_distance(ops::combine_rows(rows, shifted, weights), sums) > 0.1);
+        CHECK(relative_distance(ops::spread_rows(x, shifted, weights), copies) > 0.1);
+        const auto other = weights == RowWeights::kNone ? RowWeights::kRouter : RowWeights::kNone;
+        CHECK(relative_distance(ops::combine_rows(rows, routing, other), sums) > 0.1);
+        CHECK(relative_distance(ops::spread_rows(x, routing, other), copies) > 0.1);
+      }
     }
   }
 }
@@ -131,6 +154,8 @@ TEST_CASE("logits and options that don't fit are errors") {
   CHECK_THAT(error_text([] { ops::row_products(at::zeros({3, 2}), at::zeros({2, 2})); }),
              Contains("two matrices of one shape"));
   const Routing routing = ops::route(at::zeros({3, 2}), {.per_token = 1});
-  CHECK_THAT(error_text([&] { ops::combine_rows(at::zeros({4, 2}), routing); }),
+  CHECK_THAT(error_text([&] { ops::combine_rows(at::zeros({4, 2}), routing, RowWeights::kNone); }),
              Contains("rows [tokens * experts of a token, width]"));
+  CHECK_THAT(error_text([&] { ops::spread_rows(at::zeros({4, 2}), routing, RowWeights::kNone); }),
+             Contains("rows [tokens, width]"));
 }

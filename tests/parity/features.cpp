@@ -148,6 +148,17 @@ bool norms_before(DecoderLayerSpec& layer) {
   return true;
 }
 
+// A feature of experts' router: `changed` as of_layers has it.
+std::function<bool(DecoderLayerSpec&)> of_router(bool (*changed)(ops::RouterOptions&)) {
+  return [=](DecoderLayerSpec& layer) { return layer.experts && changed(layer.experts->router); };
+}
+
+bool fewer_experts(ops::RouterOptions& router) {
+  if (router.per_token < 2) return false;
+  --router.per_token;
+  return true;
+}
+
 std::vector<Feature> make_features() {
   using Layer = DecoderLayerSpec;
   using Spec = CausalLMSpec;
@@ -175,6 +186,11 @@ std::vector<Feature> make_features() {
       of_layers("local rotary", [](Layer& l) { return global_rotary(l, LayerRotary::kLocal); }),
       of_layers("residual multiplier",
                 set<double>([](Layer& l) -> auto& { return l.residual_multiplier; }, 1)),
+      of_layers("experts' weights that are divided by their sum",
+                of_router([](ops::RouterOptions& r) { return std::exchange(r.normalized, false); })),
+      of_layers("experts' weights as the softmax has them",
+                of_router([](ops::RouterOptions& r) { return !std::exchange(r.normalized, true); })),
+      of_layers("a token's last expert", of_router(fewer_experts)),
       of_value<bool>(
           "final norm of 1 + weight", [](Spec& s) -> auto& { return s.final_norm.unit_offset; }, false),
       of_value<bool>(

@@ -24,7 +24,8 @@ YARN = {"mistral", "ministral3", "mistral3", "olmo3", "qwen3"}
 INTERLEAVED = {"cohere", "cohere2", "ernie4_5", "glm", "glm4"}
 NESTED = {"gemma3", "gemma3_text"}
 HEAD_NORMS = ("attention.qk_norm = head_norms(", "[[maybe_unused]] const nn::QkNormSpec taken_out = head_norms(")
-QK_NORM = ("attention.qk_norm = nn::QkNormSpec{{", "[[maybe_unused]] const nn::QkNormSpec taken_out{{")
+WHOLE_NORMS = ("attention.qk_norm = whole_norms(", "[[maybe_unused]] const nn::QkNormSpec taken_out = whole_norms(")
+EXPERTS = {"mixtral", "olmoe", "qwen3_moe"}
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,26 @@ FEATURES = [
         ("window from a layer on", "options.window = windows[", "options.window = 0 * windows[")),
     *of({"qwen2_5_vl", "qwen2_vl"}, "models/qwen_vl/qwen_vl.cpp",
         ("names of a multimodal checkpoint", '"model."}', '"tower."}')),
-    *of({"qwen3", "qwen3_vl"}, "models/qwen3/qwen3.cpp", ("norms of q and k by head", *HEAD_NORMS)),
-    *of("qwen3", "models/qwen3/qwen3.cpp",
+    *of({"qwen3", "qwen3_moe", "qwen3_vl"}, "models/qwen3/qwen3.cpp", ("norms of q and k by head", *HEAD_NORMS)),
+    *of({"qwen3", "qwen3_moe"}, "models/qwen3/qwen3.cpp",
         ("biases of attention", "attention.output_bias = bias;", "attention.output_bias = bias && sizes.layers == 0;")),
+    *of("qwen3_moe", "models/qwen3_moe/qwen3_moe.cpp",
+        ("window", "used ? config.size_or(", "used && sizes.layers == 0 ? config.size_or(")),
+    *of("qwen3_moe", "models/experts.cpp",
+        ("norm_topk_prob", 'config.flag("norm_topk_prob", defaults.normalized);',
+         'config.flag("norm_topk_prob", defaults.normalized) && sizes.layers == 0;')),
+    *of("mixtral", "models/mixtral/mixtral.cpp",
+        ("window", "options.window = window;", "options.window = 0 * window;"),
+        ("experts' weights that are divided by their sum", ".normalized = true", ".normalized = false"),
+        ("which projection is the gate", 'names.gate = "w1";\n  experts.names.up = "w3";',
+         'names.gate = "w3";\n  experts.names.up = "w1";')),
+    *of("olmoe", "models/olmoe/olmoe.cpp", ("norms of q and k over all heads", *WHOLE_NORMS)),
+    *of({"olmoe", "qwen3_moe"}, "lib/ops/experts/routing.cpp",
+        ("experts' weights as the softmax has them", "if (options.normalized) routing.weights", "if (k > 0) routing.weights")),
+    *of(EXPERTS, "models/experts.cpp",
+        ("number of experts a token", 'per_token = config.size_or("num_experts_per_tok"',
+         'per_token = 1 + 0 * config.size_or("num_experts_per_tok"')),
+    *of(EXPERTS, "lib/ops/experts/routing.cpp", ("weights of a token's experts", ".topk(k, 1);", ".topk(k, 1);\n  routing.weights.fill_(1);")),
     *of("phi3", "models/phi3/phi3.cpp", ("window", "options.window = window;", "options.window = 0 * window;")),
     *of("phi3", "models/rope.cpp",
         ("longrope's long factors", 'long_factor = factors(object, "long_factor"', 'long_factor = factors(object, "short_factor"'),
@@ -148,7 +166,7 @@ FEATURES = [
         ("layer norm", "ops::NormKind::kLayer, bias}", "ops::NormKind::kRms, bias}")),
     *of({"gpt_neox", "falcon", "stablelm", "starcoder2"}, "models/decoder_spec.cpp",
         ("bias of norms", "ops::NormKind::kLayer, bias}", "ops::NormKind::kLayer, bias && eps < 0}")),
-    *of({"olmo2", "olmo3"}, "models/olmo2/olmo2.cpp", ("norms of q and k over all heads", *QK_NORM)),
+    *of({"olmo2", "olmo3"}, "models/olmo2/olmo2.cpp", ("norms of q and k over all heads", *WHOLE_NORMS)),
     *of("olmo3", "models/olmo2/olmo2.cpp",
         ("windows", "layer.attention.options.window = windows", "layer.attention.options.window = 0 * windows"),
         ("no scaling in layers with windows", "? nn::LayerRotary::kLocal", "? nn::LayerRotary::kGlobal")),
@@ -191,6 +209,8 @@ FEATURES = [
                  "return ops::rotate_backward(gradients, angles.cos, -angles.sin, layout_)"),
                 ("backward: norms of q and k", "  if (q_norm_)\n    return ops::norm_and_rotate_backward",
                  "  if (q_norm_ && layer_ < 0)\n    return ops::norm_and_rotate_backward")),
+    *of_program(GRADIENTS, "lib/ops/experts/routing.cpp",
+                ("backward: experts' weights that are divided by their sum", "? weighted - routing.weights * sum :", "? weighted :")),
     *of_program(MODELS, "models/gemma/gemma.cpp",
                 ("embedding scale rounded to the compute dtype", "spec.embedding_scale_rounded = true;", "")),
 ]

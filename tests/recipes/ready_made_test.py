@@ -59,6 +59,7 @@ PUBLISHED_PARAMETERS = {
     "mistral_small/24B": 23_572_403_200,
     "mistral_small3_1/24B": 23_572_403_200,  # the checkpoint's 24,011,361,280, as above
     "mistral_large/123B": 122_610_069_504,
+    "mixtral/8x7B": 46_702_792_704,
     "olmo2/1B": 1_484_916_736,
     "olmo2/7B": 7_298_617_344,
     "olmo2/13B": 13_716_198_400,
@@ -66,6 +67,7 @@ PUBLISHED_PARAMETERS = {
     "olmo3/7B": 7_298_011_136,
     "olmo3/32B": 32_233_522_176,
     "olmo3_1/32B": 32_233_522_176,
+    "olmoe/7B": 6_919_161_856,
     "phi3/mini": 3_821_079_552,
     "phi3/medium": 13_960_238_080,
     "phi3_5/mini": 3_821_079_552,
@@ -107,6 +109,8 @@ PUBLISHED_PARAMETERS = {
     "qwen3/8B": 8_190_735_360,
     "qwen3/14B": 14_768_307_200,
     "qwen3/32B": 32_762_123_264,
+    "qwen3_moe/30B": 30_532_122_624,
+    "qwen3_moe/235B": 235_093_634_560,
     # The checkpoints' 2,127,532,032, 4,437,815,808, 8,767,123,696 and 33,357,390,064 likewise.
     "qwen3_vl/2B": 1_720_574_976,
     "qwen3_vl/4B": 4_022_468_096,
@@ -184,7 +188,7 @@ class Listed(unittest.TestCase):
     def test_words_filter_by_names_whatever_their_case(self):
         self.assertEqual(self.names("qwen3/", "8B"), {f"qwen3/8B_{method}" for method in ("lora", "qlora", "dora")})
         mistrals = ("ministral/8B", "ministral3/3B", "ministral3/8B", "ministral3/14B", "mistral/7B", "mistral_nemo/12B",
-                    "mistral_small/24B", "mistral_small3_1/24B", "mistral_large/123B")
+                    "mistral_small/24B", "mistral_small3_1/24B", "mistral_large/123B", "mixtral/8x7B")
         self.assertEqual(self.names("mistralai", "_lora"), {f"{model}_lora" for model in mistrals})
         self.assertEqual(len(self.names("QWEN3/", "_LORA")), 6)
         refused = self.programs.verb("ls", "qwen4")

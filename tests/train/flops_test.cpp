@@ -156,6 +156,51 @@ TEST_CASE("of an adapter those factors count by label tokens that lie behind the
   CHECK(size.frozen == 3 * (size.output_frozen + 2 * hidden));
 }
 
+TEST_CASE("of experts those count that a token passes") {
+  // Two layers of hidden 16, 4 heads and 2 key heads of 8, five experts of 6 of which a token passes two.
+  nn::CausalLMSpec spec;
+  for (std::int64_t i = 0; i < 2; ++i) {
+    nn::DecoderLayerSpec layer{.index = i};
+    layer.experts =
+        nn::ExpertsSpec{.hidden_size = 16, .intermediate_size = 6, .count = 5, .router = {.per_token = 2}};
+    spec.layers.push_back(layer);
+  }
+  const std::int64_t qkv = 16 * (32 + 16 + 16), output = 32 * 16;
+  const nn::ExpertsSpec& experts = *spec.layers[0].experts;
+  REQUIRE(experts.parameters() == 16 * 5 + 5 * 3 * 16 * 6);
+  spec.shape = {.layers = 2,
+                .hidden_size = 16,
+                .heads = 4,
+                .head_dim = 8,
+                .vocab_size = 50,
+                .layer_linear_parameters = 2 * (qkv + output + experts.parameters()),
+                .idle_expert_parameters = 2 * experts.parameters_of(3),
+                .output_row_parameters = output + experts.parameters() - experts.parameters_of(3)};
+
+  const double tokens = 8, labels = 5;
+  double products = 0, gate_up = 0;             // of a forward
+  for (const double rows : {tokens, labels}) {  // behind the last attention those with a label
+    products += gemm(tokens, 16, 32) + 2 * gemm(tokens, 16, 16);
+    products += gemm(rows, 32, 16) + gemm(rows, 16, 5);  // o and the router
+    products += 2 * (2 * gemm(rows, 16, 6) + gemm(rows, 6, 16));
+    gate_up += 2 * 2 * gemm(rows, 16, 6);
+  }
+  const double attention = 2 * 4 * (gemm(8, 8, 8) + gemm(8, 8, 8)) / 2;  // of one sequence in two layers
+  const StepSize size{.tokens = 8, .label_tokens = 5, .attention_squares = 2 * 8 * 8};
+  CHECK(step_flops(spec.shape, {}, size) == 2 * products + 3 * attention + 2 * gemm(labels, 16, 50));
+  using Grade = config::ActivationCheckpointing;
+  CHECK(recomputed_flops(spec, {}, size, Grade::kMlp) == gate_up);
+  CHECK(recomputed_flops(spec, {}, size, Grade::kFull) == products + attention);
+}
+
+TEST_CASE("an adapter beside experts counts by label tokens where it is on the last layer's o") {
+  const ToyLora toy({.rank = 2, .target_modules = {"query", "dense"}}, fp32_policy(), {}, toy_forms_spec());
+  const AdapterSize size = adapter_size(toy.adapters, toy.model.spec());
+  const nn::AttentionSpec& attention = toy.model.spec().layers.back().attention;
+  CHECK(size.output_trained == 2 * (attention.layout.heads * attention.layout.head_dim + 24));
+  CHECK(size.output_gate_up == 0);
+}
+
 TEST_CASE("counts beyond 32 bits don't overflow") {
   const nn::ModelShape shape{.layers = 80,
                              .hidden_size = 8192,

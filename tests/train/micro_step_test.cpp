@@ -83,7 +83,13 @@ void check_gradients(const Family& family, const peft::LoraConfig& config, std::
     REQUIRE(store.segment(i).frozen == !expected.gradients.contains(store.segment(i).name));
     if (store.segment(i).frozen) continue;
     ++trained;
-    CHECK(relative_error(store.gradient(i), expected.gradients.at(store.segment(i).name)) < limit);
+    const at::Tensor& wanted = expected.gradients.at(store.segment(i).name);
+    if (wanted.count_nonzero().item<std::int64_t>() > 0) {
+      CHECK(relative_error(store.gradient(i), wanted) < limit);
+    } else {  // an expert that no token goes to
+      CHECK(store.segment(i).name.find(".experts.") != std::string::npos);
+      CHECK(store.gradient(i).count_nonzero().item<std::int64_t>() == 0);
+    }
   }
   CHECK(trained == expected.gradients.size());
 }
@@ -116,7 +122,7 @@ TEST_CASE("gradients are right with rsLoRA, for some of a group's projections, a
 
 TEST_CASE("gradients are right through every form of a layer, whatever of it is trained") {
   check_gradients(kForms, {.rank = 3, .alpha = 6}, 31);
-  check_gradients(kForms, {.rank = 3, .alpha = 6, .target_modules = {"key", "w2"}}, 9);
+  check_gradients(kForms, {.rank = 3, .alpha = 6, .target_modules = {"key", "w2"}}, 12);
   // Backward ends inside a layer: in each one's attention, and in its MLP.
   for (const char* layer : {"h.0", "h.1", "h.2", "h.3"}) {
     for (const char* module : {".attn.query", ".attn.dense", ".ffn.w3", ".ffn.w2"}) {
@@ -150,7 +156,7 @@ TEST_CASE("gradients are right with DoRA, its norms taken as constants, biases l
     check_gradients(family, {.rank = 3, .alpha = 6, .use_dora = true, .freeze_a = true}, all);
   }
   check_gradients(kToy, {.rank = 2, .alpha = 3, .use_dora = true, .target_modules = {"query", "value"}}, 6);
-  check_gradients(kForms, {.rank = 2, .alpha = 3, .use_dora = true, .target_modules = {"key", "w2"}}, 9);
+  check_gradients(kForms, {.rank = 2, .alpha = 3, .use_dora = true, .target_modules = {"key", "w2"}}, 12);
 }
 
 // With DoRA on every module at once the last layer's queries and keys have small gradients out of large
@@ -161,7 +167,7 @@ TEST_CASE("gradients are right with DoRA on the embedding and the head") {
   check_gradients(kToy, {.rank = 2, .alpha = 3, .use_dora = true, .target_modules = {"wte"}}, 1);
   check_gradients(kToy, {.rank = 2, .alpha = 3, .use_dora = true, .target_modules = {"output"}}, 1);
   for (const Family& family : {kToy, kForms}) {
-    const std::size_t all = family.spec == kToy.spec ? 23 : 33;
+    const std::size_t all = family.spec == kToy.spec ? 23 : 42;
     check_gradients(family, {.rank = 3, .alpha = 6, .use_dora = true, .target_modules = {".*"}}, all,
                     kAllDora);
     check_gradients(family,
@@ -187,14 +193,14 @@ TEST_CASE("what an adapter began as is subtracted, and has no gradient") {
 
 TEST_CASE("with A frozen the gradients of B are the same, and A has none") {
   check_gradients(kToy, {.rank = 3, .alpha = 6, .freeze_a = true}, 21);
-  check_gradients(kForms, {.rank = 3, .alpha = 6, .freeze_a = true, .target_modules = {"key", "w2"}}, 9);
+  check_gradients(kForms, {.rank = 3, .alpha = 6, .freeze_a = true, .target_modules = {"key", "w2"}}, 12);
 }
 
 TEST_CASE("gradients are right for an adapter on the embedding, alone and with others") {
   for (const Family& family : {kToy, kForms}) {
-    const std::size_t all = family.spec == kToy.spec ? 21 : 31;
+    const std::size_t all = family.spec == kToy.spec ? 23 : 42;
     check_gradients(family, {.rank = 3, .alpha = 6, .target_modules = {"wte"}}, 1);
-    check_gradients(family, {.rank = 3, .alpha = 6, .target_modules = {".*"}}, all + 2);
+    check_gradients(family, {.rank = 3, .alpha = 6, .target_modules = {".*"}}, all);
   }
   check_gradients(kToy, {.rank = 3, .alpha = 6, .target_modules = {"wte", "h.2.ffn.w3"}}, 2);
 }
@@ -204,7 +210,7 @@ TEST_CASE("gradients are right for tables that are trained whole") {
     for (const std::vector<std::string>& saved :
          {std::vector<std::string>{"wte"}, {"output"}, {"wte", "output"}}) {
       check_gradients(family, {.rank = 3, .alpha = 6, .target_modules = {"w2"}, .modules_to_save = saved},
-                      family.spec == kToy.spec ? 3 : 4);
+                      family.spec == kToy.spec ? 3 : 7);
     }
   }
 }

@@ -41,16 +41,17 @@ class CutGroup : public nn::LinearGroup {
  public:
   explicit CutGroup(std::unique_ptr<nn::LinearGroup> group) : group_(std::move(group)) {}
   at::Tensor forward(const at::Tensor& x, const nn::UnitLoan& weights, const nn::ForwardContext& context,
-                     nn::LinearKept* kept, ops::LeftTerms* left) const override {
-    return group_->forward(x, weights, context, kept, left);
+                     nn::LinearKept* kept, ops::LeftTerms* left, const at::Tensor& into) const override {
+    return group_->forward(x, weights, context, kept, left, into);
   }
   std::vector<ops::LowRankTerm> left_terms(const nn::LinearKept& kept) const override {
     return group_->left_terms(kept);
   }
   ops::LoraLinearGradients backward(const at::Tensor& dy, const nn::UnitLoan& weights,
                                     const nn::ForwardContext& context, const nn::LinearKept& kept,
-                                    bool input_gradient, ops::LeftTerms* left) const override {
-    return group_->backward(dy, weights, context, kept, input_gradient, left);
+                                    bool input_gradient, ops::LeftTerms* left,
+                                    const at::Tensor& into) const override {
+    return group_->backward(dy, weights, context, kept, input_gradient, left, into);
   }
   void add_a_gradients(const ops::LoraLinearGradients& gradients, const at::Tensor& x,
                        const nn::ForwardContext& context) const override {

@@ -22,7 +22,7 @@ template <typename T>
 struct Combined {
   const T* rows;               // of all tokens
   const std::int64_t* places;  // [tokens, k]
-  const float* weights;        // [tokens, k]
+  const float* weights;        // [tokens, k], or nullptr: all are 1
   T* out;                      // [tokens, width]
   std::int64_t tokens, per_token, width;
 };
@@ -33,14 +33,13 @@ LORIKEET_INLINE void combine_stretches(const Combined<T>& c) {
   constexpr std::int64_t kStretch = 4 * kLanes;
   for (std::int64_t t = 0; t < c.tokens; ++t) {
     const std::int64_t* places = c.places + t * c.per_token;
-    const float* weights = c.weights + t * c.per_token;
     T* out = c.out + t * c.width;
     for (std::int64_t begin = 0; begin < c.width; begin += kStretch) {
       const std::int64_t count = std::min(kStretch, c.width - begin);
       std::array<float, kStretch> sum{};
       for (std::int64_t j = 0; j < c.per_token; ++j) {
         const T* row = c.rows + places[j] * c.width + begin;
-        const float weight = weights[j];
+        const float weight = c.weights != nullptr ? c.weights[t * c.per_token + j] : 1.0F;
         if (count == kStretch) {
           for (std::int64_t i = 0; i < kStretch; ++i)
             sum[static_cast<std::size_t>(i)] += weight * load(row[i]);
@@ -49,6 +48,33 @@ LORIKEET_INLINE void combine_stretches(const Combined<T>& c) {
         }
       }
       for (std::int64_t i = 0; i < count; ++i) store(sum[static_cast<std::size_t>(i)], out[begin + i]);
+    }
+  }
+}
+
+// Tokens of one thread.
+template <typename T>
+struct Spread {
+  const T* x;                  // [tokens, width]
+  const std::int64_t* places;  // [tokens, k]
+  const float* weights;        // [tokens, k], or nullptr: all are 1
+  T* rows;                     // of all tokens
+  std::int64_t tokens, per_token, width;
+};
+
+template <typename T>
+LORIKEET_INLINE void spread_tokens(const Spread<T>& s) {
+  for (std::int64_t t = 0; t < s.tokens; ++t) {
+    const T* x = s.x + t * s.width;
+    for (std::int64_t j = 0; j < s.per_token; ++j) {
+      T* row = s.rows + s.places[t * s.per_token + j] * s.width;
+      if (s.weights == nullptr) {
+        std::copy_n(x, s.width, row);
+        continue;
+      }
+      const float weight = s.weights[t * s.per_token + j];
+#pragma GCC ivdep
+      for (std::int64_t i = 0; i < s.width; ++i) store(weight * load(x[i]), row[i]);
     }
   }
 }
@@ -84,21 +110,44 @@ LORIKEET_INLINE void multiply_pairs(const Pairs<T>& p) {
 // NOLINTEND(bugprone-macro-parentheses)
 LORIKEET_EXPERTS_KERNEL(combine_part, Combined, combine_stretches, float)
 LORIKEET_EXPERTS_KERNEL(combine_part, Combined, combine_stretches, Bf16)
+LORIKEET_EXPERTS_KERNEL(spread_part, Spread, spread_tokens, float)
+LORIKEET_EXPERTS_KERNEL(spread_part, Spread, spread_tokens, Bf16)
 LORIKEET_EXPERTS_KERNEL(multiply_part, Pairs, multiply_pairs, float)
 LORIKEET_EXPERTS_KERNEL(multiply_part, Pairs, multiply_pairs, Bf16)
 #undef LORIKEET_EXPERTS_KERNEL
 
+// The weights of tokens from `begin` on; nullptr where rows have none.
+const float* weights_from(const Routing& routing, RowWeights weights, std::int64_t begin) {
+  if (weights == RowWeights::kNone) return nullptr;
+  return routing.weights.const_data_ptr<float>() + begin * routing.weights.size(1);
+}
+
 }  // namespace
 
-void combine_rows(const at::Tensor& rows, const Routing& routing, at::Tensor& out) {
+void spread_rows(const at::Tensor& x, const Routing& routing, RowWeights weights, at::Tensor& rows) {
+  const std::int64_t k = routing.places.size(1), width = x.size(1);
+  vector::dispatch(x, [&]<typename T>(T*) {
+    const auto* places = routing.places.const_data_ptr<std::int64_t>();
+    at::parallel_for(0, x.size(0), kGrainRows, [&](std::int64_t begin, std::int64_t end) {
+      spread_part(Spread<T>{.x = vector::data<T>(x) + begin * width,
+                            .places = places + begin * k,
+                            .weights = weights_from(routing, weights, begin),
+                            .rows = vector::data<T>(rows),
+                            .tokens = end - begin,
+                            .per_token = k,
+                            .width = width});
+    });
+  });
+}
+
+void combine_rows(const at::Tensor& rows, const Routing& routing, RowWeights weights, at::Tensor& out) {
   const std::int64_t k = routing.places.size(1), width = rows.size(1);
   vector::dispatch(rows, [&]<typename T>(T*) {
     const auto* places = routing.places.const_data_ptr<std::int64_t>();
-    const auto* weights = routing.weights.const_data_ptr<float>();
     at::parallel_for(0, out.size(0), kGrainRows, [&](std::int64_t begin, std::int64_t end) {
       combine_part(Combined<T>{.rows = vector::data<T>(rows),
                                .places = places + begin * k,
-                               .weights = weights + begin * k,
+                               .weights = weights_from(routing, weights, begin),
                                .out = vector::data<T>(out) + begin * width,
                                .tokens = end - begin,
                                .per_token = k,

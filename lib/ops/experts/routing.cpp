@@ -32,14 +32,26 @@ Routing dry_routing(const at::Tensor& logits, std::int64_t k) {
 }
 
 // One expert of each token after the other: a copy of all rows would be k times as large as the result.
-at::Tensor combine_by_aten(const at::Tensor& rows, const Routing& routing) {
+at::Tensor combine_by_aten(const at::Tensor& rows, const Routing& routing, RowWeights weights) {
   const at::ScalarType wide = wide_type(rows);
   at::Tensor sum = at::zeros({routing.places.size(0), rows.size(1)}, rows.options().dtype(wide));
   for (std::int64_t j = 0; j < routing.places.size(1); ++j) {
-    const at::Tensor of_one = rows.index_select(0, routing.places.select(1, j));
-    sum.addcmul_(of_one.to(wide), routing.weights.narrow(1, j, 1));
+    const at::Tensor of_one = rows.index_select(0, routing.places.select(1, j)).to(wide);
+    if (weights == RowWeights::kRouter) {
+      sum.addcmul_(of_one, routing.weights.narrow(1, j, 1));
+    } else {
+      sum.add_(of_one);
+    }
   }
   return sum.to(rows.scalar_type());
+}
+
+at::Tensor spread_by_aten(const at::Tensor& x, const Routing& routing, RowWeights weights) {
+  at::Tensor rows = x.index_select(0, routing.tokens);
+  if (weights == RowWeights::kNone) return rows;
+  const at::Tensor of_rows = at::empty({rows.size(0)}, routing.weights.options())
+                                 .scatter_(0, routing.places.flatten(), routing.weights.flatten());
+  return rows.mul_(of_rows.unsqueeze(1));
 }
 
 }  // namespace
@@ -66,10 +78,10 @@ Routing route(const at::Tensor& logits, const RouterOptions& options) {
   return routing;
 }
 
-at::Tensor route_backward(const at::Tensor& d_weights, const at::Tensor& logits, const Routing& routing,
-                          const RouterOptions& options) {
+at::Tensor route_backward(const at::Tensor& weighted_gradient, const at::Tensor& logits,
+                          const Routing& routing, const RouterOptions& options) {
   if (logits.is_meta()) return at::empty_like(logits);
-  const at::Tensor weighted = routing.weights * d_weights;
+  const at::Tensor& weighted = weighted_gradient;
   const at::Tensor sum = weighted.sum(1, /*keepdim=*/true);
   // Normalised weights are the softmax of the chosen logits alone; the others then have no part in them.
   at::Tensor gradient = options.normalized ? at::zeros_like(logits, logits.options().dtype(sum.scalar_type()))
@@ -78,13 +90,22 @@ at::Tensor route_backward(const at::Tensor& d_weights, const at::Tensor& logits,
   return gradient.to(logits.scalar_type());
 }
 
-at::Tensor combine_rows(const at::Tensor& rows, const Routing& routing) {
+at::Tensor spread_rows(const at::Tensor& x, const Routing& routing, RowWeights weights) {
+  check_tensor(x.defined() && x.dim() == 2 && x.size(0) == routing.places.size(0), "spread_rows",
+               "rows [tokens, width]", x);
+  if (!x.is_meta() && !vector::is_fast(x)) return spread_by_aten(x, routing, weights);
+  auto rows = at::empty({routing.tokens.size(0), x.size(1)}, x.options());
+  cpu::spread_rows(x, routing, weights, rows);
+  return rows;
+}
+
+at::Tensor combine_rows(const at::Tensor& rows, const Routing& routing, RowWeights weights) {
   const std::int64_t tokens = routing.places.size(0);
   check_tensor(rows.defined() && rows.dim() == 2 && rows.size(0) == routing.tokens.size(0), "combine_rows",
                "rows [tokens * experts of a token, width]", rows);
-  if (!rows.is_meta() && !vector::is_fast(rows)) return combine_by_aten(rows, routing);
+  if (!rows.is_meta() && !vector::is_fast(rows)) return combine_by_aten(rows, routing, weights);
   auto out = at::empty({tokens, rows.size(1)}, rows.options());
-  cpu::combine_rows(rows, routing, out);
+  cpu::combine_rows(rows, routing, weights, out);
   return out;
 }
 

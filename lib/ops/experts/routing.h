@@ -32,14 +32,21 @@ struct Routing {
 /// weights are normalised). Throws Error on logits or options that don't fit.
 Routing route(const at::Tensor& logits, const RouterOptions& options);
 
-/// The gradient of the logits [T, E], in their dtype, from that of the weights [T, k]: the choice itself has
-/// none.
-at::Tensor route_backward(const at::Tensor& d_weights, const at::Tensor& logits, const Routing& routing,
-                          const RouterOptions& options);
+/// The gradient of the logits [T, E], in their dtype, from that of the weights [T, k] times the weights: the
+/// choice itself has none.
+at::Tensor route_backward(const at::Tensor& weighted_gradient, const at::Tensor& logits,
+                          const Routing& routing, const RouterOptions& options);
 
-/// [T, D] = what each token's experts computed, rows [T * k, D], times their weights, in fp32 (fp64 for
+/// Whether rows are multiplied by the router's weights on the way between tokens and experts.
+enum class RowWeights { kNone, kRouter };
+
+/// The experts' rows [T * k, D] out of the tokens' x [T, D], each of them k times; weighted in fp32 (fp64 for
 /// fp64), rounded once.
-at::Tensor combine_rows(const at::Tensor& rows, const Routing& routing);
+at::Tensor spread_rows(const at::Tensor& x, const Routing& routing, RowWeights weights);
+
+/// Its transpose: [T, D], for each token the sum of its experts' rows [T * k, D], in fp32 (fp64 for fp64),
+/// rounded once.
+at::Tensor combine_rows(const at::Tensor& rows, const Routing& routing, RowWeights weights);
 
 /// Values of the experts' rows [T * k] as those of each token's experts [T, k].
 at::Tensor of_places(const at::Tensor& values, const Routing& routing);

@@ -19,6 +19,14 @@ namespace {
 
 constexpr const char* kOp = "lora_linear";
 
+// `into`, or a new tensor like `like`, for a result of this shape.
+at::Tensor result(at::IntArrayRef shape, const at::Tensor& like, const at::Tensor& into) {
+  if (!into.defined()) return at::empty(shape, like.options());
+  check_tensor(into.sizes() == shape && into.scalar_type() == like.scalar_type() && into.is_contiguous(), kOp,
+               "a dense place of the result's shape and dtype", into);
+  return into;
+}
+
 // The rows of all parts as one matrix, where they follow each other in memory, as a group's do in an adapter
 // store; else undefined.
 at::Tensor rows_in_place(const std::vector<at::Tensor>& parts) {
@@ -199,10 +207,11 @@ void check_projections(const char* op, const std::vector<LoraProjection>& projec
 
 at::Tensor lora_linear(const at::Tensor& x, const FrozenMatrix& weight, const at::Tensor& bias,
                        const std::vector<LoraProjection>& projections,
-                       const std::optional<LoraDropout>& dropout, at::Tensor* low_rank, LeftTerms* left) {
+                       const std::optional<LoraDropout>& dropout, at::Tensor* low_rank, LeftTerms* left,
+                       const at::Tensor& into) {
   check_linear(x, weight, bias);
   check_projections(kOp, projections, weight.cols, weight.rows, x.scalar_type());
-  auto out = at::empty({x.size(0), weight.rows}, x.options());
+  auto out = result({x.size(0), weight.rows}, x, into);
   if (projections.empty()) {
     weight.format->forward(out, x, weight, {}, bias);
     return out;
@@ -232,9 +241,9 @@ std::vector<LowRankTerm> low_rank_terms(const at::Tensor& low_rank,
 LoraLinearGradients lora_linear_backward(const at::Tensor& dy, const at::Tensor& low_rank,
                                          const FrozenMatrix& weight, std::vector<LoraProjection> projections,
                                          const std::optional<LoraDropout>& dropout, bool input_gradient,
-                                         LeftTerms* left) {
+                                         LeftTerms* left, const at::Tensor& into) {
   LoraLinearGradients out;
-  if (input_gradient) out.dx = at::empty({dy.size(0), weight.cols}, dy.options());  // outlives what follows
+  if (input_gradient) out.dx = result({dy.size(0), weight.cols}, dy, into);  // outlives what follows
   if (projections.empty()) {
     if (input_gradient) weight.format->backward(out.dx, dy.contiguous(), weight, {});
     return out;

@@ -48,11 +48,12 @@ struct LeftTerms {
 /// x: [T, in]; weight: [out, in]; bias: [out] frozen, or undefined. Returns [T, out] in x's dtype. With
 /// `dropout` the updates (not the frozen product) see the input through the group's mask. All `a` of the
 /// group are multiplied as one matrix: `low_rank`, unless it is null, gets that product [T, sum of r], which
-/// backward needs. `left`, unless it is null: see LeftTerms. Throws Error on shapes or dtypes that don't fit.
+/// backward needs. `left`, unless it is null: see LeftTerms. `into`, unless it is undefined, is the dense
+/// [T, out] that gets the result. Throws Error on shapes or dtypes that don't fit.
 at::Tensor lora_linear(const at::Tensor& x, const FrozenMatrix& weight, const at::Tensor& bias,
                        const std::vector<LoraProjection>& projections,
                        const std::optional<LoraDropout>& dropout, at::Tensor* low_rank = nullptr,
-                       LeftTerms* left = nullptr);
+                       LeftTerms* left = nullptr, const at::Tensor& into = {});
 
 /// The terms of lora_linear's product, whether it added them or left them. low_rank: what it gave.
 std::vector<LowRankTerm> low_rank_terms(const at::Tensor& low_rank,
@@ -73,11 +74,11 @@ struct LoraLinearGradients {
 /// Backward of the same, from dy [T, out] and forward's low_rank: the gradient of x, where
 /// `input_gradient` asks for it, and those of b, which are added to the projections' grad_b. Those of a need
 /// x, which may not have been kept: where `want_input` says so, add_a_gradients has to follow, unless a
-/// reader of the term adds them (LeftTerms::right_gradient). `left`: as in forward, for the term of dx.
+/// reader of the term adds them (LeftTerms::right_gradient). `left` and `into`: as in forward, of dx.
 LoraLinearGradients lora_linear_backward(const at::Tensor& dy, const at::Tensor& low_rank,
                                          const FrozenMatrix& weight, std::vector<LoraProjection> projections,
                                          const std::optional<LoraDropout>& dropout, bool input_gradient,
-                                         LeftTerms* left = nullptr);
+                                         LeftTerms* left = nullptr, const at::Tensor& into = {});
 
 /// The rest of a backward, with forward's x: adds the gradients of a to the projections' grad_a.
 void add_a_gradients(const LoraLinearGradients& gradients, const at::Tensor& x,
