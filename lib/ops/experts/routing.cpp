@@ -81,12 +81,16 @@ Routing route(const at::Tensor& logits, const RouterOptions& options) {
 at::Tensor route_backward(const at::Tensor& weighted_gradient, const at::Tensor& logits,
                           const Routing& routing, const RouterOptions& options) {
   if (logits.is_meta()) return at::empty_like(logits);
-  const at::Tensor& weighted = weighted_gradient;
-  const at::Tensor sum = weighted.sum(1, /*keepdim=*/true);
+  const at::Tensor sum = weighted_gradient.sum(1, /*keepdim=*/true);
   // Normalised weights are the softmax of the chosen logits alone; the others then have no part in them.
-  at::Tensor gradient = options.normalized ? at::zeros_like(logits, logits.options().dtype(sum.scalar_type()))
-                                           : logits.softmax(1, sum.scalar_type()).mul_(-sum);
-  gradient.scatter_add_(1, routing.experts, options.normalized ? weighted - routing.weights * sum : weighted);
+  if (options.normalized) {
+    return at::zeros_like(logits, logits.options().dtype(sum.scalar_type()))
+        .scatter_(1, routing.experts, weighted_gradient - routing.weights * sum)
+        .to(logits.scalar_type());
+  }
+  at::Tensor gradient = logits.softmax(1, sum.scalar_type()).mul_(-sum);
+  // Not scatter_add_, of which CUDA has no deterministic form for matrices; a token's experts differ.
+  gradient.scatter_(1, routing.experts, gradient.gather(1, routing.experts) + weighted_gradient);
   return gradient.to(logits.scalar_type());
 }
 

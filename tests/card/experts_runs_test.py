@@ -1,0 +1,72 @@
+"""A mixture of experts on the fake card: the CPU's losses, on one card and on two, and nothing that would be wrong on a card."""
+
+import pathlib
+import sys
+import unittest
+
+from card_programs import BOTH, CPU, SECOND, CardPrograms, called_operators
+from mixture import write_mixture
+
+FP32_RELATIVE = 1e-5  # the same sums in another order
+BF16_RELATIVE = 1e-2  # runs_test.py's, and a token near two experts may take the other one
+STEPS, LAYERS = 3, 4
+ON_EXPERTS = "lora.target_modules=[q_proj, v_proj, w1, w2, w3]"
+
+
+class Experts(CardPrograms):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.base = write_mixture(cls.work / "mixture")
+
+    def settings(self, *more):
+        return (f"model.path={self.base}", f"training.max_steps={STEPS}", *more)
+
+    def check(self, name, relative, *more):
+        report = self.train_beside(name, (CPU, SECOND), *self.settings(*more))[1]
+        self.assert_losses_near(name, SECOND, relative)
+        return report
+
+    def test_the_cpus_losses_with_frozen_experts_and_with_adapters_on_them(self):
+        frozen = self.check("frozen", FP32_RELATIVE, "precision.preset=fp32")
+        adapted = self.check("adapted", FP32_RELATIVE, "precision.preset=fp32", ON_EXPERTS, "lora.dropout=0.1",
+                             "training.activation_checkpointing=mlp")
+        self.assertNotEqual(self.losses("frozen-cpu"), self.losses("adapted-cpu"))
+        self.assertGreater(adapted["operators"]["aten::mm.out"], frozen["operators"]["aten::mm.out"])
+        for report in (frozen, adapted):
+            passes = report["operators"]["aten::_efficient_attention_forward"]
+            self.assertEqual(report["operators"]["aten::topk.values"], passes)
+            # Activations by a kernel of ours, over the rows of all experts at once.
+            self.assertEqual(report["kernels"]["activation_cuda.cu"], 2 * passes)
+
+    def test_the_host_waits_once_a_layer_for_how_many_rows_each_expert_has(self):
+        def copies(steps):
+            settings = self.settings("precision.preset=fp32", f"training.max_steps={steps}", "checkpoint.save_every_steps=100")
+            waits = self.train(f"waits-{steps}", SECOND, *settings)["waits"]
+            return waits["copy to the host"] - waits["item"]
+        self.assertEqual(copies(6) - copies(3), 3 * LAYERS)
+
+    def test_in_16_bits_and_in_4(self):
+        self.check("bf16", BF16_RELATIVE, ON_EXPERTS)
+        self.check("nf4", BF16_RELATIVE, "precision.base_storage=nf4")
+
+    def test_two_cards_compute_what_one_does(self):
+        one = self.start_training("one", SECOND, *self.settings("precision.preset=fp32", ON_EXPERTS))
+        self.finish(one)
+        for strategy in ("replicate", "shard"):
+            command = ["run", "--nproc", 2, "lora_finetune_distributed", "--config", self.work / "config.yaml",
+                       f"checkpoint.output_dir={self.work / strategy}", f"distributed.strategy={strategy}",
+                       *self.settings("precision.preset=fp32", ON_EXPERTS)]
+            self.finish(self.start("lorikeet", command, BOTH), cards=2)
+            for alone, together in zip(self.losses("one"), self.losses(strategy), strict=True):
+                self.assertLess(abs(alone - together), FP32_RELATIVE * alone, strategy)
+
+    def test_graphs_are_refused(self):
+        said = self.finish(self.start_training("graphs", SECOND, *self.settings("training.cuda_graphs=true")), code=2, cards=0)[1]
+        self.assertIn("the host reads in each layer how many tokens each expert has", said)
+
+
+if __name__ == "__main__":
+    result = unittest.main(argv=[sys.argv[0], *sys.argv[5:]], verbosity=2, exit=False).result
+    pathlib.Path(sys.argv[4]).write_text("".join(f"{name}\n" for name in sorted(called_operators)))
+    sys.exit(not result.wasSuccessful())
