@@ -123,11 +123,12 @@ bool is_of_other_part(const std::string& name, const io::CheckpointNames& names)
                      [&](const std::string& part) { return name.starts_with(part); });
 }
 
-// "name: expected ..., got ...", or "" where a tensor of the checkpoint fits.
+// "name: expected ..., got ...", or "" where a tensor of the checkpoint fits. `any_quantized`:
+// has_quantized's answer, for which it looks at all tensors.
 std::string mismatch(const nn::WeightSegment& segment, const io::Checkpoint& checkpoint,
-                     const io::TensorView& view) {
+                     const io::TensorView& view, bool any_quantized) {
   if (is_quantized(checkpoint, view)) return quantized_mismatch(segment, checkpoint, view);
-  if (segment.quantized != nullptr && has_quantized(checkpoint)) {
+  if (segment.quantized != nullptr && any_quantized) {
     return segment.name + ": expected " + short_name(segment.quantized->quantization()) +
            " as other linear weights have, got " + std::string(dtype_name(view.dtype)) +
            ", which config.json's quantization_config doesn't except";
@@ -146,12 +147,13 @@ std::string mismatch(const nn::WeightSegment& segment, const io::Checkpoint& che
 void load(nn::CausalLM& model, const io::Checkpoint& checkpoint, const nn::WeightShard& shard,
           WeightDigests* digests) {
   StagedUpload upload;
+  const bool any_quantized = has_quantized(checkpoint);
   for (const auto& unit : model.store().units()) {
     for (std::size_t i = 0; i < unit->segments().size(); ++i) {
       const nn::WeightSegment& segment = unit->segments()[i];
       const io::TensorView* view = find_weight(checkpoint, model.spec().checkpoint_names, segment.name);
       if (view == nullptr) throw Error("[checkpoint] " + escape_control(segment.name) + " is missing");
-      const std::string problem = mismatch(segment, checkpoint, *view);
+      const std::string problem = mismatch(segment, checkpoint, *view, any_quantized);
       if (!problem.empty()) throw Error("[checkpoint] " + escape_control(problem));
       if (is_quantized(checkpoint, *view) && segment.quantized == nullptr) {
         if (digests != nullptr) digest_quantized(checkpoint, *view, segment, shard, *digests);
@@ -269,6 +271,7 @@ LoadReport compare_weights(const nn::CausalLM& model, const io::Checkpoint& chec
   LoadReport report;
   const io::CheckpointNames& names = model.spec().checkpoint_names;
   std::set<std::string> wanted;
+  const bool any_quantized = has_quantized(checkpoint);
   for (const auto& unit : model.store().units()) {
     for (const nn::WeightSegment& segment : unit->segments()) {
       const io::TensorView* view = find_weight(checkpoint, names, segment.name);
@@ -279,7 +282,7 @@ LoadReport compare_weights(const nn::CausalLM& model, const io::Checkpoint& chec
       wanted.insert(view->name);
       for (const io::TensorView* companion : quantization_tensors(checkpoint, *view))
         wanted.insert(companion->name);
-      const std::string problem = mismatch(segment, checkpoint, *view);
+      const std::string problem = mismatch(segment, checkpoint, *view, any_quantized);
       if (!problem.empty()) report.mismatched.push_back(problem);
     }
   }

@@ -17,27 +17,29 @@
 #include "recipes/starting_values.h"
 #include "recipes/tokenizer_files.h"
 #include "train/determinism.h"
+#include "train/flops.h"
 
 namespace lorikeet::recipes {
 namespace {
 
 // What of a mixture of experts is trained, which differs from what PEFT's all-linear means.
 void log_experts(const ModelSession& session) {
-  const auto& layers = session.model->spec().layers;
-  const auto mixture =
-      std::find_if(layers.begin(), layers.end(), [](const auto& layer) { return layer.experts.has_value(); });
-  if (mixture == layers.end()) return;
-  const nn::ExpertsSpec& experts = *mixture->experts;
+  const nn::CausalLMSpec& spec = session.model->spec();
+  const auto mixture = std::find_if(spec.layers.begin(), spec.layers.end(),
+                                    [](const auto& layer) { return layer.experts.has_value(); });
+  if (mixture == spec.layers.end()) return;
+  const train::TokenShares shares(spec);
   const auto& modules = session.adapters->modules();
-  const auto adapted = std::count_if(modules.begin(), modules.end(), [&](const auto& module) {
-    return module.name.starts_with(experts.expert_prefix(0));
-  });
+  const auto adapted = std::count_if(modules.begin(), modules.end(),
+                                     [&](const auto& module) { return shares.is_expert(module.name); });
+  const nn::ExpertsSpec& experts = *mixture->experts;
   const nn::ExpertNames& names = experts.names;
   log_info("experts: " + std::to_string(experts.count) + " a layer, of which a token passes " +
            std::to_string(experts.router.per_token) +
-           (adapted > 0 ? "; their modules get adapters, the router is frozen"
-                        : "; they and the router are frozen (lora.target_modules may name " + names.gate +
-                              ", " + names.up + ", " + names.down + ")"));
+           (adapted > 0
+                ? "; " + std::to_string(adapted) + " of their modules get adapters, the router is frozen"
+                : "; they and the router are frozen (lora.target_modules may name " + names.gate + ", " +
+                      names.up + ", " + names.down + ")"));
 }
 
 // The model on this rank's device, with what all ranks' devices are called.

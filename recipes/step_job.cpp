@@ -37,17 +37,18 @@ plan::Work work_of(const ModelSession& session, const data::TokenDataset& datase
   };
   const precision::Policy& policy = session.policy;
   const plan::StoredBytes stored = stored_bytes(policy);
-  return {.tokens = as_double(all.tokens) / steps,
-          .layers = as_double(shape.layers),
-          .flops = flops / steps,
-          .recomputed_flops = recomputed(config::ActivationCheckpointing::kFull),
-          .recomputed_mlp_flops = recomputed(config::ActivationCheckpointing::kMlp),
-          .gradient_bytes = as_double(adapter.trained) * as_double(dtype_size(policy.reduce)),
-          .frozen_bytes = as_double(session.model->store().bytes()),
-          .streamed_bytes = as_double(parallel::fetch_cost(*session.model, /*parts=*/1).payload_bytes),
-          .decoded_bytes = plan::decoded_bytes(spec, stored.linear, policy),
-          .forward_decodes = policy.matmul != config::Matmul::kFp8,
-          .uses = plan::unit_uses(shape, stored, head / flops)};
+  return {
+      .tokens = as_double(all.tokens) / steps,
+      .layers = as_double(shape.layers),
+      .flops = flops / steps,
+      .recomputed_flops = recomputed(config::ActivationCheckpointing::kFull),
+      .recomputed_mlp_flops = recomputed(config::ActivationCheckpointing::kMlp),
+      .gradient_bytes = as_double(session.adapters->store().numel()) * as_double(dtype_size(policy.reduce)),
+      .frozen_bytes = as_double(session.model->store().bytes()),
+      .streamed_bytes = as_double(parallel::fetch_cost(*session.model, /*parts=*/1).payload_bytes),
+      .decoded_bytes = plan::decoded_bytes(spec, stored.linear, policy),
+      .forward_decodes = policy.matmul != config::Matmul::kFp8,
+      .uses = plan::unit_uses(shape, stored, head / flops)};
 }
 
 }  // namespace

@@ -28,17 +28,13 @@ LinearKept* part(std::vector<LinearKept>* kept, std::size_t expert) {
 
 Module ExpertsSpec::router_module() const { return {prefix + "." + names.router, count}; }
 
-std::string ExpertsSpec::expert_prefix(std::int64_t expert) const {
-  return prefix + "." + names.experts + "." + std::to_string(expert) + ".";
-}
-
 std::vector<Module> ExpertsSpec::gate_up_modules(std::int64_t expert) const {
-  return {{expert_prefix(expert) + names.gate, intermediate_size},
-          {expert_prefix(expert) + names.up, intermediate_size}};
+  const std::string of_expert = experts_prefix() + std::to_string(expert) + ".";
+  return {{of_expert + names.gate, intermediate_size}, {of_expert + names.up, intermediate_size}};
 }
 
 Module ExpertsSpec::down_module(std::int64_t expert) const {
-  return {expert_prefix(expert) + names.down, hidden_size};
+  return {experts_prefix() + std::to_string(expert) + "." + names.down, hidden_size};
 }
 
 std::int64_t ExpertsSpec::parameters() const { return count * hidden_size + parameters_of(count); }

@@ -26,8 +26,8 @@ struct ExpertsSpec {
 
   /// The module whose output are the experts' logits.
   Module router_module() const;
-  /// What the names of an expert's modules begin with, "model.layers.0.mlp.experts.3.".
-  std::string expert_prefix(std::int64_t expert) const;
+  /// What the names of all experts' modules begin with, "model.layers.0.mlp.experts.".
+  std::string experts_prefix() const { return prefix + "." + names.experts + "."; }
   /// The modules that make [gate | up] of an expert.
   std::vector<Module> gate_up_modules(std::int64_t expert) const;
   Module down_module(std::int64_t expert) const;

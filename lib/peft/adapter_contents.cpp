@@ -111,7 +111,7 @@ void require_whole(const io::SafetensorsFile& file, const std::string& name, con
                                                     " and a lora_B of rank " +
                                                     std::to_string(update.b.size(1)));
   require(update.a.numel() > 0 && update.b.numel() > 0, "has a lora_A or lora_B without elements");
-  require(rules.matches(name, /*is_table=*/embedding), "is no target of its adapter_config.json");
+  require(rules.matches(name, /*by_name_only=*/embedding), "is no target of its adapter_config.json");
   require(update.rank() == rules.rank(name), "has rank " + std::to_string(update.rank()) +
                                                  ", its adapter_config.json says " +
                                                  std::to_string(rules.rank(name)));

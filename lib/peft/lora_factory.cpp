@@ -28,7 +28,7 @@ class LoraGroup : public nn::LinearGroup {
 
   at::Tensor forward(const at::Tensor& x, const nn::UnitLoan& weights, const nn::ForwardContext& context,
                      nn::LinearKept* kept, ops::LeftTerms* left, const at::Tensor& into) const override {
-    const bool dora = adapters_.config().use_dora;
+    const bool dora = adapters_.config().use_dora && x.size(0) > 0;
     if (dora) left = nullptr;  // it scales the complete product
     at::Tensor product =
         ops::lora_linear(x, weights_.weight.of(weights), dora ? at::Tensor() : weights_.bias(), projections(),
@@ -50,7 +50,7 @@ class LoraGroup : public nn::LinearGroup {
                                     const nn::ForwardContext& context, const nn::LinearKept& kept,
                                     bool input_gradient, ops::LeftTerms* left,
                                     const at::Tensor& into) const override {
-    const bool dora = adapters_.config().use_dora;
+    const bool dora = adapters_.config().use_dora && dy.size(0) > 0;
     return ops::lora_linear_backward(dora ? through_factors(dy, kept.product, weights) : dy, kept.low_rank,
                                      weights_.weight.of(weights), projections(),
                                      adapters_.dropout(context, group_), input_gradient, left, into);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/strings.h"
@@ -18,8 +19,17 @@ text::Regex compile_in(const char* before, const std::string& pattern, const cha
   return {before + ("(?:" + pattern + ")") + after, where};
 }
 
+// The names that mean a module: its whole name, and what is behind each of its dots.
+std::vector<std::string_view> names_of(std::string_view module) {
+  std::vector<std::string_view> names{module};
+  for (std::size_t dot = module.find('.'); dot != std::string_view::npos; dot = module.find('.', dot + 1))
+    names.push_back(module.substr(dot + 1));
+  return names;
+}
+
 bool is_named(const std::string& module, const std::string& name) {
-  return module == name || module.ends_with("." + name);
+  const auto names = names_of(module);
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 std::vector<std::string> last_parts(const std::vector<std::string>& modules) {
@@ -42,11 +52,14 @@ bool any(const std::vector<std::string>& modules, const auto& matches) {
   return std::any_of(modules.begin(), modules.end(), matches);
 }
 
-void require_names_used(const std::vector<std::string>& names, const char* setting,
+void require_names_used(const std::set<std::string, std::less<>>& names, const char* setting,
                         const std::vector<std::string>& modules) {
+  std::set<std::string_view> known;
+  for (const std::string& module : modules) {
+    for (const std::string_view name : names_of(module)) known.insert(name);
+  }
   for (const std::string& name : names) {
-    if (!any(modules, [&](const std::string& m) { return is_named(m, name); }))
-      fail_unused(setting, name, "module", modules);
+    if (!known.contains(name)) fail_unused(setting, name, "module", modules);
   }
 }
 
@@ -57,7 +70,7 @@ TargetRules::Names TargetRules::compile_names(const std::vector<std::string>& na
   if (is_pattern(names)) {
     compiled.pattern.push_back(compile_in("\\A", names[0], "\\z", setting));
   } else {
-    compiled.names = names;
+    compiled.names.insert(names.begin(), names.end());
   }
   return compiled;
 }
@@ -85,7 +98,8 @@ TargetRules::TargetRules(const LoraConfig& config)
 
 bool TargetRules::Names::match(const std::string& module) const {
   if (!pattern.empty()) return pattern[0].search(module, 0).has_value();
-  return any(names, [&](const std::string& name) { return is_named(module, name); });
+  const auto own = names_of(module);
+  return std::any_of(own.begin(), own.end(), [&](std::string_view name) { return names.contains(name); });
 }
 
 std::optional<std::int64_t> TargetRules::layer(const std::string& module) const {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,7 +38,7 @@ class TargetRules {
  private:
   /// Names, or the one regular expression that they are.
   struct Names {
-    std::vector<std::string> names;
+    std::set<std::string, std::less<>> names;
     std::vector<text::Regex> pattern;  // none or one
     bool match(const std::string& module) const;
   };

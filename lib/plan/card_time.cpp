@@ -105,10 +105,11 @@ CardLoad card_load(const nn::CausalLMSpec& spec, const peft::LoraAdapters& adapt
   load.product_flops = all - load.attention_flops - load.float8_flops;
 
   const Widths widths = widths_of(spec);
+  const train::TokenShares shares(spec);
   double adapted = 0, scaled = 0;
   for (const auto& module : adapters.modules()) {
     if (module.kind != peft::LoraAdapters::Kind::kLinear) continue;
-    const double share = train::token_share(spec, module.name);
+    const double share = shares.of(module.name);
     adapted += share * d(module.weight.cols + module.weight.rows);
     if (module.magnitude) scaled += share * d(module.weight.rows);
   }

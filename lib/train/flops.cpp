@@ -83,20 +83,26 @@ std::int64_t AttentionSquares::of(std::int64_t length) const {
   return squares;
 }
 
-double token_share(const nn::CausalLMSpec& spec, const std::string& module) {
+TokenShares::TokenShares(const nn::CausalLMSpec& spec) {
   for (const nn::DecoderLayerSpec& layer : spec.layers) {
-    if (layer.experts && module.starts_with(layer.experts->prefix + "." + layer.experts->names.experts + "."))
-      return d(layer.experts->router.per_token) / d(layer.experts->count);
+    if (!layer.experts) continue;
+    prefixes_.push_back(layer.experts->experts_prefix());
+    share_ = d(layer.experts->router.per_token) / d(layer.experts->count);
   }
-  return 1;
+}
+
+bool TokenShares::is_expert(const std::string& module) const {
+  return std::any_of(prefixes_.begin(), prefixes_.end(),
+                     [&](const std::string& prefix) { return module.starts_with(prefix); });
 }
 
 AdapterSize adapter_size(const peft::LoraAdapters& adapters, const nn::CausalLMSpec& spec) {
   using Kind = peft::LoraAdapters::Kind;
   AdapterSize size;
   const std::set<std::string> gate_up = gate_up_names(spec), output_rows = output_row_names(spec);
+  const TokenShares shares(spec);
   for (const auto& module : adapters.modules()) {
-    const double share = token_share(spec, module.name);
+    const double share = shares.of(module.name);
     for (const std::size_t index : module.segments()) {
       const peft::AdapterSegment& segment = adapters.store().segment(index);
       if (module.kind == Kind::kEmbedding && index == module.b) continue;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -53,8 +54,18 @@ struct AdapterSize {
   std::int64_t output_trained = 0, output_frozen = 0, output_gate_up = 0;
 };
 
-/// The share of all tokens that pass a module: k / E of the experts', else 1.
-double token_share(const nn::CausalLMSpec& spec, const std::string& module);
+/// The share of all tokens that pass a module: k / E of the experts', which are alike in all layers, else 1.
+class TokenShares {
+ public:
+  explicit TokenShares(const nn::CausalLMSpec& spec);
+
+  double of(const std::string& module) const { return is_expert(module) ? share_ : 1; }
+  bool is_expert(const std::string& module) const;
+
+ private:
+  double share_ = 1;
+  std::vector<std::string> prefixes_;  // what names of a layer's experts begin with
+};
 
 AdapterSize adapter_size(const peft::LoraAdapters& adapters, const nn::CausalLMSpec& spec);
 

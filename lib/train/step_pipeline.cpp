@@ -28,6 +28,7 @@ std::optional<parallel::GradientReducer> make_reducer(const LoopParts& parts) {
 StepPipeline::StepPipeline(const LoopParts& parts, const LoopOptions& options)
     : p_(parts),
       options_(options),
+      adapter_size_(adapter_size(parts.adapters, parts.model.spec())),
       reducer_(make_reducer(parts)),
       runner_(parts.model, parts.adapters, parts.optimizer, reducer_ ? &*reducer_ : nullptr, options.saving,
               options.largest_tokens, options.cuda_graphs),
@@ -114,7 +115,7 @@ double StepPipeline::flops_of(const data::Step& step, const StepMetrics& m) cons
   const AttentionSquares squares(p_.model.spec().layers);
   for (const std::size_t example : step.examples)
     size.attention_squares += squares.of(p_.training.length(example));
-  return step_flops(p_.model.shape(), adapter_size(p_.adapters, p_.model.spec()), size);
+  return step_flops(p_.model.shape(), adapter_size_, size);
 }
 
 // So far, by collective.

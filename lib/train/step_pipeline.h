@@ -12,6 +12,7 @@
 #include "ops/host_transfers.h"
 #include "parallel/gradient_reducer.h"
 #include "parallel/step_table.h"
+#include "train/flops.h"
 #include "train/loop.h"
 #include "train/metrics.h"
 #include "train/step_runner.h"
@@ -63,6 +64,7 @@ class StepPipeline {
 
   const LoopParts& p_;
   const LoopOptions& options_;
+  const AdapterSize adapter_size_;
   std::optional<parallel::GradientReducer> reducer_;
   StepRunner runner_;
   ops::HostTransfers transfers_;

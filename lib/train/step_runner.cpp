@@ -1,4 +1,5 @@
 #include "train/step_runner.h"
+#include "train/flops.h"
 
 #include <ATen/ATen.h>
 
@@ -96,7 +97,9 @@ void StepRunner::report_zero_gradients(std::uint64_t step) {
   if (!std::isfinite(norm)) return;
   std::vector<std::string> zero;
   bool b_all_changed = true;
+  const TokenShares shares(model_.spec());
   for (const auto& module : adapters_.modules()) {
+    if (shares.is_expert(module.name)) continue;  // to which no token may have gone
     const bool b_is_zero = all_zero(store.value(module.b));
     b_all_changed = b_all_changed && !b_is_zero;
     if (!b_checked_ && all_zero(store.gradient(module.b))) zero.push_back(store.segment(module.b).name);
@@ -107,9 +110,8 @@ void StepRunner::report_zero_gradients(std::uint64_t step) {
     log_warning(
         "step " + std::to_string(step + 1) + ": the gradients of " + std::to_string(zero.size()) +
         " adapter tensors are exactly zero, so that these don't learn: " + join_some(zero, kShown) +
-        "; that is right for q_proj and k_proj where no row has more than two tokens, for experts that no "
-        "token goes to, for modules beside weights of zeros, and where lora.alpha or the learning rate is "
-        "tiny");
+        "; that is right for q_proj and k_proj where no row has more than two tokens, for modules beside "
+        "weights of zeros, and where lora.alpha or the learning rate is tiny");
   }
   b_checked_ = true;
   a_checked_ = b_all_changed || !zero.empty();  // reported once

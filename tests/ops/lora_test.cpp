@@ -229,6 +229,43 @@ TEST_CASE("backward wants the input only where an A learns, and says which it re
   CHECK_FALSE(backward({}).want_input());
 }
 
+TEST_CASE("no rows need no weight, and adapters count as reached with gradients that stay") {
+  Setup s = setup(at::kFloat);
+  bool reached = false;
+  for (LoraProjection& p : s.projections) p.reached = &reached;
+  const FrozenMatrix unreadable{&dense_format(lorikeet::DType::kF32), at::empty({0}, at::kByte), kOut, kIn};
+  const at::Tensor none = s.x.slice(0, 0, 0), no_dy = s.upstream.slice(0, 0, 0);
+  at::Tensor low_rank;
+  CHECK(lora_linear(none, unreadable, s.bias, s.projections, std::nullopt, &low_rank).sizes() ==
+        at::IntArrayRef{0, kOut});
+  CHECK(low_rank.sizes() == at::IntArrayRef{0, 6});
+  const auto gradients =
+      lora_linear_backward(no_dy, low_rank, unreadable, s.projections, std::nullopt, /*input_gradient=*/true);
+  CHECK(gradients.dx.sizes() == at::IntArrayRef{0, kIn});
+  CHECK_FALSE(gradients.want_input());
+  CHECK(reached);
+  for (const LoraProjection& p : s.projections)
+    CHECK(p.grad_a.count_nonzero().item<std::int64_t>() + p.grad_b.count_nonzero().item<std::int64_t>() == 0);
+}
+
+TEST_CASE("a result goes where it is wanted, and an unfit place is an error") {
+  const Setup s = setup(at::kFloat);
+  const FrozenMatrix weight = frozen_matrix(s.weight);
+  const at::Tensor all = at::full({2 * kTokens, kOut}, 7.0, at::kFloat), place = all.slice(0, kTokens);
+  at::Tensor low_rank;
+  const at::Tensor out =
+      lora_linear(s.x, weight, s.bias, s.projections, std::nullopt, &low_rank, nullptr, place);
+  CHECK(out.data_ptr() == place.data_ptr());
+  CHECK(at::equal(out, lora_linear(s.x, weight, s.bias, s.projections, std::nullopt)));
+  CHECK(at::equal(all.slice(0, 0, kTokens), at::full({kTokens, kOut}, 7.0, at::kFloat)));
+  const at::Tensor dx = at::empty({kTokens, kIn}, at::kFloat);
+  const auto gradients =
+      lora_linear_backward(s.upstream, low_rank, weight, s.projections, std::nullopt, true, nullptr, dx);
+  CHECK(gradients.dx.data_ptr() == dx.data_ptr());
+  CHECK_THROWS_AS(lora_linear(s.x, weight, s.bias, s.projections, std::nullopt, nullptr, nullptr, all),
+                  Error);
+}
+
 TEST_CASE("backward leaves the input gradient's term, and its right operand's gradient, to a reader") {
   auto s = setup(at::kFloat);
   // One projection, or two whose gradients lie below each other or apart.

@@ -233,6 +233,12 @@ class PlannedBeforeDownload(unittest.TestCase):
         self.assertEqual(result.stdout, "")
         return result.stderr
 
+    def test_all_of_the_experts_adapters_cross_the_link_though_a_token_passes_few(self):
+        shown = self.plan("olmoe/7B_lora", "--gpu", "H100", "--max-devices", "2", "lora.rank=4",
+                          "lora.target_modules=[gate_proj, up_proj, down_proj]").stdout
+        parameters = 16 * 64 * 3 * 4 * (2048 + 1024)
+        self.assertIn(f"{4 * parameters / 2**20:.1f} MiB a step", shown)
+
     def test_a_ready_made_config_is_planned_for_a_card_and_says_what_it_assumes(self):
         plan = self.planned("qwen3/8B_lora", "--gpu", "RTX 4090", "--max-devices", "2")
         data = plan["data"]

@@ -2,10 +2,12 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <string>
 
 #include "ops/check.h"
 #include "ops/experts/cpu.h"
+#include "ops/take_rows.h"
 #include "ops/vector.h"
 #include "ops/wide.h"
 
@@ -36,7 +38,7 @@ at::Tensor combine_by_aten(const at::Tensor& rows, const Routing& routing, RowWe
   const at::ScalarType wide = wide_type(rows);
   at::Tensor sum = at::zeros({routing.places.size(0), rows.size(1)}, rows.options().dtype(wide));
   for (std::int64_t j = 0; j < routing.places.size(1); ++j) {
-    const at::Tensor of_one = rows.index_select(0, routing.places.select(1, j)).to(wide);
+    const at::Tensor of_one = take_rows(rows, routing.places.select(1, j)).to(wide);
     if (weights == RowWeights::kRouter) {
       sum.addcmul_(of_one, routing.weights.narrow(1, j, 1));
     } else {
@@ -47,7 +49,7 @@ at::Tensor combine_by_aten(const at::Tensor& rows, const Routing& routing, RowWe
 }
 
 at::Tensor spread_by_aten(const at::Tensor& x, const Routing& routing, RowWeights weights) {
-  at::Tensor rows = x.index_select(0, routing.tokens);
+  at::Tensor rows = take_rows(x, routing.tokens);
   if (weights == RowWeights::kNone) return rows;
   const at::Tensor of_rows = at::empty({rows.size(0)}, routing.weights.options())
                                  .scatter_(0, routing.places.flatten(), routing.weights.flatten());
@@ -97,7 +99,7 @@ at::Tensor route_backward(const at::Tensor& weighted_gradient, const at::Tensor&
 at::Tensor spread_rows(const at::Tensor& x, const Routing& routing, RowWeights weights) {
   check_tensor(x.defined() && x.dim() == 2 && x.size(0) == routing.places.size(0), "spread_rows",
                "rows [tokens, width]", x);
-  if (!x.is_meta() && !vector::is_fast(x)) return spread_by_aten(x, routing, weights);
+  if (!vector::is_fast(x)) return spread_by_aten(x, routing, weights);
   auto rows = at::empty({routing.tokens.size(0), x.size(1)}, x.options());
   cpu::spread_rows(x, routing, weights, rows);
   return rows;
@@ -107,7 +109,7 @@ at::Tensor combine_rows(const at::Tensor& rows, const Routing& routing, RowWeigh
   const std::int64_t tokens = routing.places.size(0);
   check_tensor(rows.defined() && rows.dim() == 2 && rows.size(0) == routing.tokens.size(0), "combine_rows",
                "rows [tokens * experts of a token, width]", rows);
-  if (!rows.is_meta() && !vector::is_fast(rows)) return combine_by_aten(rows, routing, weights);
+  if (!vector::is_fast(rows)) return combine_by_aten(rows, routing, weights);
   auto out = at::empty({tokens, rows.size(1)}, rows.options());
   cpu::combine_rows(rows, routing, weights, out);
   return out;
@@ -122,12 +124,18 @@ at::Tensor row_products(const at::Tensor& a, const at::Tensor& b) {
   check(a.dim() == 2 && a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type(), "row_products",
         "two matrices of one shape and dtype", [&] { return describe(a) + " and " + describe(b); });
   auto out = at::empty({a.size(0)}, a.options().dtype(wide_type(a)));
-  if (a.is_meta()) return out;
   if (vector::is_fast(a) && vector::is_fast(b)) {
     cpu::row_products(a, b, out);
     return out;
   }
-  return (a.to(wide_type(a)) * b).sum(1);
+  constexpr std::int64_t kChunkElements = std::int64_t{1} << 22;  // of scratch in the wide type
+  const std::int64_t step = std::max<std::int64_t>(1, kChunkElements / std::max<std::int64_t>(1, a.size(1)));
+  for (std::int64_t row = 0; row < a.size(0); row += step) {
+    const std::int64_t count = std::min(step, a.size(0) - row);
+    at::Tensor part = out.narrow(0, row, count);
+    at::sum_out(part, a.narrow(0, row, count).to(out.scalar_type()).mul_(b.narrow(0, row, count)), 1);
+  }
+  return out;
 }
 
 }  // namespace lorikeet::ops

@@ -62,6 +62,12 @@ at::Tensor stacked_grad_a(const std::vector<LoraProjection>& projections, std::i
   return in_place.defined() && in_place.size(0) == ranks ? in_place : at::Tensor();
 }
 
+std::int64_t rank_of(const std::vector<LoraProjection>& projections) {
+  std::int64_t rank = 0;
+  for (const auto& p : projections) rank += p.a.size(0);
+  return rank;
+}
+
 // The scale of all projections; 1 where they differ.
 double common_scale(const std::vector<LoraProjection>& projections) {
   const double scale = projections.front().scale;
@@ -212,6 +218,11 @@ at::Tensor lora_linear(const at::Tensor& x, const FrozenMatrix& weight, const at
   check_linear(x, weight, bias);
   check_projections(kOp, projections, weight.cols, weight.rows, x.scalar_type());
   auto out = result({x.size(0), weight.rows}, x, into);
+  if (x.size(0) == 0) {  // no weight need be decoded
+    if (low_rank != nullptr)
+      *low_rank = at::empty({0, rank_of(projections)}, x.options().dtype(product_type(x)));
+    return out;
+  }
   if (projections.empty()) {
     weight.format->forward(out, x, weight, {}, bias);
     return out;
@@ -244,6 +255,10 @@ LoraLinearGradients lora_linear_backward(const at::Tensor& dy, const at::Tensor&
                                          LeftTerms* left, const at::Tensor& into) {
   LoraLinearGradients out;
   if (input_gradient) out.dx = result({dy.size(0), weight.cols}, dy, into);  // outlives what follows
+  if (dy.size(0) == 0) {
+    mark_reached(projections);
+    return out;
+  }
   if (projections.empty()) {
     if (input_gradient) weight.format->backward(out.dx, dy.contiguous(), weight, {});
     return out;
