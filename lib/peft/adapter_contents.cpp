@@ -67,7 +67,7 @@ Place place_of(const io::SafetensorsFile& file, const io::TensorView& tensor) {
 // The name of a tensor of a module that the config saves, without PEFT's prefix.
 std::optional<std::string> saved_name(const io::TensorView& tensor, const TargetRules& rules) {
   if (!tensor.name.starts_with(kPrefix)) return std::nullopt;
-  const std::string name = tensor.name.substr(kPrefix.size());
+  std::string name = tensor.name.substr(kPrefix.size());
   const std::size_t dot = name.rfind('.');
   if (dot == std::string::npos || !rules.saves(name.substr(0, dot))) return std::nullopt;
   return name;

@@ -252,6 +252,7 @@ std::vector<std::string> LoraAdapters::narrower_than_rank() const {
 
 void LoraAdapters::require_matches() const {
   std::vector<std::string> adapted;
+  adapted.reserve(modules_.size());
   for (const Module& module : modules_) adapted.push_back(module.name);
   rules_.require_used(seen_, adapted, seen_tables_);
   for (const Table& table : tables_) {
