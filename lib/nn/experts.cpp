@@ -65,13 +65,14 @@ at::Tensor Experts::Rows::of(const at::Tensor& all) const { return ops::part(all
 
 template <typename F>
 void Experts::for_each(const ops::Routing& routing, const ForwardContext& context, F&& f) const {
+  const bool may_drop = learns_ && context.training;
   Batch all;  // what keys dropout
-  if (learns_) all = ids_of_rows(context.batch, routing.tokens);
+  if (may_drop) all = ids_of_rows(context.batch, routing.tokens);
   for (std::size_t e = 0; e < experts_.size(); ++e) {
     const std::int64_t begin = routing.begin(e), end = routing.ends[e];
     if (begin == end && !learns_) continue;
     Batch own;
-    if (learns_) {
+    if (may_drop) {
       own.position_ids = ops::part(all.position_ids, 0, begin, end);
       own.sample_ids = ops::part(all.sample_ids, 0, begin, end);
     }
@@ -156,6 +157,7 @@ FeedForwardGradients Experts::backward(const at::Tensor& dy, const UnitLoan& wei
       if (down[own.expert].want_input())
         experts_[own.expert].down->add_a_gradients(down[own.expert], own.of(product), own.context);
     });
+    kept.down_linear.clear();
     // That of a row's weight, times the weight, is the product of the row and its gradient.
     if (input_gradient) weighted_gradient = ops::of_places(ops::row_products(d_product, product), routing);
   }
@@ -168,10 +170,9 @@ FeedForwardGradients Experts::backward(const at::Tensor& dy, const UnitLoan& wei
                                                   kept.up_linear[own.expert], input_gradient, nullptr,
                                                   input_gradient ? own.of(rows) : at::Tensor());
     of_expert.dx.reset();
+    kept.up_linear[own.expert] = {};
   });
   up.reset();
-  kept.up_linear.clear();
-  kept.down_linear.clear();
   if (!input_gradient) return gradients;
   gradients.dx = ops::combine_rows(rows, routing, RowWeights::kNone);
   rows.reset();

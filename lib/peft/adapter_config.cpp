@@ -156,7 +156,10 @@ LoraConfig read_adapter_config(const JsonView& config) {
   // for false, with a warning.
   require_empty(config, "lora_bias", "a bias in the adapter");
   require_empty(config, "trainable_token_indices", "training single tokens");
-  require_empty(config, "target_parameters", "adapting parameters instead of modules");
+  require_empty(
+      config, "target_parameters",
+      "adapting parameters instead of modules (experts, which transformers 5 stacks; here each expert's "
+      "modules have adapters of their own)");
   require_empty(config, "layer_replication", "a base with repeated layers");
   require_empty(config, "alora_invocation_tokens", "an adapter that starts at a token");
   require_empty(config, "use_qalora", "QA-LoRA");

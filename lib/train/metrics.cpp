@@ -101,7 +101,7 @@ Json StepMetrics::json() const {
       comm_bytes += bytes;
       by_collective.set(collective, bytes);
     }
-    line.set("comm_share", step_seconds > 0 ? comm_seconds / step_seconds : 0).set("comm_bytes", comm_bytes);
+    line.set("comm_share", comm_share).set("comm_bytes", comm_bytes);
     line.set("comm_bytes_by_collective", std::move(by_collective));
     line.set("slowest_rank_seconds", slowest_rank_seconds).set("fastest_rank_seconds", fastest_rank_seconds);
   }

@@ -28,7 +28,8 @@ struct StepMetrics {
   /// with the exchange of reports.
   double step_seconds = 0;
   double data_seconds = 0;  ///< waiting for micro-batches
-  double comm_seconds = 0;
+  double comm_seconds = 0;  ///< the longest wait of a rank for others
+  double comm_share = 0;    ///< the largest part of its own step that a rank waited
   double flops = 0;
   std::optional<double> peak_flops;  ///< the device's, where it is known: gives mfu
   int devices = 1;

@@ -138,6 +138,9 @@ bool StepPipeline::gather(const parallel::StepReport& own, StepMetrics* m) const
     m->loss += report.loss_sum;
     m->data_seconds = std::max(m->data_seconds, report.data_seconds);
     m->comm_seconds = std::max(m->comm_seconds, report.comm_seconds);
+    // Of the rank's own step: this one may have begun its own while others waited for it.
+    if (report.step_seconds > 0)
+      m->comm_share = std::max(m->comm_share, report.comm_seconds / report.step_seconds);
     m->memory_peak_bytes =
         std::max(m->memory_peak_bytes, static_cast<std::uint64_t>(report.memory_peak_bytes));
     const double busy = report.step_seconds - report.comm_seconds;
