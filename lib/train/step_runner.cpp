@@ -1,5 +1,4 @@
 #include "train/step_runner.h"
-#include "train/flops.h"
 
 #include <ATen/ATen.h>
 
@@ -12,6 +11,7 @@
 #include "nn/batch.h"
 #include "ops/dtype.h"
 #include "trace/range.h"
+#include "train/flops.h"
 #include "train/micro_step.h"
 
 namespace lorikeet::train {

@@ -115,7 +115,9 @@ TEST_CASE("rows of experts and products of rows are fp64's to their dtype's last
                        others = random({99, width}, 3, limit.dtype);
       const at::Tensor x = random({33, width}, 4, limit.dtype);
       const at::Tensor products = (rows.to(at::kDouble) * others.to(at::kDouble)).sum(1);
+      const at::Tensor before = rows.clone();
       CHECK(relative_distance(ops::row_products(rows, others), products) < limit.backward);
+      CHECK(at::equal(rows, before));
       for (const RowWeights weights : {RowWeights::kNone, RowWeights::kRouter}) {
         const at::Tensor sums = combined(rows, routing, weights), copies = spread(x, routing, weights);
         for (const bool reference : {false, true}) {

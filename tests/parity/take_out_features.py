@@ -64,7 +64,7 @@ FEATURES = [
     *of({"qwen3", "qwen3_moe"}, "models/qwen3/qwen3.cpp",
         ("biases of attention", "attention.output_bias = bias;", "attention.output_bias = bias && sizes.layers == 0;")),
     *of("qwen3_moe", "models/qwen3_moe/qwen3_moe.cpp",
-        ("window", "used ? config.size_or(", "used && sizes.layers == 0 ? config.size_or(")),
+        ("window", "used ? config.size(", "used && sizes.layers == 0 ? config.size(")),
     *of("qwen3_moe", "models/experts.cpp",
         ("norm_topk_prob", 'config.flag("norm_topk_prob", defaults.normalized);',
          'config.flag("norm_topk_prob", defaults.normalized) && sizes.layers == 0;')),
@@ -210,7 +210,7 @@ FEATURES = [
                 ("backward: norms of q and k", "  if (q_norm_)\n    return ops::norm_and_rotate_backward",
                  "  if (q_norm_ && layer_ < 0)\n    return ops::norm_and_rotate_backward")),
     *of_program(GRADIENTS, "lib/ops/experts/routing.cpp",
-                ("backward: experts' weights that are divided by their sum", "? weighted - routing.weights * sum :", "? weighted :")),
+                ("backward: experts' weights that are divided by their sum", "weighted_gradient - routing.weights * sum)", "weighted_gradient)")),
     *of_program(MODELS, "models/gemma/gemma.cpp",
                 ("embedding scale rounded to the compute dtype", "spec.embedding_scale_rounded = true;", "")),
 ]

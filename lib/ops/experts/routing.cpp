@@ -133,7 +133,7 @@ at::Tensor row_products(const at::Tensor& a, const at::Tensor& b) {
   for (std::int64_t row = 0; row < a.size(0); row += step) {
     const std::int64_t count = std::min(step, a.size(0) - row);
     at::Tensor part = out.narrow(0, row, count);
-    at::sum_out(part, a.narrow(0, row, count).to(out.scalar_type()).mul_(b.narrow(0, row, count)), 1);
+    at::sum_out(part, a.narrow(0, row, count).to(out.scalar_type()) * b.narrow(0, row, count), 1);
   }
   return out;
 }
