@@ -1,0 +1,32 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "ops/attention/attention.h"
+
+namespace lorikeet::ops {
+
+/// A causal convolution of each channel by itself over each sequence of a packed batch, then SiLU, as gated
+/// delta nets and Mamba have it before their recurrence:
+///   y[t, c] = silu(sum_{j < K} weight[c, K - 1 - j] x[t - j, c]),
+/// where x before a sequence's first row is what `before` says, and 0 without it. Sums are fp32 (fp64 for
+/// fp64). x: [T, C], floating, elements of a row dense, rows any distance apart; weight: [C, K], 1 <= K <= 8,
+/// frozen, fp32 or of x's dtype; before: [S, K - 1, C] of x's dtype, the rows before each of the S sequences
+/// (decoding). Returns a dense [T, C] of x's dtype. A sequence's result doesn't depend on what it is packed
+/// with. Throws Error on shapes that don't fit.
+at::Tensor causal_conv(const at::Tensor& x, const at::Tensor& weight, const Sequences& sequences,
+                       const at::Tensor& before = {});
+
+/// x's gradient, written into dx ([T, C], rows any distance apart), from dy [T, C] (dense) and forward's x,
+/// of sequences with nothing before them.
+void causal_conv_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
+                          const Sequences& sequences, const at::Tensor& dx);
+
+namespace reference {
+
+/// causal_conv by plain ATen calls, differentiable in x, on any device and in fp64.
+at::Tensor causal_conv(const at::Tensor& x, const at::Tensor& weight, const Sequences& sequences,
+                       const at::Tensor& before = {});
+
+}  // namespace reference
+}  // namespace lorikeet::ops

@@ -1,0 +1,15 @@
+#include <ATen/ATen.h>
+
+#include "ops/gated_norm/gated_norm.h"
+#include "ops/wide.h"
+
+namespace lorikeet::ops::reference {
+
+at::Tensor gated_norm(const at::Tensor& x, const at::Tensor& z, const at::Tensor& weight, double eps) {
+  const at::ScalarType wide = wide_type(x);
+  const at::Tensor heads = x.to(wide).unflatten(1, {-1, weight.numel()});
+  const at::Tensor normed = heads * at::rsqrt((heads * heads).mean(-1, /*keepdim=*/true) + eps);
+  return ((normed * weight.to(wide)).flatten(1) * at::silu(z.to(wide))).to(x.scalar_type());
+}
+
+}  // namespace lorikeet::ops::reference
