@@ -139,12 +139,15 @@ ops::Activation read_activation(ConfigReader& config, const char* key, const std
 }
 
 void count_linear_parameters(nn::ModelShape& shape, const std::vector<nn::DecoderLayerSpec>& layers) {
-  shape.layer_linear_parameters = shape.idle_expert_parameters = 0;
+  shape.layer_linear_parameters = shape.idle_expert_parameters = shape.state_elements = 0;
   for (const nn::DecoderLayerSpec& layer : layers) {
-    const ops::HeadLayout& layout = layer.attention.layout;
-    for (const nn::Module& module : layer.attention.qkv_modules())
-      shape.layer_linear_parameters += module.out_features * layer.attention.hidden_size;
-    std::int64_t behind_attention = layout.heads * layout.head_dim * layer.attention.hidden_size;
+    const auto parameters = [](const nn::GroupSpec& group) {
+      return group.out_features() * group.in_features;
+    };
+    for (const nn::GroupSpec& group : layer.mixer_inputs())
+      shape.layer_linear_parameters += parameters(group);
+    if (layer.delta_net) shape.state_elements += layer.delta_net->layout.state_elements();
+    std::int64_t behind_attention = parameters(layer.mixer_output());
     std::int64_t idle = 0;
     if (const auto& experts = layer.experts) {
       behind_attention += experts->parameters();

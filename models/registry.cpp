@@ -20,6 +20,7 @@
 #include "models/phi3/phi3.h"
 #include "models/qwen2/qwen2.h"
 #include "models/qwen3/qwen3.h"
+#include "models/qwen3_5/qwen3_5.h"
 #include "models/qwen3_moe/qwen3_moe.h"
 #include "models/qwen_vl/qwen_vl.h"
 #include "models/seed_oss/seed_oss.h"
@@ -58,6 +59,8 @@ const std::vector<Family>& families() {
                                              {"qwen2_5_vl", qwen2_5_vl_spec},
                                              {"qwen2_vl", qwen2_vl_spec},
                                              {"qwen3", qwen3_spec},
+                                             {"qwen3_5", qwen3_5_spec},
+                                             {"qwen3_5_text", qwen3_5_text_spec},
                                              {"qwen3_moe", qwen3_moe_spec},
                                              {"qwen3_vl", qwen3_vl_spec},
                                              {"seed_oss", seed_oss_spec},

@@ -150,7 +150,7 @@ void read_yarn(const JsonView& config, const JsonView& object, const RopeKeys& k
 
 // The pairs of dimensions that time, height and width of an image rotate (Qwen2-VL, arXiv:2409.12191). All of
 // them have one position in text.
-void check_sections(const JsonView& object, std::int64_t head_dim) {
+void check_sections(const JsonView& object, std::int64_t rotary_dim) {
   object.get_bool("mrope_interleaved", false);  // throws where it is no boolean
   if (!object.has("mrope_section")) return;
   const JsonView sections = object.at("mrope_section");
@@ -159,9 +159,10 @@ void check_sections(const JsonView& object, std::int64_t head_dim) {
     if (section.as_int() < 0 || section.as_int() > kLargestWidth) section.fail("a number of pairs");
     pairs += section.as_int();
   }
-  if (pairs != head_dim / 2) {
-    throw Error("[" + sections.where() + "] expected sections that add up to half of head_dim, " +
-                std::to_string(head_dim / 2) + ", got " + std::to_string(pairs));
+  if (pairs != rotary_dim / 2) {
+    throw Error("[" + sections.where() +
+                "] expected sections that add up to half of the rotated dimensions, " +
+                std::to_string(rotary_dim / 2) + ", got " + std::to_string(pairs));
   }
 }
 
@@ -170,7 +171,7 @@ void read_scaling(const JsonView& config, const JsonView& scaling, const RopeKey
                   nn::RotarySpec* spec) {
   std::string type = scaling.get_string("rope_type", scaling.get_string("type", "default"));
   if (keys.multimodal) {
-    check_sections(scaling, spec->head_dim);
+    check_sections(scaling, spec->rotary_dim);
     if (type == "mrope") type = "default";
   }
   if (type == "default") {

@@ -223,7 +223,9 @@ std::int64_t common_length(const data::TokenDataset& rows) {
 
 void take_card_rate(PlannedDevice& out, const ModelSession& session, const data::TokenDataset& rows) {
   const nn::CausalLMSpec& spec = session.model->spec();
-  const nn::AttentionSpec& attention = spec.layers.front().attention;
+  const auto attends = [](const nn::DecoderLayerSpec& layer) { return !layer.delta_net; };
+  const auto layer = std::find_if(spec.layers.begin(), spec.layers.end() - 1, attends);
+  const nn::AttentionSpec& attention = layer->attention;
   const ops::AttentionKernel kernel = ops::choose_attention_kernel(
       {out.target.device, out.target.capability, ops::to_torch(out.policy.compute)},
       attention.layout.head_dim, attention.options, common_length(rows));

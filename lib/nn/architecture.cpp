@@ -71,7 +71,7 @@ void add_row_orders(Lines& lines, const std::string& name, const std::vector<Mod
 
 void add_attention(Lines& lines, const AttentionSpec& attention) {
   [[maybe_unused]] const auto& [prefix, hidden_size, layout, qkv_bias, output_bias, options, names, fused_qkv,
-                                qk_norm] = attention;
+                                qk_norm, output_gate] = attention;
   const auto& [heads, kv_heads, head_dim, interleaved] = layout;
   const auto& [scale, causal, window, soft_cap] = options;
   lines.add("attention.heads", heads);
@@ -84,6 +84,7 @@ void add_attention(Lines& lines, const AttentionSpec& attention) {
   lines.add_unless(0.0, "attention.soft_cap", soft_cap);
   lines.add_unless(false, "attention.qkv_bias", qkv_bias);
   lines.add_unless(false, "attention.output_bias", output_bias);
+  lines.add_unless(false, "attention.output_gate", output_gate);
   add_row_orders(lines, "attention.qkv_rows", attention.qkv_modules());
   if (!qk_norm) return;
   for (const auto& [where, norm] :
@@ -91,6 +92,17 @@ void add_attention(Lines& lines, const AttentionSpec& attention) {
     lines.add(std::string(where) + ".size", norm->size);
     add_norm(lines, where, *norm);
   }
+}
+
+void add_delta_net(Lines& lines, const GatedDeltaNetSpec& net) {
+  [[maybe_unused]] const auto& [prefix, hidden_size, layout, taps, norm_eps, names] = net;
+  const auto& [key_heads, value_heads, key_dim, value_dim] = layout;
+  lines.add("delta_net.key_heads", key_heads);
+  lines.add("delta_net.value_heads", value_heads);
+  lines.add("delta_net.key_dim", key_dim);
+  lines.add("delta_net.value_dim", value_dim);
+  lines.add("delta_net.taps", taps);
+  lines.add("delta_net.norm.eps", norm_eps);
 }
 
 void add_mlp(Lines& lines, const MlpSpec& mlp) {
@@ -115,10 +127,15 @@ void add_experts(Lines& lines, const ExpertsSpec& experts) {
 }
 
 Architecture layer_lines(const DecoderLayerSpec& layer, const std::string& prefix) {
-  [[maybe_unused]] const auto& [index, attention, mlp, experts, attention_norm, mlp_norm, post_attention_norm,
-                                post_mlp_norm, parallel, rotary, residual_multiplier] = layer;
+  [[maybe_unused]] const auto& [index, attention, delta_net, mlp, experts, attention_norm, mlp_norm,
+                                post_attention_norm, post_mlp_norm, parallel, rotary, residual_multiplier] =
+      layer;
   Lines lines(prefix);
-  add_attention(lines, attention);
+  if (delta_net) {
+    add_delta_net(lines, *delta_net);
+  } else {
+    add_attention(lines, attention);
+  }
   if (experts) {
     add_experts(lines, *experts);
   } else {
@@ -129,8 +146,8 @@ Architecture layer_lines(const DecoderLayerSpec& layer, const std::string& prefi
   add_norm(lines, "post_attention_norm", post_attention_norm);
   add_norm(lines, "post_mlp_norm", post_mlp_norm);
   lines.add_unless(false, "parallel", parallel);
-  if (rotary == LayerRotary::kNone) lines.add("rotary", false);
-  if (rotary == LayerRotary::kLocal) lines.add("rotary", std::string("local"));
+  if (rotary == LayerRotary::kNone && !delta_net) lines.add("rotary", false);
+  if (rotary == LayerRotary::kLocal && !delta_net) lines.add("rotary", std::string("local"));
   lines.add_unless(1.0, "residual_multiplier", residual_multiplier);
   return lines.lines();
 }
@@ -199,7 +216,7 @@ Architecture architecture(const CausalLMSpec& spec) {
   // what only its gradient knows (padding_id).
   [[maybe_unused]] const auto& [layer_count, hidden_size, heads, kv_heads, head_dim, intermediate_size,
                                 vocab_size, max_position, layer_linear_parameters, idle_expert_parameters,
-                                output_row_parameters, tied_head] = shape;
+                                output_row_parameters, state_elements, tied_head] = shape;
   [[maybe_unused]] const auto& [head_name, head_hidden_size, head_vocab_size, soft_cap, scale] = head;
   Lines lines("");
   lines.add("hidden_size", hidden_size);

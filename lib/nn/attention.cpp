@@ -9,6 +9,7 @@
 #include "nn/kv_cache.h"
 #include "nn/output_rows.h"
 #include "ops/rotary/rotary.h"
+#include "ops/sigmoid_gate/sigmoid_gate.h"
 
 namespace lorikeet::nn {
 namespace {
@@ -25,8 +26,11 @@ void check_size(const NormSpec& norm, std::int64_t heads, std::int64_t head_dim)
 
 std::vector<Module> AttentionSpec::qkv_modules() const {
   const std::int64_t q = layout.heads * layout.head_dim, kv = layout.kv_heads * layout.head_dim;
-  if (!fused_qkv)
-    return {{prefix + "." + names.q, q}, {prefix + "." + names.k, kv}, {prefix + "." + names.v, kv}};
+  if (!fused_qkv) {
+    Module of_q{prefix + "." + names.q, q};
+    if (output_gate) of_q = {of_q.name, 2 * q, {layout.heads, {1, 1}, layout.head_dim}};
+    return {std::move(of_q), {prefix + "." + names.k, kv}, {prefix + "." + names.v, kv}};
+  }
   const std::int64_t groups = fused_qkv->row_groups;
   const std::int64_t heads = fused_qkv->per_group(layout.heads);
   const std::int64_t kv_heads = fused_qkv->per_group(layout.kv_heads);
@@ -38,7 +42,9 @@ Module AttentionSpec::output_module() const { return {prefix + "." + names.outpu
 
 Attention::Attention(const AttentionSpec& spec, std::int64_t layer, LayerRotary rotary,
                      LinearFactory& factory, WeightUnit& unit)
-    : layer_(layer), rotary_(rotary), layout_(spec.layout), options_(spec.options) {
+    : layer_(layer), rotary_(rotary), layout_(spec.layout), options_(spec.options), gated_(spec.output_gate) {
+  if (gated_ && spec.fused_qkv)
+    throw Error("[" + spec.prefix + "] expected a gate beside separate q, k and v, got fused ones");
   qkv_ = factory.linear({spec.qkv_modules(), spec.hidden_size, spec.qkv_bias}, unit);
   if (spec.qk_norm) {
     check_size(spec.qk_norm->q, layout_.heads, layout_.head_dim);
@@ -77,11 +83,21 @@ ops::QkNorms Attention::norms() const {
           .k_options = k_norm_->options()};
 }
 
-// What attention reads, of what was projected: in place without norms, else beside it, since their backward
-// reads queries and keys as they were. `terms`: left to rotary.
-at::Tensor Attention::prepare(at::Tensor qkv, const ForwardContext& context, AttentionKept* kept,
-                              const std::vector<ops::LowRankTerm>& terms) const {
+at::Tensor Attention::without_gates(const at::Tensor& projected) const {
+  if (!gated_) return projected;
+  return at::cat({projected.narrow(1, 0, layout_.k_begin()), projected.slice(1, 2 * layout_.k_begin())}, 1);
+}
+
+at::Tensor Attention::gates(const at::Tensor& projected) const {
+  return projected.narrow(1, layout_.k_begin(), layout_.k_begin());
+}
+
+// What attention reads, of what was projected: in place without norms and gates, else beside it. `terms`:
+// left to rotary.
+at::Tensor Attention::prepare(const at::Tensor& projected, const ForwardContext& context,
+                              TokenMixerKept* kept, const std::vector<ops::LowRankTerm>& terms) const {
   const ops::RotaryAngles angles = rotary(context);
+  at::Tensor qkv = without_gates(projected);
   if (q_norm_) {
     qkv = ops::norm_and_rotate(qkv, norms(), angles, layout_, kept != nullptr ? &kept->qk_norm : nullptr);
   } else if (angles.cos.defined()) {
@@ -93,13 +109,13 @@ at::Tensor Attention::prepare(at::Tensor qkv, const ForwardContext& context, Att
 }
 
 at::Tensor Attention::prepare_backward(ops::HeadGradients gradients, const ForwardContext& context,
-                                       const AttentionKept& kept) const {
+                                       const TokenMixerKept& kept) const {
   const ops::RotaryAngles angles = rotary(context);
   if (const at::Tensor scale = query_scale(context, gradients.q.scalar_type()); scale.defined())
     gradients.q.mul_(scale.unsqueeze(1));
   if (q_norm_)
-    return ops::norm_and_rotate_backward(std::move(gradients), kept.qkv, norms(), angles, layout_,
-                                         kept.qk_norm);
+    return ops::norm_and_rotate_backward(std::move(gradients), without_gates(kept.projected), norms(), angles,
+                                         layout_, kept.qk_norm);
   if (angles.cos.defined()) return ops::rotate_backward(gradients, angles.cos, angles.sin, layout_);
   return ops::pack(gradients);
 }
@@ -117,52 +133,69 @@ at::Tensor Attention::cached(const at::Tensor& qkv, const ForwardContext& contex
 }
 
 at::Tensor Attention::forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
-                              AttentionKept* kept, ops::LeftTerms* left) const {
+                              TokenMixerKept* kept, ops::LeftTerms* left) const {
   const at::Tensor cos = rotary(context).cos;
   ops::LeftTerms of_qkv([&](const at::Tensor& product, const std::vector<ops::LowRankTerm>& terms) {
     return ops::rotate_adds(product, cos, layout_, terms);
   });
-  at::Tensor projected = qkv_->forward(x, weights, context, kept != nullptr ? &kept->qkv_linear : nullptr,
-                                       cos.defined() && !q_norm_ ? &of_qkv : nullptr);
-  const at::Tensor qkv = prepare(projected, context, kept, of_qkv.terms);
-  if (kept == nullptr) projected.reset();
+  at::Tensor projected = qkv_->forward(x, weights, context, kept != nullptr ? &kept->in_linear : nullptr,
+                                       cos.defined() && !keeps_projected() ? &of_qkv : nullptr);
+  at::Tensor qkv = prepare(projected, context, kept, of_qkv.terms);
+  if (kept == nullptr && !gated_) projected.reset();
   const at::Tensor out = context.cache != nullptr
                              ? cached(qkv, context)
                              : ops::attention(qkv, layout_, context.batch.sequences, options_,
                                               kept != nullptr ? &kept->softmax : nullptr);
+  qkv.reset();
+  const at::Tensor gated = gated_ ? ops::sigmoid_gate(out, gates(projected)) : out;
   if (kept != nullptr) {
-    kept->qkv = std::move(projected);
+    kept->projected = std::move(projected);
     kept->out = out;
   }
-  return out_->forward(read_rows(out, context), weights, behind_attention(context),
+  return out_->forward(read_rows(gated, context), weights, behind_attention(context),
                        kept != nullptr ? &kept->out_linear : nullptr, left);
 }
 
-ops::LoraLinearGradients Attention::backward(const at::Tensor& dy, const UnitLoan& weights,
-                                             const ForwardContext& context, AttentionKept& kept,
-                                             bool input_gradient) const {
+TokenMixerGradients Attention::backward(const at::Tensor& dy, const UnitLoan& weights,
+                                        const ForwardContext& context, TokenMixerKept& kept,
+                                        bool input_gradient) const {
   const bool through_attention = input_gradient || qkv_->learns();
-  at::Tensor dout;
+  at::Tensor dout, dprojected;
   {
     const ForwardContext behind = behind_attention(context);
     ops::LoraLinearGradients out = out_->backward(dy, weights, behind, kept.out_linear, through_attention);
-    if (out.want_input()) out_->add_a_gradients(out, read_rows(kept.out, context), behind);
-    dout = std::move(out.dx);
+    at::Tensor read = kept.out;
+    if (through_attention) dout = read_rows_backward(std::exchange(out.dx, {}), context);
+    if (gated_ && through_attention) {
+      dprojected = at::empty_like(kept.projected);
+      ops::sigmoid_gate_backward_(dout, kept.out, gates(kept.projected), gates(dprojected),
+                                  out.want_input() ? &read : nullptr);
+    } else if (gated_ && out.want_input()) {
+      read = ops::sigmoid_gate(kept.out, gates(kept.projected));
+    }
+    if (out.want_input()) out_->add_a_gradients(out, read_rows(read, context), behind);
   }
   if (!through_attention) return {};
-  dout = read_rows_backward(dout, context);
   ops::HeadGradients gradients;
   {
-    const at::Tensor qkv = q_norm_ ? prepare(kept.qkv, context, nullptr) : kept.qkv;
+    const at::Tensor qkv = keeps_projected() ? prepare(kept.projected, context, nullptr) : kept.projected;
     gradients = ops::attention_backward(dout, qkv, kept.out, kept.softmax, layout_, context.batch.sequences,
                                         options_);
   }
   dout.reset();
   kept.out.reset();
   kept.softmax = {};
-  const at::Tensor dqkv = prepare_backward(std::exchange(gradients, {}), context, kept);
-  kept.qkv.reset();
-  return qkv_->backward(dqkv, weights, context, kept.qkv_linear, input_gradient);
+  at::Tensor dqkv = prepare_backward(std::exchange(gradients, {}), context, kept);
+  kept.projected.reset();
+  if (gated_) {
+    dprojected.narrow(1, 0, layout_.k_begin()).copy_(dqkv.narrow(1, 0, layout_.k_begin()));
+    dprojected.slice(1, 2 * layout_.k_begin()).copy_(dqkv.slice(1, layout_.k_begin()));
+    dqkv = std::exchange(dprojected, {});
+  }
+  TokenMixerGradients result;
+  result.inputs.push_back(qkv_->backward(dqkv, weights, context, kept.in_linear, input_gradient));
+  result.dx = std::exchange(result.inputs.front().dx, {});
+  return result;
 }
 
 }  // namespace lorikeet::nn

@@ -5,10 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "nn/linear.h"
 #include "nn/norm.h"
-#include "ops/attention/attention.h"
-#include "ops/qk_norm/qk_norm.h"
+#include "nn/token_mixer.h"
 
 namespace lorikeet::nn {
 
@@ -33,44 +31,33 @@ struct AttentionSpec {
   AttentionNames names;
   std::optional<FusedModule> fused_qkv;  ///< absent: q, k and v are modules of their own
   std::optional<QkNormSpec> qk_norm;
+  /// The module of q holds, of each head, q and then a gate: what attention gives is multiplied by its
+  /// sigmoid. Not where q, k and v are fused.
+  bool output_gate = false;
 
-  /// The modules that make [q heads | k heads | v heads].
+  /// The modules that make [q heads | gates | k heads | v heads], without gates where there are none.
   std::vector<Module> qkv_modules() const;
   Module output_module() const;
 };
 
-/// What attention keeps for its backward.
-struct AttentionKept {
-  at::Tensor qkv;  ///< rotated; with norms of q and k as it was projected
-  at::Tensor out;  ///< [T, heads * head_dim]
-  ops::AttentionStatistics softmax;
-  ops::QkNormStatistics qk_norm;
-  LinearKept qkv_linear, out_linear;
-};
-
 /// Attention: projections to queries, keys and values, their norms and rotation, attention over each sequence
-/// (with the cache's keys when decoding) and the output projection.
-class Attention {
+/// (with the cache's keys when decoding), its gate and the output projection.
+class Attention : public TokenMixer {
  public:
   /// Declares its tensors in `unit`. `layer` is its place in caches. Throws Error on norms' sizes that don't
-  /// fit.
+  /// fit, and for a gate beside fused q, k and v.
   Attention(const AttentionSpec& spec, std::int64_t layer, LayerRotary rotary, LinearFactory& factory,
             WeightUnit& unit);
 
-  /// x [T, D] -> [T, D], or, where the context has output rows, [R, D]. `kept`, unless it is null, gets what
-  /// backward needs beside x. `left`, unless it is null, may be left low-rank terms of the result.
   at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
-                     AttentionKept* kept, ops::LeftTerms* left = nullptr) const;
-  /// As LinearGroup::backward, for the whole block; gives back what was kept on the way.
-  ops::LoraLinearGradients backward(const at::Tensor& dy, const UnitLoan& weights,
-                                    const ForwardContext& context, AttentionKept& kept,
-                                    bool input_gradient) const;
-  /// The rest of a backward, with forward's x.
-  void add_a_gradients(const ops::LoraLinearGradients& gradients, const at::Tensor& x,
-                       const ForwardContext& context) const {
-    qkv_->add_a_gradients(gradients, x, context);
+                     TokenMixerKept* kept, ops::LeftTerms* left) const override;
+  TokenMixerGradients backward(const at::Tensor& dy, const UnitLoan& weights, const ForwardContext& context,
+                               TokenMixerKept& kept, bool input_gradient) const override;
+  void add_a_gradients(const TokenMixerGradients& gradients, const at::Tensor& x,
+                       const ForwardContext& context) const override {
+    qkv_->add_a_gradients(gradients.inputs.front(), x, context);
   }
-  bool learns() const { return qkv_->learns() || out_->learns(); }
+  bool learns() const override { return qkv_->learns() || out_->learns(); }
 
  private:
   // The rotary rows of this layer, empty where it has no rotation.
@@ -79,17 +66,23 @@ class Attention {
   // What rotated queries are multiplied by, [T, 1] in their dtype; undefined where that is 1.
   at::Tensor query_scale(const ForwardContext& context, at::ScalarType dtype) const;
   ops::QkNorms norms() const;
-  at::Tensor prepare(at::Tensor qkv, const ForwardContext& context, AttentionKept* kept,
+  // Whether `prepare` works beside what was projected, which backward reads as it was.
+  bool keeps_projected() const { return q_norm_ || gated_; }
+  // [T, q | k | v] of what was projected: itself without gates.
+  at::Tensor without_gates(const at::Tensor& projected) const;
+  at::Tensor gates(const at::Tensor& projected) const;
+  at::Tensor prepare(const at::Tensor& projected, const ForwardContext& context, TokenMixerKept* kept,
                      const std::vector<ops::LowRankTerm>& terms = {}) const;
-  // The packed gradient of what was projected.
+  // The packed gradient of q, k and v as they were projected.
   at::Tensor prepare_backward(ops::HeadGradients gradients, const ForwardContext& context,
-                              const AttentionKept& kept) const;
+                              const TokenMixerKept& kept) const;
   at::Tensor cached(const at::Tensor& qkv, const ForwardContext& context) const;
 
   std::int64_t layer_;
   LayerRotary rotary_;
   ops::HeadLayout layout_;
   ops::AttentionOptions options_;
+  bool gated_;
   std::unique_ptr<LinearGroup> qkv_;
   std::optional<Norm> q_norm_, k_norm_;
   std::unique_ptr<LinearGroup> out_;

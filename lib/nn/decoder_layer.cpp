@@ -27,6 +27,12 @@ const DecoderLayerSpec& checked(const DecoderLayerSpec& spec) {
   return spec;
 }
 
+std::unique_ptr<TokenMixer> token_mixer(const DecoderLayerSpec& spec, LinearFactory& factory,
+                                        WeightUnit& unit) {
+  if (spec.delta_net) return std::make_unique<GatedDeltaNet>(*spec.delta_net, spec.index, factory, unit);
+  return std::make_unique<Attention>(spec.attention, spec.index, spec.rotary, factory, unit);
+}
+
 std::unique_ptr<FeedForward> feed_forward(const DecoderLayerSpec& spec, LinearFactory& factory,
                                           WeightUnit& unit) {
   if (spec.experts) return std::make_unique<Experts>(*spec.experts, factory, unit);
@@ -76,16 +82,31 @@ Part* part(LayerKept* kept, Part LayerKept::*member) {
 
 }  // namespace
 
+std::vector<GroupSpec> DecoderLayerSpec::mixer_inputs() const {
+  if (delta_net)
+    return {{delta_net->input_modules(), delta_net->hidden_size},
+            {delta_net->gate_modules(), delta_net->hidden_size}};
+  return {{attention.qkv_modules(), attention.hidden_size, attention.qkv_bias}};
+}
+
+GroupSpec DecoderLayerSpec::mixer_output() const {
+  if (delta_net) return {{delta_net->output_module()}, delta_net->value_width()};
+  return {
+      {attention.output_module()}, attention.layout.heads * attention.layout.head_dim, attention.output_bias};
+}
+
 std::vector<at::Tensor*> tensors_of(LayerKept& kept) {
-  std::vector<at::Tensor*> all{&kept.input, &kept.attention.qkv, &kept.attention.out, &kept.mlp.up,
-                               &kept.mlp.router_logits};
+  std::vector<at::Tensor*> all{&kept.input,           &kept.attention.projected,
+                               &kept.attention.gates, &kept.attention.out,
+                               &kept.mlp.up,          &kept.mlp.router_logits};
   for (NormKept* norm :
        {&kept.attention_norm, &kept.mlp_norm, &kept.post_attention_norm, &kept.post_mlp_norm})
     all.insert(all.end(), {&norm->input, &norm->statistics.mean, &norm->statistics.rstd});
   for (ops::NormStatistics* statistics : {&kept.attention.qk_norm.q, &kept.attention.qk_norm.k})
     all.insert(all.end(), {&statistics->mean, &statistics->rstd});
   const auto add = [&](LinearKept& linear) { all.insert(all.end(), {&linear.low_rank, &linear.product}); };
-  add(kept.attention.qkv_linear);
+  add(kept.attention.in_linear);
+  add(kept.attention.gates_linear);
   add(kept.attention.out_linear);
   for (LinearKept& linear : kept.mlp.up_linear) add(linear);
   for (LinearKept& linear : kept.mlp.down_linear) add(linear);
@@ -116,7 +137,7 @@ DecoderLayer::DecoderLayer(const DecoderLayerSpec& spec, LinearFactory& factory,
       parallel_(spec.parallel),
       residual_multiplier_(spec.residual_multiplier),
       attention_norm_(maybe_norm(spec.attention_norm, unit, factory.policy().base_storage)),
-      attention_(spec.attention, spec.index, spec.rotary, factory, unit),
+      attention_(token_mixer(spec, factory, unit)),
       post_attention_norm_(maybe_norm(spec.post_attention_norm, unit, factory.policy().base_storage)),
       mlp_norm_(maybe_norm(spec.mlp_norm, unit, factory.policy().base_storage)),
       mlp_(feed_forward(spec, factory, unit)),
@@ -133,8 +154,8 @@ Hidden DecoderLayer::forward(Hidden hidden, const UnitLoan& weights, const Forwa
   if (kept != nullptr) kept->input = hidden.residual;
   at::Tensor beside;  // in parallel form what attention adds, until the MLP's is there
   at::Tensor& attended = parallel_ ? beside : hidden.delta;
-  attended = attention_.forward(x, weights, context, part(kept, &LayerKept::attention),
-                                as_it_is && !post_attention_norm_ && mlp_norm_ ? &of_attention : nullptr);
+  attended = attention_->forward(x, weights, context, part(kept, &LayerKept::attention),
+                                 as_it_is && !post_attention_norm_ && mlp_norm_ ? &of_attention : nullptr);
   attended =
       post_forward(post_attention_norm_, std::move(attended), m, part(kept, &LayerKept::post_attention_norm));
   hidden.terms = std::move(of_attention.terms);
@@ -154,7 +175,7 @@ at::Tensor DecoderLayer::backward(at::Tensor gradient, const UnitLoan& weights, 
                                   LayerKept& kept, bool input_gradient) const {
   const double m = residual_multiplier_;
   const bool one_norm = parallel_ && !mlp_norm_;  // which feeds both blocks
-  const bool through_mlp = input_gradient || (!parallel_ && attention_.learns());
+  const bool through_mlp = input_gradient || (!parallel_ && attention_->learns());
   const ForwardContext behind = behind_attention(context);
   kept.input.reset();  // the norms have it
 
@@ -177,9 +198,9 @@ at::Tensor DecoderLayer::backward(at::Tensor gradient, const UnitLoan& weights, 
     if (!through_mlp) return {};
     gradient = past;
   }
-  ops::LoraLinearGradients attention =
-      attention_.backward(post_backward(post_attention_norm_, gradient, m, kept.post_attention_norm), weights,
-                          context, kept.attention, input_gradient);
+  TokenMixerGradients attention =
+      attention_->backward(post_backward(post_attention_norm_, gradient, m, kept.post_attention_norm),
+                           weights, context, kept.attention, input_gradient);
   gradient.reset();
   if (input_gradient) {
     past = read_rows_backward(past, context);
@@ -187,7 +208,7 @@ at::Tensor DecoderLayer::backward(at::Tensor gradient, const UnitLoan& weights, 
   }
   past = pre_backward(attention_norm_, std::exchange(attention.dx, {}), past, kept.attention_norm,
                       attention.want_input() || mlp.want_input() ? &x : nullptr);
-  if (attention.want_input()) attention_.add_a_gradients(attention, x, context);
+  if (attention.want_input()) attention_->add_a_gradients(attention, x, context);
   if (mlp.want_input()) mlp_->add_a_gradients(mlp, read_rows(x, context), behind);
   return past;
 }

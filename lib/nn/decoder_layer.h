@@ -8,6 +8,7 @@
 #include "config/memory_saving.h"
 #include "nn/attention.h"
 #include "nn/experts.h"
+#include "nn/gated_delta_net.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
 
@@ -21,9 +22,10 @@ namespace lorikeet::nn {
 /// with n = pre(x), and n' = n (Falcon-7B) or, where the MLP has a norm of its own, that norm of x (NeoX).
 struct DecoderLayerSpec {
   std::int64_t index;
-  AttentionSpec attention;
-  MlpSpec mlp;                         ///< not read where there are experts
-  std::optional<ExpertsSpec> experts;  ///< in place of the MLP
+  AttentionSpec attention;                     ///< not read where there is a gated delta net
+  std::optional<GatedDeltaNetSpec> delta_net;  ///< in place of attention
+  MlpSpec mlp;                                 ///< not read where there are experts
+  std::optional<ExpertsSpec> experts;          ///< in place of the MLP
   std::optional<NormSpec> attention_norm;
   std::optional<NormSpec> mlp_norm;
   std::optional<NormSpec> post_attention_norm;
@@ -31,6 +33,10 @@ struct DecoderLayerSpec {
   bool parallel = false;
   LayerRotary rotary = LayerRotary::kGlobal;
   double residual_multiplier = 1;
+
+  /// The linear modules of the block in which tokens meet: the groups that read its input, and its output.
+  std::vector<GroupSpec> mixer_inputs() const;
+  GroupSpec mixer_output() const;
 };
 
 /// What a layer keeps for its backward. `input` is enough to compute the rest again, and the MLP computes its
@@ -38,7 +44,7 @@ struct DecoderLayerSpec {
 struct LayerKept {
   at::Tensor input;  ///< [T, D], the stream's value
   NormKept attention_norm, mlp_norm, post_attention_norm, post_mlp_norm;
-  AttentionKept attention;
+  TokenMixerKept attention;  ///< or of a gated delta net
   FeedForwardKept mlp;
 };
 
@@ -64,7 +70,7 @@ class DecoderLayer {
                       LayerKept& kept, bool input_gradient) const;
 
   /// Whether anything of the layer is trainable.
-  bool learns() const { return attention_.learns() || mlp_->learns(); }
+  bool learns() const { return attention_->learns() || mlp_->learns(); }
   const WeightUnit& unit() const { return *unit_; }
 
  private:
@@ -74,7 +80,7 @@ class DecoderLayer {
   bool parallel_;
   double residual_multiplier_;
   std::optional<Norm> attention_norm_;
-  Attention attention_;
+  std::unique_ptr<TokenMixer> attention_;  // or a gated delta net
   std::optional<Norm> post_attention_norm_;
   std::optional<Norm> mlp_norm_;
   std::unique_ptr<FeedForward> mlp_;

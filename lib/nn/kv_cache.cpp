@@ -43,6 +43,12 @@ std::vector<at::Tensor> KvCache::rows(std::int64_t layer, at::Tensor Entry::*of)
   return views;
 }
 
+std::vector<RecurrentState*> KvCache::recurrent(std::int64_t layer) {
+  std::vector<RecurrentState*> states;
+  for (Entry& e : entries_[static_cast<std::size_t>(layer)]) states.push_back(&e.recurrent);
+  return states;
+}
+
 void KvCache::clear(std::int64_t sequence) {
   for (auto& layer : entries_) layer[static_cast<std::size_t>(sequence)] = {};
 }

@@ -7,8 +7,15 @@
 
 namespace lorikeet::nn {
 
-/// Keys and values of the tokens seen so far, of each layer and sequence, for decoding.
-/// Buffers grow by doubling; a sequence that ended is dropped with `keep`.
+/// What a gated delta net remembers of a sequence's tokens; undefined where there was none yet.
+struct RecurrentState {
+  at::Tensor rows;  ///< [taps - 1, channels]: the last ones before its convolution
+  at::Tensor rule;  ///< [value_heads, key_dim, value_dim], fp32
+};
+
+/// What layers remember of the tokens seen so far, of each sequence, for decoding: attention their keys and
+/// values, in buffers that grow by doubling, a gated delta net its states. A sequence that ended is dropped
+/// with `keep`.
 class KvCache {
  public:
   KvCache(std::int64_t layers, std::int64_t sequences);
@@ -21,6 +28,9 @@ class KvCache {
   std::vector<at::Tensor> keys(std::int64_t layer) const { return rows(layer, &Entry::k); }
   std::vector<at::Tensor> values(std::int64_t layer) const { return rows(layer, &Entry::v); }
 
+  /// One state a sequence, to be read and replaced.
+  std::vector<RecurrentState*> recurrent(std::int64_t layer);
+
   /// Forgets all tokens of a sequence, in every layer.
   void clear(std::int64_t sequence);
 
@@ -31,6 +41,7 @@ class KvCache {
   struct Entry {
     at::Tensor k, v;  // [capacity, kv_heads, head_dim]
     std::int64_t length = 0;
+    RecurrentState recurrent;
   };
   std::vector<at::Tensor> rows(std::int64_t layer, at::Tensor Entry::*of) const;
 

@@ -17,7 +17,8 @@ struct ModelShape {
   std::int64_t layer_linear_parameters = 0;  ///< of all decoder layers' projections
   std::int64_t idle_expert_parameters = 0;   ///< of these, what a token's experts leave out
   std::int64_t output_row_parameters =
-      0;  ///< that a token passes in the last layer's o and MLP (see OutputRows)
+      0;                            ///< that a token passes in the last layer's o and MLP (see OutputRows)
+  std::int64_t state_elements = 0;  ///< of a sequence's states in all gated delta nets
   bool tied_head = false;
 
   /// Of the layers' projections, those that a token passes.

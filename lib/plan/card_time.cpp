@@ -49,11 +49,9 @@ Widths widths_of(const nn::CausalLMSpec& spec) {
     for (const nn::Module& module : group) widths.modules += d(inputs + module.out_features);
   };
   for (const nn::DecoderLayerSpec& layer : spec.layers) {
-    const nn::AttentionSpec& attention = layer.attention;
-    const std::int64_t queries = attention.layout.heads * attention.layout.head_dim;
-    widths.queries += d(queries);
-    add(attention.qkv_modules(), attention.hidden_size);
-    add({attention.output_module()}, queries);
+    if (!layer.delta_net) widths.queries += d(layer.mixer_output().in_features);
+    for (const nn::GroupSpec& group : layer.mixer_inputs()) add(group.modules, group.in_features);
+    add(layer.mixer_output().modules, layer.mixer_output().in_features);
     if (const auto& experts = layer.experts) {
       add({experts->router_module()}, experts->hidden_size);
       for (std::int64_t i = 0; i < experts->router.per_token; ++i) {

@@ -15,6 +15,10 @@ double attention_flops(const nn::ModelShape& shape, const StepSize& size) {
   return 2.0 * d(shape.heads) * d(shape.head_dim) * d(size.attention_squares);
 }
 
+double recurrence_flops(const nn::ModelShape& shape, const StepSize& size) {
+  return 7.0 * d(shape.state_elements) * d(size.tokens);
+}
+
 // Parameters times the rows that they multiply: all tokens, but for those of them that only output rows pass.
 double row_products(std::int64_t parameters, std::int64_t of_output_rows, const StepSize& size) {
   return d(parameters - of_output_rows) * d(size.tokens) + d(of_output_rows) * d(size.label_tokens);
@@ -58,7 +62,7 @@ std::set<std::string> gate_up_names(const nn::CausalLMSpec& spec) {
 std::set<std::string> output_row_names(const nn::CausalLMSpec& spec) {
   if (spec.layers.empty()) return {};
   const nn::DecoderLayerSpec& last = spec.layers.back();
-  std::set<std::string> names{last.attention.output_module().name};
+  std::set<std::string> names{last.mixer_output().modules.front().name};
   for (const nn::Module& module : gate_up_modules(last)) names.insert(module.name);
   if (!last.experts) names.insert(last.mlp.down_module().name);
   for (std::int64_t e = 0; last.experts && e < last.experts->count; ++e)
@@ -70,7 +74,9 @@ std::set<std::string> output_row_names(const nn::CausalLMSpec& spec) {
 
 AttentionSquares::AttentionSquares(const std::vector<nn::DecoderLayerSpec>& layers) {
   std::map<std::int64_t, std::int64_t> counts;
-  for (const nn::DecoderLayerSpec& layer : layers) ++counts[layer.attention.options.window];
+  for (const nn::DecoderLayerSpec& layer : layers) {
+    if (!layer.delta_net) ++counts[layer.attention.options.window];
+  }
   layers_by_window_.assign(counts.begin(), counts.end());
 }
 
@@ -131,7 +137,8 @@ double step_flops(const nn::ModelShape& shape, const AdapterSize& adapter, const
   const double low_rank = 6 * row_products(adapter.trained, adapter.output_trained, size) +
                           4 * row_products(adapter.frozen, adapter.output_frozen, size);
   const double tables = (6.0 * d(adapter.head) + 2.0 * d(adapter.head_table)) * d(size.label_tokens);
-  return linear + head + low_rank + tables + 3 * attention_flops(shape, size);
+  return linear + head + low_rank + tables +
+         3 * (attention_flops(shape, size) + recurrence_flops(shape, size));
 }
 
 double recomputed_flops(const nn::CausalLMSpec& spec, const AdapterSize& adapter, const StepSize& size,
@@ -146,7 +153,7 @@ double recomputed_flops(const nn::CausalLMSpec& spec, const AdapterSize& adapter
   return 2 * (row_products(spec.shape.token_parameters(), spec.shape.output_row_parameters, size) +
               row_products(adapter.trained, adapter.output_trained, size) +
               row_products(adapter.frozen, adapter.output_frozen, size)) +
-         attention_flops(spec.shape, size);
+         attention_flops(spec.shape, size) + recurrence_flops(spec.shape, size);
 }
 
 }  // namespace lorikeet::train

@@ -22,6 +22,9 @@ namespace lorikeet::train {
 /// + 6 x the head's adapter parameters x label tokens
 /// + 2 x elements of a head trained whole x label tokens   its gradient; an embedding's is no product
 /// + 3 x 2 x heads x head_dim x squares                AttentionSquares of the real causal sequences
+/// + 3 x 7 x elements of states x tokens               gated delta nets, by the rule itself: a state is
+///                                                     decayed, read with k, added to, read with q; that
+///                                                     chunks take more isn't counted, nor convolutions
 /// The usual 6N counts a weight gradient that LoRA never computes.
 struct StepSize {
   std::int64_t tokens = 0;

@@ -61,8 +61,9 @@ TEST_CASE("sections of multimodal rotary change nothing for text, in every rotar
 TEST_CASE("sections that don't fit, and those of other families, are refused") {
   check_refused({
       {kFlat, scaling(R"("type": "mrope", "mrope_section": [16, 24, 24])"),
-       "mrope_section] expected sections that add up to half of head_dim, 3, got 64"},
-      {kFlat, scaling(R"("type": "mrope", "mrope_section": [1, 1])"), "half of head_dim, 3, got 2"},
+       "mrope_section] expected sections that add up to half of the rotated dimensions, 3, got 64"},
+      {kFlat, scaling(R"("type": "mrope", "mrope_section": [1, 1])"),
+       "half of the rotated dimensions, 3, got 2"},
       {kFlat, scaling(R"("type": "mrope", "mrope_section": [4, -1, 0])"), "expected a number of pairs"},
       {kFlat, scaling(R"("type": "mrope", "mrope_section": 3)"), "mrope_section] expected an array"},
       {kFlat, scaling(R"("type": "mrope", "mrope_interleaved": 1)"),

@@ -25,7 +25,9 @@ YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_p
 MINISTRAL = YARN | {"rope_theta": 10.0, "original_max_position_embeddings": 16, "beta_fast": 1.0, "beta_slow": 0.25,
                     "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.8}
 SWITCH = 24  # positions at which longrope's factors change
-SLIDING, FULL = "sliding_attention", "full_attention"
+SLIDING, FULL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
+# Two value heads for each key head, of other widths.
+DELTA_NET = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=10)
 
 # The vision tower that a multimodal checkpoint has beside its language model.
 VISION = dict(vision_config=dict(hidden_size=4, intermediate_size=6, num_hidden_layers=1, num_attention_heads=1,
@@ -40,7 +42,8 @@ MULTIMODAL = {"gemma3": VISION, "mistral3": PIXTRAL,
               "qwen2_vl": dict(vision_config=QWEN_VISION | dict(embed_dim=8, hidden_size=24, mlp_ratio=1)),
               "qwen2_5_vl": dict(vision_config=QWEN_VISION | dict(hidden_size=8, intermediate_size=6)),
               "qwen3_vl": dict(vision_config=QWEN_VISION | dict(hidden_size=8, intermediate_size=6, num_position_embeddings=4,
-                                                                deepstack_visual_indexes=[0]))}
+                                                                deepstack_visual_indexes=[0])),
+              "qwen3_5": dict(vision_config=QWEN_VISION | dict(hidden_size=8, intermediate_size=6, num_position_embeddings=4))}
 # What the names of their other parts have.
 OTHER_PARTS = ("vision_tower", "multi_modal_projector", "visual.")
 
@@ -66,6 +69,10 @@ FAMILIES = {
         "plain": dict(head_dim=8, rope_parameters=ROPE),
         "biases": dict(head_dim=8, attention_bias=True, tie_word_embeddings=True, rope_parameters=ROPE),
         "yarn": dict(head_dim=8, rope_parameters=YARN),
+    },
+    "qwen3_5_text": {
+        "three-taps": dict(DELTA_NET, head_dim=8, num_hidden_layers=3, layer_types=[LINEAR, FULL, LINEAR], linear_conv_kernel_dim=3,
+                           attention_bias=True, rope_parameters=ROPE | {"partial_rotary_factor": 0.5}),
     },
     "qwen3_moe": {
         "normalized": dict(head_dim=8, moe_intermediate_size=24, num_experts=6, num_experts_per_tok=3, norm_topk_prob=True,
@@ -182,6 +189,11 @@ FAMILIES = {
         "tied": dict(head_dim=8, tie_word_embeddings=True,
                      rope_parameters=ROPE | {"mrope_section": [2, 1, 1], "mrope_interleaved": True}),
     },
+    "qwen3_5": {
+        "nested-tied": dict(DELTA_NET, head_dim=8, num_hidden_layers=4, linear_conv_kernel_dim=4, tie_word_embeddings=True,
+                            rope_parameters=ROPE | {"partial_rotary_factor": 0.75, "mrope_section": [1, 1, 1],
+                                                    "mrope_interleaved": True}),
+    },
     "gemma3": {
         "nested": dict(head_dim=8, tie_word_embeddings=True, query_pre_attn_scalar=5, sliding_window=8,
                        num_hidden_layers=3, layer_types=[SLIDING, SLIDING, FULL],
@@ -213,8 +225,9 @@ def make_config(family, variant, **more):
 
 
 def auto_class(config):
-    """The class that makes a model of a config: AutoModelForCausalLM knows few multimodal ones."""
-    known = type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
+    """The class that makes a model of a config: AutoModelForCausalLM knows few multimodal ones, and makes of Qwen 3.5's
+    one without its vision tower."""
+    known = config.model_type not in MULTIMODAL and type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
     return transformers.AutoModelForCausalLM if known else transformers.AutoModelForImageTextToText
 
 
@@ -223,13 +236,13 @@ def make_checkpoint(folder, family, variant, dtype=torch.float32, seed=0, **more
     torch.manual_seed(seed)
     config = make_config(family, variant, **more)
     model = auto_class(config).from_config(config)
-    # A norm's neutral value is a scale of 1, which Gemma stores as 0.
-    neutral = 0.0 if family.startswith("gemma") else 1.0
+    # A norm's neutral value is a scale of 1, which Gemma and Qwen 3.5 store as 0, but for the one in delta nets.
+    neutral = 0.0 if family.startswith(("gemma", "qwen3_5")) else 1.0
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.normal_(0.0, 0.2)
             if parameter.dim() == 1 and name.endswith("weight"):
-                parameter.add_(neutral)
+                parameter.add_(1.0 if name.endswith("linear_attn.norm.weight") else neutral)
     model.to(dtype).save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     return folder
@@ -253,6 +266,12 @@ def to_transformers_4(config):
             config["text_config"].pop("tie_word_embeddings")
         config["torch_dtype"] = config.pop("dtype")
         config["transformers_version"] = "4.50.0"
+        return config
+    if config["model_type"] == "qwen3_5":
+        # As published, with keys that no class of transformers reads.
+        config["text_config"] |= {"attn_output_gate": True, "full_attention_interval": 4, "mamba_ssm_dtype": "float32",
+                                  "mlp_only_layers": [], "mtp_num_hidden_layers": 1, "mtp_use_dedicated_embeddings": False}
+        config["transformers_version"] = "4.57.0.dev0"
         return config
     if "mrope_section" in config.get("text_config", {}).get("rope_parameters", {}):
         return qwen_vl_to_transformers_4(config)
@@ -288,7 +307,7 @@ def to_transformers_4(config):
         config |= {"norm_type": "layer_norm", "mlp_type": "default"}
         if config["tie_word_embeddings"]:  # the default of all classes
             config.pop("tie_word_embeddings")
-    if family not in ("exaone4", "granitemoehybrid", "ministral", "olmo3"):
+    if family not in ("exaone4", "granitemoehybrid", "ministral", "olmo3", "qwen3_5_text"):
         config.pop("layer_types", None)
     config["torch_dtype"] = config.pop("dtype", None)
     config["transformers_version"] = "4.46.0"

@@ -20,6 +20,7 @@ struct DeltaLayout {
   std::int64_t k_begin() const { return key_heads * key_dim; }
   std::int64_t v_begin() const { return 2 * key_heads * key_dim; }
   std::int64_t width() const { return v_begin() + value_heads * value_dim; }
+  std::int64_t state_elements() const { return value_heads * key_dim * value_dim; }
 };
 
 /// The frozen numbers of a layer that decide, with a token's own `a`, how much of a state is forgotten.
