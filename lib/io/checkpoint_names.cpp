@@ -30,7 +30,9 @@ std::string CheckpointNames::model_name(const std::string& in_file) const {
   // A file's beginning may also be that of the model's names, or of another part's ("model.").
   if (std::any_of(other_parts.begin(), other_parts.end(), begins)) return in_file;
   for (const Prefix& prefix : prefixes) {
-    if (begins(prefix.model)) return in_file;
+    // Of two that begin alike ("model.", "model.language_model.") the longer one is meant where it is there.
+    const bool file_first = prefix.file.starts_with(prefix.model);
+    if (!file_first && begins(prefix.model)) return in_file;
     if (begins(prefix.file)) return prefix.model + in_file.substr(prefix.file.size());
   }
   return in_file;

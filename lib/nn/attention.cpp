@@ -142,16 +142,17 @@ at::Tensor Attention::forward(const at::Tensor& x, const UnitLoan& weights, cons
                                        cos.defined() && !keeps_projected() ? &of_qkv : nullptr);
   at::Tensor qkv = prepare(projected, context, kept, of_qkv.terms);
   if (kept == nullptr && !gated_) projected.reset();
-  const at::Tensor out = context.cache != nullptr
-                             ? cached(qkv, context)
-                             : ops::attention(qkv, layout_, context.batch.sequences, options_,
-                                              kept != nullptr ? &kept->softmax : nullptr);
+  at::Tensor out = context.cache != nullptr ? cached(qkv, context)
+                                            : ops::attention(qkv, layout_, context.batch.sequences, options_,
+                                                             kept != nullptr ? &kept->softmax : nullptr);
   qkv.reset();
   const at::Tensor gated = gated_ ? ops::sigmoid_gate(out, gates(projected)) : out;
   if (kept != nullptr) {
     kept->projected = std::move(projected);
-    kept->out = out;
+    kept->out = std::move(out);
   }
+  projected.reset();
+  out.reset();
   return out_->forward(read_rows(gated, context), weights, behind_attention(context),
                        kept != nullptr ? &kept->out_linear : nullptr, left);
 }

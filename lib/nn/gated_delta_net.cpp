@@ -33,8 +33,8 @@ GatedDeltaNet::GatedDeltaNet(const GatedDeltaNetSpec& spec, std::int64_t layer, 
   in_ = factory.linear({spec.input_modules(), spec.hidden_size}, unit);
   gates_ = factory.linear({spec.gate_modules(), spec.hidden_size}, unit);
   convolution_ = declare(spec.names.convolution + ".weight", {layout_.width(), 1, taps_}, storage);
-  a_log_ = declare(spec.names.a_log, {layout_.value_heads}, DType::kF32);
-  dt_bias_ = declare(spec.names.dt_bias, {layout_.value_heads}, DType::kF32);
+  a_log_ = declare(spec.names.a_log, {layout_.value_heads}, factory.policy().statistics);
+  dt_bias_ = declare(spec.names.dt_bias, {layout_.value_heads}, factory.policy().statistics);
   norm_ = declare(spec.names.norm + ".weight", {layout_.value_dim}, storage);
   out_ = factory.linear({{spec.output_module()}, spec.value_width()}, unit);
 }
@@ -89,12 +89,15 @@ at::Tensor GatedDeltaNet::forward(const at::Tensor& x, const UnitLoan& weights, 
     out = ops::gated_delta(convolved(projected, weights, context), gates, decay(), layout_,
                            context.batch.sequences);
   }
-  const at::Tensor normed = ops::gated_norm(out, z(projected), norm_weight(), norm_eps_);
+  at::Tensor normed = ops::gated_norm(out, z(projected), norm_weight(), norm_eps_);
   if (kept != nullptr) {
     kept->projected = std::move(projected);
     kept->gates = std::move(gates);
     kept->out = std::move(out);
   }
+  projected.reset();
+  gates.reset();
+  out.reset();
   return out_->forward(read_rows(normed, context), weights, behind_attention(context),
                        kept != nullptr ? &kept->out_linear : nullptr, left);
 }
@@ -103,7 +106,7 @@ TokenMixerGradients GatedDeltaNet::backward(const at::Tensor& dy, const UnitLoan
                                             const ForwardContext& context, TokenMixerKept& kept,
                                             bool input_gradient) const {
   const bool through = input_gradient || in_->learns() || gates_->learns();
-  const at::Tensor projected = std::exchange(kept.projected, {});
+  at::Tensor projected = std::exchange(kept.projected, {});
   at::Tensor dout, dprojected;
   {
     const ForwardContext behind = behind_attention(context);

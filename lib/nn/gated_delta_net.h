@@ -37,8 +37,8 @@ struct GatedDeltaNetSpec {
 /// own: checkpoints in 8 bits leave them as numbers.
 class GatedDeltaNet : public TokenMixer {
  public:
-  /// Declares its tensors in `unit`. `layer` is its place in caches. a_log and dt_bias are held in fp32
-  /// whatever the policy says: they are exponents.
+  /// Declares its tensors in `unit`. `layer` is its place in caches. a_log and dt_bias are held in the
+  /// policy's type of statistics, fp32: exponentials magnify their rounding.
   GatedDeltaNet(const GatedDeltaNetSpec& spec, std::int64_t layer, LinearFactory& factory, WeightUnit& unit);
 
   at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,

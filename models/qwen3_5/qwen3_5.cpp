@@ -58,6 +58,8 @@ nn::CausalLMSpec decoder(ConfigReader& config, const std::string& model) {
   config.choice("hidden_act", "silu", {"silu"});
   const bool bias = config.flag("attention_bias", false);
   config.require_flag("attn_output_gate", true, "transformers always has this gate");
+  // Of z in delta nets; transformers takes SiLU whatever the file says.
+  config.choice("output_gate_type", "swish", {"swish", "silu"});
   // What predicts tokens further ahead isn't trained. The states are fp32 here, whatever the file says.
   config.claim({"mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", "mamba_ssm_dtype"});
   const std::vector<bool> delta = read_delta_layers(config, sizes);
@@ -112,7 +114,9 @@ nn::CausalLMSpec qwen3_5_spec(const JsonView& json) {
   }
   spec.shape.tied_head = tied;
   file.finish();
-  spec.checkpoint_names.other_parts = {"model.visual.", "mtp."};
+  // AutoModelForCausalLM makes a model without the tower of these files, and PEFT's adapters have its names.
+  spec.checkpoint_names = {.prefixes = {{"model.language_model.", "model."}},
+                           .other_parts = {"model.visual.", "mtp."}};
   return spec;
 }
 

@@ -77,7 +77,7 @@ nn::CausalLMSpec toy_spec() {
 
 nn::CausalLMSpec toy_forms_spec() {
   nn::DecoderLayerSpec neox = layer(0), gemma = layer(1), olmo = layer(2), granite = layer(3),
-                       mixture = layer(4);
+                       mixture = layer(4), delta = layer(5);
   const auto layer_norm = [](const std::string& name, bool bias) {
     return nn::NormSpec{name, kHidden, kEps, false, ops::NormKind::kLayer, bias};
   };
@@ -115,10 +115,20 @@ nn::CausalLMSpec toy_forms_spec() {
                                     .count = 3,
                                     .router = {.per_token = 2},
                                     .names = {.gate = "w1", .up = "w3", .down = "w2"}};
+  mixture.attention.output_gate = true;
+
+  delta.mlp_norm = norm("transformer.h.5.ln_2");
+  delta.delta_net = nn::GatedDeltaNetSpec{
+      .prefix = "transformer.h.5.attn",
+      .hidden_size = kHidden,
+      .layout = {.key_heads = 2, .value_heads = 4, .key_dim = 6, .value_dim = 5},
+      .taps = 3,
+      .norm_eps = kEps,
+      .names = {.qkv = "qkv", .z = "z", .b = "b", .a = "a", .output = "dense", .convolution = "conv"}};
 
   nn::CausalLMSpec spec = toy_spec();
-  spec.shape.layers = 5;
-  spec.layers = {neox, gemma, olmo, granite, mixture};
+  spec.shape.layers = 6;
+  spec.layers = {neox, gemma, olmo, granite, mixture, delta};
   spec.rotary = nn::RotarySpec{.head_dim = kHeadDim,
                                .rotary_dim = 4,
                                .theta = 100,

@@ -27,7 +27,9 @@ nn::CausalLMSpec toy_spec();
 ///   layer 2: norms behind the blocks alone, queries and keys normed over all heads (OLMo 2),
 ///            rotated by angles of its own (Gemma 3)
 ///   layer 3: norms before the blocks, layer norm without bias, residual multiplier (Granite), no rotary
-///   layer 4: norms before the blocks, three experts of which a token passes two
+///   layer 4: norms before the blocks, attention with an output gate, three experts
+///            of which a token passes two
+///   layer 5: norms before the blocks, a gated delta net of two value heads a key head (Qwen 3.5)
 nn::CausalLMSpec toy_forms_spec();
 
 /// Everything in fp32, for comparisons with a composition.

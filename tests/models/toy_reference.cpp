@@ -67,6 +67,7 @@ struct AttentionKind {
   double cap;             // 0: none
   std::string qk_norm{};  // "": none, "head" or "all"
   Turns turns{};
+  bool gated = false;  // the rows of query hold a gate behind each head
 };
 
 at::Tensor attention(const State& state, const std::string& prefix, const at::Tensor& x,
@@ -75,7 +76,8 @@ at::Tensor attention(const State& state, const std::string& prefix, const at::Te
     at::Tensor all = linear(state, prefix + "." + name, x);
     const std::string norm = name == "query" ? ".q_norm.weight" : ".k_norm.weight";
     if (kind.qk_norm == "all" && name != "value") all = rms(all, state.at(prefix + norm));
-    at::Tensor own = all.narrow(1, head * kHeadDim, kHeadDim);
+    const std::int64_t apart = kind.gated && name == "query" ? 2 : 1;
+    at::Tensor own = all.narrow(1, apart * head * kHeadDim, kHeadDim);
     if (kind.qk_norm == "head" && name != "value") own = rms(own, 1 + state.at(prefix + norm));
     return own;
   };
@@ -92,12 +94,17 @@ at::Tensor attention(const State& state, const std::string& prefix, const at::Te
     const std::int64_t group = h / (kHeads / kKvHeads);
     at::Tensor q = head_of("query", h), k = head_of("key", group);
     if (kind.rotary) {
-      q = query_scale(length, kind.turns.query_beta) * turn(q, kind.turns);
+      q = query_scale(length, kind.turns.query_beta).to(x.scalar_type()) * turn(q, kind.turns);
       k = turn(k, kind.turns);
     }
     at::Tensor scores = at::matmul(q, k.t()) * 0.5;
     if (kind.cap > 0) scores = kind.cap * at::tanh(scores / kind.cap);
-    outputs.push_back(at::matmul(at::softmax(scores + mask, -1), head_of("value", group)));
+    at::Tensor out = at::matmul(at::softmax(scores + mask, -1), head_of("value", group));
+    if (kind.gated) {
+      const at::Tensor all = linear(state, prefix + ".query", x);
+      out = out * at::sigmoid(all.narrow(1, (2 * h + 1) * kHeadDim, kHeadDim));
+    }
+    outputs.push_back(out);
   }
   return linear(state, prefix + ".dense", at::cat(outputs, 1));
 }
@@ -124,6 +131,36 @@ at::Tensor experts(const State& state, const std::string& prefix, const at::Tens
   for (std::int64_t e = 0; e < 3; ++e)
     y = y + weights.narrow(1, e, 1) * mlp(state, prefix + ".experts." + std::to_string(e), x, silu);
   return y;
+}
+
+// The delta rule token by token: 2 key heads of 6, 4 value heads of 5, a convolution of 3 taps.
+at::Tensor delta_net(const State& state, const std::string& prefix, const at::Tensor& x) {
+  const std::int64_t length = x.size(0);
+  const at::Tensor raw = linear(state, prefix + ".qkv", x),
+                   taps = state.at(prefix + ".conv.weight").squeeze(1);
+  const at::Tensor padded = at::cat({at::zeros({2, raw.size(1)}, raw.options()), raw});
+  at::Tensor qkv = at::zeros_like(raw);
+  for (std::int64_t tap = 0; tap < 3; ++tap) qkv = qkv + padded.narrow(0, tap, length) * taps.select(1, tap);
+  qkv = qkv * at::sigmoid(qkv);
+  const at::Tensor z = linear(state, prefix + ".z", x), beta = at::sigmoid(linear(state, prefix + ".b", x));
+  const at::Tensor pace = at::log1p(at::exp(linear(state, prefix + ".a", x) + state.at(prefix + ".dt_bias")));
+  const at::Tensor kept = at::exp(-at::exp(state.at(prefix + ".A_log")) * pace);
+  const auto unit = [](const at::Tensor& v) { return v / at::sqrt((v * v).sum() + 1e-6); };
+  std::vector<at::Tensor> heads;
+  for (std::int64_t h = 0; h < 4; ++h) {
+    at::Tensor s = at::zeros({6, 5}, x.options());
+    std::vector<at::Tensor> rows;
+    for (std::int64_t t = 0; t < length; ++t) {
+      const at::Tensor q = unit(qkv[t].narrow(0, h / 2 * 6, 6)) / std::sqrt(6.0);
+      const at::Tensor k = unit(qkv[t].narrow(0, 12 + h / 2 * 6, 6)), v = qkv[t].narrow(0, 24 + h * 5, 5);
+      s = kept[t][h] * s;
+      s = s + at::outer(k, beta[t][h] * (v - at::matmul(k, s)));
+      rows.push_back(at::matmul(q, s));
+    }
+    const at::Tensor gate = z.narrow(1, h * 5, 5);
+    heads.push_back(rms(at::stack(rows), state.at(prefix + ".norm.weight")) * gate * at::sigmoid(gate));
+  }
+  return linear(state, prefix + ".dense", at::cat(heads, 1));
 }
 
 }  // namespace
@@ -179,8 +216,11 @@ at::Tensor toy_forms_logits(const State& state, const std::vector<std::int32_t>&
   x = x + 0.6 * mlp(state, "transformer.h.3.ffn", norm(state, "transformer.h.3.ln_2", x), silu);
 
   n = norm(state, "transformer.h.4.ln_1", x);
-  x = x + attention(state, "transformer.h.4.attn", n, {true, 0, 0, "", turns});
+  x = x + attention(state, "transformer.h.4.attn", n, {true, 0, 0, "", turns, true});
   x = x + experts(state, "transformer.h.4.ffn", norm(state, "transformer.h.4.ln_2", x));
+
+  x = x + delta_net(state, "transformer.h.5.attn", norm(state, "transformer.h.5.ln_1", x));
+  x = x + mlp(state, "transformer.h.5.ffn", norm(state, "transformer.h.5.ln_2", x), silu);
 
   const at::Tensor logits = 0.5 * linear(state, "output", norm(state, "transformer.ln_f", x));
   return 3 * at::tanh(logits / 3);

@@ -143,6 +143,54 @@ TEST_CASE("experts stand in an architecture in place of the MLP, with all of the
   CHECK_FALSE(changes([](DecoderLayerSpec& l) { l.mlp.activation = ops::Activation::kGelu; }));
 }
 
+TEST_CASE("a gated delta net stands in an architecture in place of attention, with all of its numbers") {
+  CausalLMSpec spec = toy_spec();
+  spec.layers[2].delta_net = GatedDeltaNetSpec{
+      .prefix = "x",
+      .hidden_size = 24,
+      .layout = {.key_heads = 2, .value_heads = 4, .key_dim = 6, .value_dim = 10},
+      .taps = 3,
+      .norm_eps = 1e-6,
+  };
+  const Architecture before = architecture(spec);
+  CHECK(value(before, "layers 2-2 delta_net.key_heads") == "2");
+  CHECK(value(before, "layers 2-2 delta_net.value_heads") == "4");
+  CHECK(value(before, "layers 2-2 delta_net.key_dim") == "6");
+  CHECK(value(before, "layers 2-2 delta_net.value_dim") == "10");
+  CHECK(value(before, "layers 2-2 delta_net.taps") == "3");
+  CHECK(value(before, "layers 2-2 delta_net.norm.eps") == "1e-06");
+  CHECK(value(before, "layers 2-2 attention.heads").empty());
+  CHECK(value(before, "layers 2-2 rotary").empty());
+  CHECK(value(before, "layers 1-1 attention.heads") == "4");
+  CHECK(value(before, "layers 1-1 delta_net.taps").empty());
+  const auto changes = [&](auto change) {
+    CausalLMSpec other = spec;
+    change(other.layers[2]);
+    return architecture(other) != before;
+  };
+  CHECK(changes([](DecoderLayerSpec& l) { l.delta_net.reset(); }));
+  CHECK(changes([](DecoderLayerSpec& l) { l.delta_net->layout.key_heads = 4; }));
+  CHECK(changes([](DecoderLayerSpec& l) { l.delta_net->layout.value_heads = 2; }));
+  CHECK(changes([](DecoderLayerSpec& l) { l.delta_net->layout.key_dim = 5; }));
+  CHECK(changes([](DecoderLayerSpec& l) { l.delta_net->layout.value_dim = 5; }));
+  CHECK(changes([](DecoderLayerSpec& l) { l.delta_net->taps = 4; }));
+  CHECK(changes([](DecoderLayerSpec& l) { l.delta_net->norm_eps = 1e-5; }));
+  CHECK(changes([](DecoderLayerSpec& l) { l.mlp.intermediate_size = 4; }));
+  CHECK_FALSE(changes([](DecoderLayerSpec& l) { l.delta_net->prefix = "y"; }));
+  CHECK_FALSE(changes([](DecoderLayerSpec& l) { l.delta_net->names.qkv = "qkv"; }));
+  CHECK_FALSE(changes([](DecoderLayerSpec& l) { l.attention.options.window = 7; }));
+  CHECK_FALSE(changes([](DecoderLayerSpec& l) { l.rotary = LayerRotary::kLocal; }));
+}
+
+TEST_CASE("a gate behind attention is listed, with the rows of q that it takes") {
+  CausalLMSpec spec = toy_spec();
+  spec.layers[0].attention.output_gate = true;
+  const Architecture lines = architecture(spec);
+  CHECK(value(lines, "layers 0-0 attention.output_gate") == "true");
+  CHECK(value(lines, "layers 0-0 attention.qkv_rows") == "4 x (1,1) x 8");
+  CHECK(value(lines, "layers 1-1 attention.output_gate").empty());
+}
+
 TEST_CASE("names of weights and limits of lengths are no part of an architecture") {
   CHECK_FALSE(shows([](CausalLMSpec& s) { s.shape.max_position = 128; }));
   CHECK_FALSE(shows([](CausalLMSpec& s) { s.embedding_name = "tok"; }));

@@ -15,10 +15,12 @@ LIMIT = 1e-5
 LOSS_LIMIT = NORM_LIMIT = 2e-5
 UPDATE_LIMIT = 1e-4
 NO_OP = 1e-2  # an adapter that moves likelihoods less than this proves nothing
-# How transformers 4 (for multimodal ones: before 4.52) calls modules, and so PEFT's adapters on it, where 5 calls them otherwise.
+# How transformers 4 (for multimodal ones: before 4.52) calls modules, and so PEFT's adapters on it, where 5 calls them otherwise; of
+# Qwen 3.5 the names in the class without a tower, which AutoModelForCausalLM makes of the same files.
 OLDER_NAMES = {"gemma3": ("model.language_model.", "language_model.model."),
                "mistral3": ("model.language_model.", "language_model.model."),
-               "qwen2_vl": ("model.language_model.", "model."), "qwen2_5_vl": ("model.language_model.", "model."), "gpt_neox": ("lm_head", "embed_out")}
+               "qwen2_vl": ("model.language_model.", "model."), "qwen2_5_vl": ("model.language_model.", "model."),
+               "qwen3_5": ("model.language_model.", "model."), "gpt_neox": ("lm_head", "embed_out")}
 STEPS, BATCH = 10, 4
 LONGEST = 60  # past the windows, and past longrope's switch
 SETTINGS = ["lora.rank=4", "lora.alpha=8", "lora.dropout=0", "data.packing=true", f"batch.global={BATCH}",

@@ -105,6 +105,27 @@ bool one_row_group(DecoderLayerSpec& layer) {
   return fused && std::exchange(fused->row_groups, 1) != 1;
 }
 
+bool plain_head_norms(DecoderLayerSpec& layer) {
+  auto& norms = layer.attention.qk_norm;
+  if (!norms) return false;
+  const bool q = std::exchange(norms->q.unit_offset, false), k = std::exchange(norms->k.unit_offset, false);
+  return q || k;
+}
+
+// As many key heads as value heads, each narrower, so that the same rows are divided otherwise.
+bool own_key_heads(DecoderLayerSpec& layer) {
+  if (!layer.delta_net) return false;
+  ops::DeltaLayout& layout = layer.delta_net->layout;
+  const std::int64_t shared = layout.value_heads / std::exchange(layout.key_heads, layout.value_heads);
+  layout.key_dim /= shared;
+  return shared > 1;
+}
+
+bool default_delta_eps(DecoderLayerSpec& layer) {
+  constexpr double kDefault = 1e-6;
+  return layer.delta_net && std::exchange(layer.delta_net->norm_eps, kDefault) != kDefault;
+}
+
 bool rms_norms(DecoderLayerSpec& layer) {
   return each_norm(layer, [](nn::NormSpec& norm) {
     return std::exchange(norm.kind, ops::NormKind::kRms) != ops::NormKind::kRms;
@@ -174,6 +195,9 @@ std::vector<Feature> make_features() {
       of_layers("activation", set<ops::Activation>([](Layer& l) -> auto& { return l.mlp.activation; },
                                                    ops::Activation::kSilu)),
       of_layers("norms of q and k", [](Layer& l) { return drop(l.attention.qk_norm); }),
+      of_layers("norms of q and k of 1 + weight", plain_head_norms),
+      of_layers("value heads of a delta net that share a key head", own_key_heads),
+      of_layers("eps of a delta net's norm", default_delta_eps),
       of_layers("order of rows", one_row_group),
       of_layers("layer norm", rms_norms),
       of_layers("bias of norms", unbiased_norms),

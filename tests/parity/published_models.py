@@ -45,13 +45,16 @@ class PublishedModels(live_test.LiveTest):
                                 env=programs.ENVIRONMENT)
         counted = {config["name"].rsplit("_", 1)[0]: config["parameters"] for config in json.loads(listed.stdout)["configs"]}
         models = published()
-        self.assertGreaterEqual(len(models), 111)
+        self.assertGreaterEqual(len(models), 116)
         for name, facts in models.items():
             with self.subTest(name):
-                # Layers are alike: two of them tell what each of the others has.
-                totals = [self.parameters(facts, layers) for layers in (1, 2)]
-                layers = facts.get("text_config", facts)["num_hidden_layers"]
-                self.assertEqual(totals[0] + (layers - 1) * (totals[1] - totals[0]), counted[name])
+                # Layers are alike, or come in groups that are: the second group has what each of the others has.
+                text = facts.get("text_config", facts)
+                group = text.get("full_attention_interval", 1)
+                groups, rest = divmod(text["num_hidden_layers"], group)
+                self.assertEqual(rest, 0)
+                one, two = (self.parameters(facts, layers) for layers in (group, 2 * group))
+                self.assertEqual(one + (groups - 1) * (two - one), counted[name])
 
     def parameters(self, facts, layers):
         facts = {key: value for key, value in facts.items() if key != "no_rope_layers"}

@@ -109,6 +109,13 @@ PUBLISHED_PARAMETERS = {
     "qwen3/8B": 8_190_735_360,
     "qwen3/14B": 14_768_307_200,
     "qwen3/32B": 32_762_123_264,
+    # Of 2B and 4B the checkpoints' 2,274,069,824 and 4,659,865,088 without their vision tower (331,416,576 and 333,514,240) and
+    # the layers that predict tokens further ahead (60,828,160 and 120,599,552).
+    "qwen3_5/0.8B": 752_393_024,
+    "qwen3_5/2B": 1_881_825_088,
+    "qwen3_5/4B": 4_205_751_296,
+    "qwen3_5/9B": 8_953_803_264,
+    "qwen3_5/27B": 26_895_998_464,
     "qwen3_moe/30B": 30_532_122_624,
     "qwen3_moe/235B": 235_093_634_560,
     # The checkpoints' 2,127,532,032, 4,437,815,808, 8,767,123,696 and 33,357,390,064 likewise.

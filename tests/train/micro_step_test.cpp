@@ -2,6 +2,7 @@
 // change of the weight: W + scale B A.
 #include <ATen/ATen.h>
 
+#include "nn/reorder_rows.h"
 #include "support/catch.h"
 #include "support/toy_lora.h"
 
@@ -24,6 +25,15 @@ struct Family {
 };
 const Family kToy{toy_spec, toy_logits}, kForms{toy_forms_spec, toy_forms_logits};
 
+// Adapters hold a module's rows in group order, the state in the checkpoint's.
+nn::RowOrder order_of(const ToyLora& toy, const std::string& module) {
+  for (const auto& unit : toy.model.store().units()) {
+    for (const nn::WeightSegment& segment : unit->segments())
+      if (segment.name == module + ".weight") return segment.order;
+  }
+  return {};
+}
+
 Expected composition(const Family& family, const ToyLora& toy, double loss_scale) {
   State weights;
   for (const auto& [name, tensor] : toy.state) weights[name] = tensor.to(at::kDouble);
@@ -33,16 +43,21 @@ Expected composition(const Family& family, const ToyLora& toy, double loss_scale
   for (const auto& module : toy.adapters.modules()) {
     const at::Tensor a = store.value(module.a).to(at::kDouble).requires_grad_();
     const at::Tensor b = store.value(module.b).to(at::kDouble).requires_grad_();
+    const auto in_module_order = [order = order_of(toy, module.name)](const at::Tensor& rows) {
+      return nn::to_module_order(rows, order);
+    };
     at::Tensor& weight = weights.at(module.name + ".weight");
-    weight = weight + module.scale * at::matmul(b, a);
+    weight = weight + module.scale * at::matmul(in_module_order(b), a);
     if (module.start_a) {
       const at::Tensor start_a = store.value(*module.start_a).to(at::kDouble);
-      weight = weight + module.scale * at::matmul(store.value(*module.start_b).to(at::kDouble), start_a);
+      const at::Tensor start_b = in_module_order(store.value(*module.start_b).to(at::kDouble));
+      weight = weight + module.scale * at::matmul(start_b, start_a);
     }
     if (module.magnitude) {
       const at::Tensor magnitude = store.value(*module.magnitude).to(at::kDouble).requires_grad_();
       const std::int64_t along = module.is_embedding() ? 0 : 1;  // the embedding's columns
-      weight = weight * (magnitude / weight.detach().norm(2, along)).unsqueeze(along);
+      const at::Tensor ordered = module.is_embedding() ? magnitude : in_module_order(magnitude);
+      weight = weight * (ordered / weight.detach().norm(2, along)).unsqueeze(along);
       leaves[store.segment(*module.magnitude).name] = magnitude;
     }
     if (!toy.adapters.config().freeze_a) leaves[store.segment(module.a).name] = a;
@@ -68,8 +83,13 @@ Expected composition(const Family& family, const ToyLora& toy, double loss_scale
   return expected;
 }
 
+// Of fp32: the composition itself in fp32 is up to 3.4e-5 from that in fp64.
+constexpr double kLimit = 5e-5;
+// And up to 1.5e-4 for queries whose gate and delta net behind them take most of the gradient away.
+constexpr double kBelowGate = 5e-4;
+
 void check_gradients(const Family& family, const peft::LoraConfig& config, std::size_t modules,
-                     double limit = 2e-5) {
+                     double limit = kLimit) {
   ToyLora toy(config, fp32_policy(), {}, family.spec());
   REQUIRE(toy.adapters.modules().size() == modules);
   const double loss_scale = 0.125;
@@ -121,8 +141,8 @@ TEST_CASE("gradients are right with rsLoRA, for some of a group's projections, a
 }
 
 TEST_CASE("gradients are right through every form of a layer, whatever of it is trained") {
-  check_gradients(kForms, {.rank = 3, .alpha = 6}, 31);
-  check_gradients(kForms, {.rank = 3, .alpha = 6, .target_modules = {"key", "w2"}}, 12);
+  check_gradients(kForms, {.rank = 3, .alpha = 6}, 39);
+  check_gradients(kForms, {.rank = 3, .alpha = 6, .target_modules = {"key", "w2"}}, 13);
   // Backward ends inside a layer: in each one's attention, and in its MLP.
   for (const char* layer : {"h.0", "h.1", "h.2", "h.3"}) {
     for (const char* module : {".attn.query", ".attn.dense", ".ffn.w3", ".ffn.w2"}) {
@@ -130,6 +150,12 @@ TEST_CASE("gradients are right through every form of a layer, whatever of it is 
       check_gradients(kForms, {.rank = 2, .alpha = 8, .target_modules = {std::string(layer) + module}}, 1);
     }
   }
+  for (const char* module :
+       {"h.4.attn.dense", "h.5.attn.qkv", "h.5.attn.z", "h.5.attn.b", "h.5.attn.a", "h.5.attn.dense"}) {
+    CAPTURE(module);
+    check_gradients(kForms, {.rank = 2, .alpha = 8, .target_modules = {module}}, 1);
+  }
+  check_gradients(kForms, {.rank = 2, .alpha = 8, .target_modules = {"h.4.attn.query"}}, 1, kBelowGate);
 }
 
 TEST_CASE("gradients are right below parallel blocks behind two norms") {
@@ -151,23 +177,23 @@ TEST_CASE("gradients are right below parallel blocks behind two norms") {
 
 TEST_CASE("gradients are right with DoRA, its norms taken as constants, biases left as they are") {
   for (const Family& family : {kToy, kForms}) {
-    const std::size_t all = family.spec == kToy.spec ? 21 : 31;
+    const std::size_t all = family.spec == kToy.spec ? 21 : 39;
     check_gradients(family, {.rank = 3, .alpha = 6, .use_dora = true}, all);
     check_gradients(family, {.rank = 3, .alpha = 6, .use_dora = true, .freeze_a = true}, all);
   }
   check_gradients(kToy, {.rank = 2, .alpha = 3, .use_dora = true, .target_modules = {"query", "value"}}, 6);
-  check_gradients(kForms, {.rank = 2, .alpha = 3, .use_dora = true, .target_modules = {"key", "w2"}}, 12);
+  check_gradients(kForms, {.rank = 2, .alpha = 3, .use_dora = true, .target_modules = {"key", "w2"}}, 13);
 }
 
 // With DoRA on every module at once the last layer's queries and keys have small gradients out of large
 // terms, in fp32.
-constexpr double kAllDora = 1e-4;
+constexpr double kAllDora = 3e-4;
 
 TEST_CASE("gradients are right with DoRA on the embedding and the head") {
   check_gradients(kToy, {.rank = 2, .alpha = 3, .use_dora = true, .target_modules = {"wte"}}, 1);
   check_gradients(kToy, {.rank = 2, .alpha = 3, .use_dora = true, .target_modules = {"output"}}, 1);
   for (const Family& family : {kToy, kForms}) {
-    const std::size_t all = family.spec == kToy.spec ? 23 : 42;
+    const std::size_t all = family.spec == kToy.spec ? 23 : 50;
     check_gradients(family, {.rank = 3, .alpha = 6, .use_dora = true, .target_modules = {".*"}}, all,
                     kAllDora);
     check_gradients(family,
@@ -180,25 +206,25 @@ TEST_CASE("of the embedding nothing is subtracted, and its frozen factor has no 
   for (const bool dora : {false, true}) {
     check_gradients(
         kToy, {.rank = 3, .alpha = 6, .use_dora = dora, .starts_from_base = true, .target_modules = {".*"}},
-        23, dora ? kAllDora : 2e-5);
+        23, dora ? kAllDora : kLimit);
   }
   check_gradients(kForms, {.rank = 3, .alpha = 6, .freeze_a = true, .target_modules = {"wte", "key"}}, 6);
 }
 
 TEST_CASE("what an adapter began as is subtracted, and has no gradient") {
   check_gradients(kToy, {.rank = 3, .alpha = 6, .starts_from_base = true}, 21);
-  check_gradients(kForms, {.rank = 3, .alpha = 6, .use_dora = true, .starts_from_base = true}, 31);
+  check_gradients(kForms, {.rank = 3, .alpha = 6, .use_dora = true, .starts_from_base = true}, 39);
   check_gradients(kToy, {.rank = 2, .alpha = 8, .starts_from_base = true, .target_modules = {"output"}}, 1);
 }
 
 TEST_CASE("with A frozen the gradients of B are the same, and A has none") {
   check_gradients(kToy, {.rank = 3, .alpha = 6, .freeze_a = true}, 21);
-  check_gradients(kForms, {.rank = 3, .alpha = 6, .freeze_a = true, .target_modules = {"key", "w2"}}, 12);
+  check_gradients(kForms, {.rank = 3, .alpha = 6, .freeze_a = true, .target_modules = {"key", "w2"}}, 13);
 }
 
 TEST_CASE("gradients are right for an adapter on the embedding, alone and with others") {
   for (const Family& family : {kToy, kForms}) {
-    const std::size_t all = family.spec == kToy.spec ? 23 : 42;
+    const std::size_t all = family.spec == kToy.spec ? 23 : 50;
     check_gradients(family, {.rank = 3, .alpha = 6, .target_modules = {"wte"}}, 1);
     check_gradients(family, {.rank = 3, .alpha = 6, .target_modules = {".*"}}, all);
   }
@@ -210,7 +236,7 @@ TEST_CASE("gradients are right for tables that are trained whole") {
     for (const std::vector<std::string>& saved :
          {std::vector<std::string>{"wte"}, {"output"}, {"wte", "output"}}) {
       check_gradients(family, {.rank = 3, .alpha = 6, .target_modules = {"w2"}, .modules_to_save = saved},
-                      family.spec == kToy.spec ? 3 : 7);
+                      family.spec == kToy.spec ? 3 : 8);
     }
   }
 }

@@ -12,7 +12,7 @@ namespace {
 at::Tensor unit_heads(const at::Tensor& rows, std::int64_t heads, std::int64_t copies) {
   const at::Tensor split = rows.unflatten(1, {heads, -1});
   const at::Tensor norm = at::rsqrt((split * split).sum(-1, /*keepdim=*/true) + 1e-6);
-  return (split * norm).repeat_interleave(copies, 1);
+  return (split * norm).unsqueeze(2).expand({-1, -1, copies, -1}).flatten(1, 2);
 }
 
 }  // namespace
@@ -31,16 +31,21 @@ at::Tensor gated_delta(const at::Tensor& qkv, const at::Tensor& gates, const Del
   const at::Tensor beta = gate.narrow(1, 0, heads).sigmoid();
   const at::Tensor kept = at::exp(-decay.a_log.to(wide).exp() *
                                   at::softplus(gate.narrow(1, heads, heads) + decay.dt_bias.to(wide)));
+  // Of each token: a select's backward would make a gradient of all tokens for each of them.
+  const auto of_tokens = [](const at::Tensor& all_rows) { return all_rows.unbind(0); };
+  const auto qs = of_tokens(q.unsqueeze(3)), ks = of_tokens(k.unsqueeze(3)), vs = of_tokens(v.unsqueeze(2)),
+             betas = of_tokens(beta.unsqueeze(2).unsqueeze(3)),
+             decays = of_tokens(kept.unsqueeze(2).unsqueeze(3));
   std::vector<at::Tensor> rows;
   for (std::size_t s = 0; s + 1 < sequences.cu_seqlens.size(); ++s) {
     at::Tensor state = at::zeros({heads, layout.key_dim, layout.value_dim}, all.options());
     if (states != nullptr && (*states)[s].defined()) state = (*states)[s].to(wide);
-    for (std::int64_t t = sequences.cu_seqlens[s]; t < sequences.cu_seqlens[s + 1]; ++t) {
-      state = state * kept[t].view({heads, 1, 1});
-      const at::Tensor seen = (state * k[t].unsqueeze(2)).sum(1);
-      const at::Tensor delta = (v[t] - seen) * beta[t].unsqueeze(1);
-      state = state + k[t].unsqueeze(2) * delta.unsqueeze(1);
-      rows.push_back((state * q[t].unsqueeze(2)).sum(1).flatten());
+    for (auto t = static_cast<std::size_t>(sequences.cu_seqlens[s]);
+         t < static_cast<std::size_t>(sequences.cu_seqlens[s + 1]); ++t) {
+      state = state * decays[t];
+      const at::Tensor seen = (state * ks[t]).sum(1, /*keepdim=*/true);
+      state = state + ks[t] * ((vs[t] - seen) * betas[t]);
+      rows.push_back((state * qs[t]).sum(1).flatten());
     }
     if (states != nullptr) (*states)[s] = state;
   }
