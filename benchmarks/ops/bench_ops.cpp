@@ -2,7 +2,8 @@
 //
 // Every fused operator, forward and backward, beside its reference() and beside what one writes with ATen, at
 // the shapes of the 57M Llama of benchmarks/training: hidden 512, 8 heads, 4 key heads, intermediate 1408,
-// vocabulary 32,000; 2,048 tokens in rows of 1,024. Without --dtype in both. Prints Markdown.
+// vocabulary 32,000; 2,048 tokens in rows of 1,024. Those of gated delta nets are at Qwen3.5's shapes
+// (delta_net.h). Without --dtype in both. Prints Markdown.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -14,9 +15,11 @@
 #include <vector>
 
 #include "compare.h"
+#include "delta_net.h"
 #include "ops/activation/activation.h"
 #include "ops/attention/attention.h"
 #include "ops/cpu_allocator.h"
+#include "ops/gated_delta/gated_delta.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/lora/lora_linear.h"
 #include "ops/matmul/matmul.h"
@@ -102,6 +105,33 @@ void bench_attention(const Settings& s, const std::string& name, const std::vect
               .aten = way(aten),
               .forward_flops = 2 * product,
               .together_flops = 7 * product});
+}
+
+// At the shape of Qwen3.5-0.8B, 2,048 tokens in rows of 512. Its reference, a loop over tokens, would take
+// minutes, and ATen has nothing like it.
+void bench_gated_delta(const Settings& s) {
+  const DeltaLayout layout{.key_heads = 16, .value_heads = 16, .key_dim = 128, .value_dim = 128};
+  const Sequences sequences{{0, 512, 1024, 1536, 2048}, {}, 512};
+  const at::Tensor gates = random(s, {kTokens, 2 * layout.value_heads});
+  const DeltaDecay decay{at::linspace(-3, 2.77, layout.value_heads, at::kFloat),
+                         at::linspace(-4, 1, layout.value_heads, at::kFloat)};
+  // Of each head and chunk of 64 tokens: products with the state, of which there is none in a sequence's
+  // first chunk and none is needed behind its last, and triangular ones of tokens with each other.
+  const double chunks = static_cast<double>(kTokens * layout.value_heads) / 64;
+  const double with_state = chunks * 7 / 8 * product_flops(64, 128, 128);
+  const double inside = chunks * product_flops(64, 64, 128) / 2;
+  compare(s, {.name = "gated_delta",
+              .input = random(s, {kTokens, layout.width()}),
+              .upstream = random(s, {kTokens, layout.value_heads * layout.value_dim}),
+              .here =
+                  [=](const auto& x, Backward& backward) {
+                    backward = [=](const auto& dy) {
+                      return gated_delta_backward(dy, x, gates, decay, layout, sequences).qkv;
+                    };
+                    return gated_delta(x, gates, decay, layout, sequences);
+                  },
+              .forward_flops = 3 * with_state + 4 * inside,
+              .together_flops = 11 * with_state + 16 * inside});
 }
 
 void bench_norm(const Settings& s) {
@@ -315,10 +345,12 @@ void bench_matmul(const Settings& s) {
 }
 
 void bench_all(const Settings& s) {
-  std::printf("\n%s, %d threads, %d repeats\n\n", c10::toString(s.dtype), s.threads, s.repeats);
+  std::printf("\n%s, %d threads, %d repeats, copies move %.1f GB/s\n\n", c10::toString(s.dtype), s.threads,
+              s.repeats, s.copy_bandwidth / 1e9);
   lorikeet::bench::print_head();
   bench_attention(s, "2 x 1024", {0, 1024, 2048});
   bench_attention(s, "ragged", {0, 900, 1417, 1718, 1868, 1968, 2031, 2048});
+  bench_gated_delta(s);
   bench_norm(s);
   bench_gate(s);
   bench_rotary(s);
@@ -326,6 +358,7 @@ void bench_all(const Settings& s) {
   bench_lora(s, "gate up", kHidden, {kInner, kInner});
   bench_lora(s, "down", kInner, {kHidden});
   bench_cross_entropy(s);
+  lorikeet::bench::bench_delta_net(s);
   bench_matmul(s);
 }
 
@@ -357,6 +390,7 @@ void run(const std::vector<std::string>& arguments) {
   }
   at::set_num_threads(settings.threads);
   at::manual_seed(1);
+  settings.copy_bandwidth = lorikeet::bench::measured_copy_bandwidth();
   for (const auto dtype : dtypes) {
     settings.dtype = dtype;
     bench_all(settings);

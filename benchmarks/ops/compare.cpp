@@ -121,8 +121,13 @@ std::vector<Times> interleaved(const std::vector<std::function<void()>>& runs, i
   return times;
 }
 
-void print_line(const Operator& op, const char* pass, const std::vector<Named>& ways,
-                const std::vector<Times>& times, double flops) {
+// What a pass of an operator computes and moves.
+struct Work {
+  double flops, bytes;
+};
+
+void print_line(const Settings& settings, const Operator& op, const char* pass,
+                const std::vector<Named>& ways, const std::vector<Times>& times, const Work& work) {
   const auto find = [&](std::string_view name) -> const Times* {
     for (std::size_t i = 0; i < ways.size(); ++i) {
       if (ways[i].name == name) return &times[i];
@@ -131,7 +136,9 @@ void print_line(const Operator& op, const char* pass, const std::vector<Named>& 
   };
   const Times here = *find("here");
   std::printf("| %s | %s | %.2f (%.2f-%.2f) | ", op.name.c_str(), pass, here.median, here.least, here.most);
-  if (flops > 0) std::printf("%.0f", flops / here.median / 1e6);
+  if (work.flops > 0) std::printf("%.0f", work.flops / here.median / 1e6);
+  std::printf(" | ");
+  if (work.bytes > 0) std::printf("%.0f%%", 100 * work.bytes / (here.median / 1e3) / settings.copy_bandwidth);
   for (const char* name : {"reference", "ATen"}) {
     const Times* other = find(name);
     if (other == nullptr) {
@@ -154,10 +161,19 @@ at::Tensor untimed_copy(const at::Tensor& tensor) {
   return copy;
 }
 
+double measured_copy_bandwidth() {
+  constexpr std::int64_t kNumbers = std::int64_t{32} << 20;
+  const at::Tensor from = at::ones({kNumbers}), to = at::zeros({kNumbers});
+  double least = milliseconds([&] { to.copy_(from); });
+  for (int repeat = 0; repeat < 10; ++repeat) least = std::min(least, milliseconds([&] { to.copy_(from); }));
+  return 2e3 * static_cast<double>(from.nbytes()) / least;
+}
+
 void print_head() {
   std::printf(
-      "| operator | pass | here ms | GFLOP/s | reference ms | reference/here | ATen ms | ATen/here |\n"
-      "|---|---|---|---|---|---|---|---|\n");
+      "| operator | pass | here ms | GFLOP/s | of copies' bandwidth | reference ms | reference/here | ATen "
+      "ms | ATen/here |\n"
+      "|---|---|---|---|---|---|---|---|---|\n");
 }
 
 void compare(const Settings& settings, const Operator& op) {
@@ -173,10 +189,12 @@ void compare(const Settings& settings, const Operator& op) {
     together.emplace_back([&named] { named.gradient(named.upstream); });
   }
   if (op.passes != Passes::kTogether) {
-    print_line(op, "forward", ways, interleaved(forward, settings.repeats), op.forward_flops);
+    print_line(settings, op, "forward", ways, interleaved(forward, settings.repeats),
+               {op.forward_flops, op.forward_bytes});
   }
   if (op.passes != Passes::kForward) {
-    print_line(op, "both", ways, interleaved(together, settings.repeats), op.together_flops);
+    print_line(settings, op, "both", ways, interleaved(together, settings.repeats),
+               {op.together_flops, op.together_bytes});
   }
 }
 

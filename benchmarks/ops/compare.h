@@ -15,7 +15,8 @@ struct Settings {
   int threads = 2;
   int repeats = 7;
   at::ScalarType dtype = at::kFloat;
-  std::string only;  ///< operators whose name contains it; empty: all
+  std::string only;           ///< operators whose name contains it; empty: all
+  double copy_bandwidth = 0;  ///< bytes a second that copies read and write
 };
 
 /// One way of computing the operator, which autograd differentiates. Its outputs, side by side, are the
@@ -34,11 +35,16 @@ struct Operator {
   Pair here;
   Way reference, aten;                           ///< may be empty
   double forward_flops = 0, together_flops = 0;  ///< 0: no rate is printed
+  /// Bytes of what is read and of what is written, each once; 0: no share of the bandwidth is printed.
+  double forward_bytes = 0, together_bytes = 0;
   Passes passes = Passes::kEach;
 };
 
 /// A copy of what the operator writes over, which a model needn't make: the time that it takes isn't counted.
 at::Tensor untimed_copy(const at::Tensor& tensor);
+
+/// Bytes a second that the best of several large copies by all threads reads and writes.
+double measured_copy_bandwidth();
 
 /// The table's head.
 void print_head();
@@ -46,7 +52,8 @@ void print_head();
 /// Checks that the ways agree, in their result and in the input's gradient, to a few roundings of the dtype;
 /// then times them in turn, `repeats` times after one round of warming up. Prints for forward (with
 /// what its backward needs, as in training) and for forward and backward together: median and
-/// smallest-largest in ms, and how many times as fast as each other way the operator is, by the medians.
+/// smallest-largest in ms, which share of the copies' bandwidth that is, and how many times as fast as each
+/// other way the operator is, by the medians.
 /// Throws std::runtime_error when ways disagree.
 void compare(const Settings& settings, const Operator& op);
 

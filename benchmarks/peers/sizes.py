@@ -25,6 +25,15 @@ def qwen3_moe(hidden, expert, layers, heads, experts, per_token, **more):
                  tie_word_embeddings=False, **more)
 
 
+def qwen3_5(hidden, intermediate, layers, heads, kv_heads, value_heads, **more):
+    """In three layers of four a gated delta net with 16 key heads."""
+    kinds = ["full_attention" if i % 4 == 3 else "linear_attention" for i in range(layers)]
+    return qwen3(hidden, intermediate, layers, heads, model_type="qwen3_5_text", architectures=["Qwen3_5ForCausalLM"],
+                 num_key_value_heads=kv_heads, head_dim=256, layer_types=kinds, linear_num_key_heads=16,
+                 linear_num_value_heads=value_heads, linear_key_head_dim=128, linear_value_head_dim=128,
+                 linear_conv_kernel_dim=4, partial_rotary_factor=0.25, rope_theta=1e7, **more)
+
+
 # What config.json says of each size; head_dim is always given.
 MODELS = {
     "tiny": llama(128, 352, 2, 4, 2, 2000),
@@ -34,6 +43,8 @@ MODELS = {
     "135m": llama(576, 1536, 30, 9, 3, 49152, rope_theta=1e5, tie_word_embeddings=True),  # SmolLM2-135M
     "tiny-moe": qwen3_moe(128, 64, 2, 4, 8, 2, num_key_value_heads=2, head_dim=64, vocab_size=2000),
     "moe-500m": qwen3_moe(1024, 512, 8, 8, 32, 4, num_key_value_heads=4, vocab_size=32000),  # of which a token passes 140M
+    "tiny-delta": qwen3_5(128, 352, 4, 2, 1, 16, vocab_size=2000),
+    "delta-160m": qwen3_5(1024, 3584, 8, 8, 2, 16, vocab_size=32000),  # Qwen3.5-0.8B's layers, a third of them
     "qwen3-0.6b": qwen3(1024, 3072, 28, 16),
     "qwen3-1.7b": qwen3(2048, 6144, 28, 16),
     "qwen3-4b": qwen3(2560, 9728, 36, 32),
@@ -44,10 +55,13 @@ MODELS = {
 }
 RANK, ALPHA, LEARNING_RATE = 16, 32, 1e-4
 ATTENTION, MLP = ["q_proj", "k_proj", "v_proj", "o_proj"], ["gate_proj", "up_proj", "down_proj"]
+DELTA_NET = ["in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"]
 
 
 def targets(config):
     """The modules that get an adapter: experts don't."""
+    if "linear_num_value_heads" in config:
+        return ATTENTION + DELTA_NET + MLP
     return ATTENTION if "num_experts" in config else ATTENTION + MLP
 
 
@@ -92,24 +106,45 @@ def layouts(model, device):
                  Layout("fixed", length, 1, packs, 4)]
     elif model.startswith("tiny"):
         found = [Layout("padded", 256, 4, 1), Layout("packed", 256, 4, 2), Layout("fixed", 128, 1, 2)]
-    elif model in ("57m", "135m", "moe-500m"):
+    elif model in ("57m", "135m", "moe-500m", "delta-160m"):
         found = [Layout("padded", 1024, 8, 1), Layout("packed", 1024, 8, 2), Layout("fixed", 512, 1, 4)]
     else:
         found = [Layout("fixed", 512, 1, 2)]
     return {layout.name: layout for layout in found}
 
 
+def mixer_shapes(config, layer):
+    """The linear modules [in, out] of a layer's attention or delta net, the output's last."""
+    hidden, width = config["hidden_size"], config["head_dim"]
+    if config.get("layer_types", [])[layer:layer + 1] == ["linear_attention"]:
+        values = config["linear_num_value_heads"] * config["linear_value_head_dim"]
+        keys = config["linear_num_key_heads"] * config["linear_key_head_dim"]
+        heads = config["linear_num_value_heads"]
+        return [(hidden, 2 * keys + values), (hidden, values), (hidden, heads), (hidden, heads), (values, hidden)]
+    heads, kv = config["num_attention_heads"] * width, config["num_key_value_heads"] * width
+    gated = 2 if "linear_num_value_heads" in config else 1
+    return [(hidden, gated * heads), (hidden, kv), (hidden, kv), (heads, hidden)]
+
+
 def flops(config, lengths, labels):
     """Floating-point operations of a LoRA step over rows of `lengths` tokens with `labels` label tokens in all: products
     forward and back to the inputs, none for a frozen weight's gradient, for padding, or behind the last layer's attention for
     a token without a label."""
-    hidden, heads, width = config["hidden_size"], config["num_attention_heads"], config["head_dim"]
-    kv, layers = config["num_key_value_heads"], config["num_hidden_layers"]
-    shapes = [(hidden, heads * width), (hidden, kv * width), (hidden, kv * width), (heads * width, hidden)]
-    shapes += [(hidden, config["intermediate_size"])] * 3  # of all experts that a token passes
-    adapted = shapes[:4] if "num_experts" in config else shapes
-    layer = 4 * sum(a * b for a, b in shapes) + 6 * RANK * sum(a + b for a, b in adapted)
-    output = 4 * sum(a * b for a, b in shapes[3:]) + 6 * RANK * sum(a + b for a, b in adapted[3:])
-    attention = 6 * layers * heads * width * sum(s * s for s in lengths)
-    tokens = sum(lengths)
-    return layers * layer * tokens - output * (tokens - labels) + 4 * hidden * config["vocab_size"] * labels + attention
+    tokens, total = sum(lengths), 4 * config["hidden_size"] * config["vocab_size"] * labels
+    heads = config["num_attention_heads"] * config["head_dim"]
+    mlp = [(config["hidden_size"], config["intermediate_size"])] * 3  # of all experts that a token passes
+    adapted_mlp = [] if "num_experts" in config else mlp
+
+    def products(shapes, adapted):
+        return 4 * sum(a * b for a, b in shapes) + 6 * RANK * sum(a + b for a, b in adapted)
+
+    for layer in range(config["num_hidden_layers"]):
+        mixer = mixer_shapes(config, layer)
+        total += products(mixer + mlp, mixer + adapted_mlp) * tokens
+        if config.get("layer_types", [])[layer:layer + 1] == ["linear_attention"]:
+            total += 21 * config["linear_num_value_heads"] * config["linear_key_head_dim"] * config["linear_value_head_dim"] * tokens
+        else:
+            total += 6 * heads * sum(s * s for s in lengths)
+        if layer + 1 == config["num_hidden_layers"]:
+            total -= products(mixer[-1:] + mlp, mixer[-1:] + adapted_mlp) * (tokens - labels)
+    return total

@@ -2,8 +2,14 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <array>
+
 #include "ops/check.h"
+#include "ops/gated_delta/cpu.h"
+#include "ops/gated_delta/cuda.h"
 #include "ops/reference_backward.h"
+#include "ops/vector.h"
 
 namespace lorikeet::ops {
 namespace {
@@ -25,8 +31,22 @@ void check_input(const at::Tensor& qkv, const at::Tensor& gates, const DeltaDeca
   for (const at::Tensor& numbers : {decay.a_log, decay.dt_bias})
     check_tensor(numbers.defined() && numbers.numel() == layout.value_heads, kOp,
                  "a number for each value head", numbers);
-  check(!sequences.cu_seqlens.empty() && sequences.cu_seqlens.back() == qkv.size(0), kOp,
-        "sequences that end with the rows", [&] { return describe(qkv); });
+  const std::vector<std::int32_t>& ends = sequences.cu_seqlens;
+  check(!ends.empty() && ends.front() == 0 && ends.back() == qkv.size(0) &&
+            std::is_sorted(ends.begin(), ends.end()),
+        kOp, "sequences that follow each other from the first row to the last",
+        [&] { return describe(qkv); });
+}
+
+void check_states(const std::vector<at::Tensor>& states, const DeltaLayout& layout,
+                  const Sequences& sequences) {
+  check(states.size() + 1 == sequences.cu_seqlens.size(), kOp, "a state for each sequence",
+        [&] { return std::to_string(states.size()); });
+  const std::array<std::int64_t, 3> sizes{layout.value_heads, layout.key_dim, layout.value_dim};
+  for (const at::Tensor& state : states) {
+    check_tensor(!state.defined() || state.sizes() == at::IntArrayRef(sizes), kOp,
+                 "states [value_heads, key_dim, value_dim]", state);
+  }
 }
 
 }  // namespace
@@ -35,8 +55,14 @@ at::Tensor gated_delta(const at::Tensor& qkv, const at::Tensor& gates, const Del
                        const DeltaLayout& layout, const Sequences& sequences,
                        std::vector<at::Tensor>* states) {
   check_input(qkv, gates, decay, layout, sequences);
-  check(states == nullptr || std::ssize(*states) + 1 == std::ssize(sequences.cu_seqlens), kOp,
-        "a state for each sequence", [&] { return std::to_string(states->size()); });
+  if (states != nullptr) check_states(*states, layout, sequences);
+  if (vector::is_fast(qkv)) {
+    at::Tensor out = at::empty({qkv.size(0), layout.value_heads * layout.value_dim}, qkv.options());
+    cpu::gated_delta(qkv, gates, decay, layout, sequences, states, out);
+    return out;
+  }
+  if (cuda::gated_delta_fits(qkv, layout))
+    return cuda::gated_delta(qkv, gates, decay, layout, sequences, states);
   return reference::gated_delta(qkv, gates, decay, layout, sequences, states);
 }
 
@@ -44,9 +70,17 @@ DeltaGradients gated_delta_backward(const at::Tensor& dout, const at::Tensor& qk
                                     const DeltaDecay& decay, const DeltaLayout& layout,
                                     const Sequences& sequences) {
   check_input(qkv, gates, decay, layout, sequences);
-  check_tensor(
-      dout.dim() == 2 && dout.size(0) == qkv.size(0) && dout.size(1) == layout.value_heads * layout.value_dim,
-      kOp, "a gradient of the result", dout);
+  check_tensor(dout.defined() && dout.dim() == 2 && dout.size(0) == qkv.size(0) &&
+                   dout.size(1) == layout.value_heads * layout.value_dim &&
+                   dout.scalar_type() == qkv.scalar_type(),
+               kOp, "a gradient of the result", dout);
+  if (vector::is_fast(qkv)) {
+    DeltaGradients gradients{at::empty_like(qkv), at::empty_like(gates)};
+    cpu::gated_delta_backward(dout.contiguous(), qkv, gates, decay, layout, sequences, gradients);
+    return gradients;
+  }
+  if (cuda::gated_delta_fits(qkv, layout))
+    return cuda::gated_delta_backward(dout, qkv, gates, decay, layout, sequences);
   const std::int64_t width = layout.width();
   const at::Tensor both = reference_backward(
       [&](const at::Tensor& leaf) {

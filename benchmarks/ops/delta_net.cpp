@@ -1,0 +1,108 @@
+#include "delta_net.h"
+
+#include <ATen/ATen.h>
+
+#include "ops/causal_conv/causal_conv.h"
+#include "ops/gated_norm/gated_norm.h"
+#include "ops/sigmoid_gate/sigmoid_gate.h"
+
+namespace lorikeet::bench {
+namespace {
+
+using namespace lorikeet::ops;
+using test::Backward;
+using Outputs = std::vector<at::Tensor>;
+
+constexpr std::int64_t kTokens = 2048, kChannels = 6144, kProjected = 8192, kTaps = 4;
+constexpr std::int64_t kWidth = 2048, kHead = 128;
+constexpr double kEps = 1e-6;
+
+at::Tensor random(const Settings& settings, at::IntArrayRef sizes) {
+  return at::randn(sizes).to(settings.dtype);
+}
+
+double bytes_of(std::int64_t matrices, const at::Tensor& matrix) {
+  return static_cast<double>(matrices) * static_cast<double>(matrix.nbytes());
+}
+
+void bench_convolution(const Settings& s) {
+  const Sequences sequences{.cu_seqlens = {0, kTokens}, .max_seqlen = kTokens};
+  const at::Tensor x = random(s, {kTokens, kProjected}).narrow(1, 0, kChannels);
+  const at::Tensor upstream = random(s, {kTokens, kChannels}), weight = random(s, {kChannels, kTaps});
+  const at::Tensor gradient = at::empty({kTokens, kProjected}, x.options()).narrow(1, 0, kChannels);
+  compare(s, {.name = "causal_conv",
+              .input = x,
+              .upstream = upstream,
+              .here =
+                  [=](const auto& v, Backward& backward) {
+                    backward = [=](const auto& dy) {
+                      causal_conv_backward(dy, v, weight, sequences, gradient);
+                      return gradient;
+                    };
+                    return causal_conv(v, weight, sequences);
+                  },
+              .reference = [=](const auto& v) -> Outputs {
+                return {reference::causal_conv(v, weight, sequences)};
+              },
+              .aten = [=](const auto& v) -> Outputs {  // as transformers does it
+                const at::Tensor y =
+                    at::conv1d(v.t().unsqueeze(0), weight.unsqueeze(1), {}, 1, kTaps - 1, 1, kChannels);
+                return {at::silu(y[0].narrow(1, 0, kTokens).t())};
+              },
+              .forward_bytes = bytes_of(2, upstream),
+              .together_bytes = bytes_of(5, upstream)});
+}
+
+// An operator of two matrices, both of which have a gradient; backward writes the first's over dy.
+using Gated = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& gate)>;
+using GatedBackward = std::function<void(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& gate,
+                                         const at::Tensor& dgate)>;
+
+void bench_gated(const Settings& s, const char* name, const Gated& here, const GatedBackward& here_backward,
+                 const Gated& reference, const Gated& aten) {
+  const at::Tensor upstream = random(s, {kTokens, kWidth}), gradients = at::stack({upstream, upstream});
+  const auto way = [](const Gated& gated) -> Way {
+    return [=](const auto& v) -> Outputs { return {gated(v[0], v[1])}; };
+  };
+  compare(s, {.name = name,
+              .input = random(s, {2, kTokens, kWidth}),
+              .upstream = upstream,
+              .here =
+                  [=](const auto& v, Backward& backward) {
+                    backward = [=](const auto&) {
+                      const at::Tensor both = untimed_copy(gradients);
+                      here_backward(both[0], v[0], v[1], both[1]);
+                      return both;
+                    };
+                    return here(v[0], v[1]);
+                  },
+              .reference = way(reference),
+              .aten = way(aten),
+              .forward_bytes = bytes_of(3, upstream),
+              .together_bytes = bytes_of(8, upstream)});
+}
+
+}  // namespace
+
+void bench_delta_net(const Settings& s) {
+  bench_convolution(s);
+  const at::Tensor weight = random(s, {kHead});
+  bench_gated(
+      s, "gated_norm", [=](const auto& x, const auto& z) { return gated_norm(x, z, weight, kEps); },
+      [=](const auto& dy, const auto& x, const auto& z, const auto& dz) {
+        gated_norm_backward_(dy, x, z, weight, kEps, dz);
+      },
+      [=](const auto& x, const auto& z) { return reference::gated_norm(x, z, weight, kEps); },
+      [=](const auto& x, const auto& z) {
+        return at::rms_norm(x.unflatten(1, {-1, kHead}), {kHead}, weight, kEps).flatten(1) * at::silu(z);
+      });
+  bench_gated(
+      s, "sigmoid_gate", [](const auto& x, const auto& gate) { return sigmoid_gate(x, gate); },
+      [](const auto& dy, const auto& x, const auto& gate, const auto& dgate) {
+        sigmoid_gate_backward_(dy, x, gate, dgate);
+      },
+      [](const auto& x, const auto& gate) { return reference::sigmoid_gate(x, gate); },
+      [](const auto& x, const auto& gate) { return x * at::sigmoid(gate); });
+}
+
+}  // namespace lorikeet::bench

@@ -1,0 +1,66 @@
+"""Gated delta nets (Qwen 3.5) on the fake card: the CPU's losses, on one card and on two, and nothing that would be wrong on
+a card."""
+
+import pathlib
+import sys
+import unittest
+
+from card_programs import BOTH, CPU, SECOND, CardPrograms, called_operators
+from delta_net import write_delta_net
+
+FP32_RELATIVE = 1e-5  # the same sums in another order
+BF16_RELATIVE = 1e-2  # runs_test.py's
+STEPS = 3
+
+
+class DeltaNets(CardPrograms):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.base = write_delta_net(cls.work / "delta-net")
+
+    def settings(self, *more):
+        return (f"model.path={self.base}", f"training.max_steps={STEPS}", *more)
+
+    def check(self, name, relative, *more):
+        report = self.train_beside(name, (CPU, SECOND), *self.settings(*more))[1]
+        self.assert_losses_near(name, SECOND, relative)
+        return report
+
+    def test_the_cpus_losses_by_kernels_of_ours(self):
+        plain = self.check("plain", FP32_RELATIVE, "precision.preset=fp32")
+        saving = self.check("saving", FP32_RELATIVE, "precision.preset=fp32", "lora.dropout=0.1",
+                            "training.activation_checkpointing=full", "training.offload=activations")
+        self.assertNotEqual(self.losses("plain-cpu"), self.losses("saving-cpu"))
+        for report in (plain, saving):
+            for kernel in ("causal_conv_cuda.cu", "gated_delta_cuda.cu", "gated_norm_cuda.cu", "sigmoid_gate_cuda.cu"):
+                self.assertGreater(report["kernels"].get(kernel, 0), 0, kernel)
+
+    def test_a_step_waits_as_often_as_one_with_attention_alone(self):
+        def waits(steps):
+            return self.train(f"waits-{steps}", SECOND, *self.settings("precision.preset=fp32", f"training.max_steps={steps}",
+                                                                       "checkpoint.save_every_steps=100"))["waits"]
+        before, after = waits(3), waits(6)
+        more = {cause: n - before.get(cause, 0) for cause, n in after.items()}
+        self.assertEqual({cause: n for cause, n in more.items() if n}, {"synchronizeEvent": 3 * 2})
+
+    def test_in_16_bits_and_in_4(self):
+        self.check("bf16", BF16_RELATIVE)
+        self.check("fp16", BF16_RELATIVE, "precision.preset=fp16")
+        self.check("nf4", BF16_RELATIVE, "precision.base_storage=nf4")
+
+    def test_two_cards_compute_what_one_does(self):
+        self.finish(self.start_training("one", SECOND, *self.settings("precision.preset=fp32")))
+        for strategy in ("replicate", "shard"):
+            command = ["run", "--nproc", 2, "lora_finetune_distributed", "--config", self.work / "config.yaml",
+                       f"checkpoint.output_dir={self.work / strategy}", f"distributed.strategy={strategy}",
+                       *self.settings("precision.preset=fp32")]
+            self.finish(self.start("lorikeet", command, BOTH), cards=2)
+            for alone, together in zip(self.losses("one"), self.losses(strategy), strict=True):
+                self.assertLess(abs(alone - together), FP32_RELATIVE * alone, strategy)
+
+
+if __name__ == "__main__":
+    result = unittest.main(argv=[sys.argv[0], *sys.argv[5:]], verbosity=2, exit=False).result
+    pathlib.Path(sys.argv[4]).write_text("".join(f"{name}\n" for name in sorted(called_operators)))
+    sys.exit(not result.wasSuccessful())
