@@ -15,13 +15,14 @@ namespace lorikeet::plan {
 
 /// What optimizer steps ask of a GPU, by what bounds it. All without recomputation.
 struct CardLoad {
-  double product_flops = 0;    ///< of matrix products in the compute dtype
-  double float8_flops = 0;     ///< of those in fp8
-  double attention_flops = 0;  ///< of real pairs of a query and a key
-  double moved_bytes = 0;      ///< of activations, that kernels read and write in the card's memory
+  double product_flops = 0;     ///< of matrix products in the compute dtype
+  double float8_flops = 0;      ///< of those in fp8
+  double attention_flops = 0;   ///< of real pairs of a query and a key
+  double recurrence_flops = 0;  ///< of gated delta nets' rule, in fp32
+  double moved_bytes = 0;       ///< of activations, that kernels read and write in the card's memory
 
   /// train::step_flops.
-  double flops() const { return product_flops + float8_flops + attention_flops; }
+  double flops() const { return product_flops + float8_flops + attention_flops + recurrence_flops; }
 };
 
 /// Of one step, or of several together.
@@ -34,13 +35,14 @@ double decoded_bytes(const nn::CausalLMSpec& spec, double stored_bytes, const pr
 
 /// What a GPU sustains, operations and bytes a second.
 struct CardRates {
-  double products = 0, float8 = 0, attention = 0;
+  double products = 0, float8 = 0, attention = 0, recurrence = 0;
   double memory = 0;    ///< read and written
   double decoding = 0;  ///< the same, by what decodes quantised weights
 };
 
 /// Shares of a card's data sheet (dense products in the compute dtype, memory) that were measured on an H200
-/// (benchmarks/results/card.md), and for attention on other cards than Hopper's are assumed.
+/// (benchmarks/results/card.md); for attention on other cards than Hopper's, and for recurrences, they are
+/// assumed.
 CardRates card_rates(double peak_flops, double peak_bytes_per_second, int capability,
                      ops::AttentionKernel attention);
 

@@ -52,9 +52,8 @@ struct Step {
   double flops = 0;
 };
 
-Step step_of(const Sizes& sizes, std::int64_t length, const precision::Policy& policy = policy_of(),
+Step step_of(const nn::CausalLMSpec& spec, std::int64_t length, const precision::Policy& policy = policy_of(),
              peft::LoraConfig lora = {.rank = 16, .alpha = 32}) {
-  const nn::CausalLMSpec spec = spec_of(sizes);
   peft::LoraAdapters adapters(std::move(lora), policy, /*seed=*/1);
   peft::LoraFactory factory(policy, adapters);
   const nn::CausalLM model(spec, factory);
@@ -63,6 +62,11 @@ Step step_of(const Sizes& sizes, std::int64_t length, const precision::Policy& p
                              tokens / length * train::AttentionSquares(spec.layers).of(length)};
   return {card_load(spec, adapters, size, policy),
           train::step_flops(spec.shape, train::adapter_size(adapters, spec), size)};
+}
+
+Step step_of(const Sizes& sizes, std::int64_t length, const precision::Policy& policy = policy_of(),
+             peft::LoraConfig lora = {.rank = 16, .alpha = 32}) {
+  return step_of(spec_of(sizes), length, policy, std::move(lora));
 }
 
 double tokens_per_second(const Sizes& sizes, std::int64_t length, AttentionKernel kernel, double turns) {
@@ -156,4 +160,21 @@ TEST_CASE("the host launches each expert's products by themselves, and none for 
   CHECK(experts_host_seconds_per_layer(spec) == Approx(28 * 10e-6));
   for (nn::DecoderLayerSpec& layer : spec.layers) layer.experts->router.per_token = 8;
   CHECK(experts_host_seconds_per_layer(spec) == Approx(28 * 10e-6));  // some token goes to each
+}
+
+TEST_CASE("recurrences are a part of a step's operations, at a rate of their own") {
+  nn::CausalLMSpec spec = spec_of(kQwen06B);
+  const double before = step_of(spec, 2048).load.recurrence_flops;
+  CHECK(before == 0);
+  spec.shape.state_elements = 28 * 16 * 128 * 128;
+  const Step step = step_of(spec, 2048);
+  CHECK(step.load.recurrence_flops == Approx(3.0 * 7 * 28 * 16 * 128 * 128 * kTokens));
+  CHECK(step.load.flops() == Approx(step.flops));
+  CHECK(step.load.product_flops == Approx(step_of(kQwen06B, 2048).load.product_flops));
+  const auto seconds = [&](int capability) {
+    const CardRates rates = card_rates(kPeak, kMemory, capability, AttentionKernel::kFlash);
+    return card_seconds(step.load, rates) - card_seconds(step_of(kQwen06B, 2048).load, rates);
+  };
+  CHECK(seconds(kHopper) == Approx(step.load.recurrence_flops / (0.02 * kPeak)));
+  CHECK(seconds(89) == Approx(step.load.recurrence_flops / (0.15 * kPeak)));
 }
