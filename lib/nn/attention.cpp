@@ -150,9 +150,10 @@ at::Tensor Attention::forward(const at::Tensor& x, const UnitLoan& weights, cons
   if (kept != nullptr) {
     kept->projected = std::move(projected);
     kept->out = std::move(out);
+  } else {
+    projected.reset();
+    out.reset();
   }
-  projected.reset();
-  out.reset();
   return out_->forward(read_rows(gated, context), weights, behind_attention(context),
                        kept != nullptr ? &kept->out_linear : nullptr, left);
 }

@@ -94,10 +94,11 @@ at::Tensor GatedDeltaNet::forward(const at::Tensor& x, const UnitLoan& weights, 
     kept->projected = std::move(projected);
     kept->gates = std::move(gates);
     kept->out = std::move(out);
+  } else {
+    projected.reset();
+    gates.reset();
+    out.reset();
   }
-  projected.reset();
-  gates.reset();
-  out.reset();
   return out_->forward(read_rows(normed, context), weights, behind_attention(context),
                        kept != nullptr ? &kept->out_linear : nullptr, left);
 }

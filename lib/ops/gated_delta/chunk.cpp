@@ -28,15 +28,14 @@ LORIKEET_INLINE float softplus(float x) {
 template <typename T>
 LORIKEET_INLINE void read(const T* gates, std::int64_t head, std::int64_t value_heads, std::int64_t rows,
                           const Decay& decay, Gates& out) {
-  float g[kChunk];
+  float b[kChunk] = {}, g[kChunk] = {};
   for (std::int64_t i = 0; i < rows; ++i) {
-    out.beta[i] = vector::load(gates[i * 2 * value_heads + head]);
+    b[i] = vector::load(gates[i * 2 * value_heads + head]);
     g[i] = vector::load(gates[i * 2 * value_heads + value_heads + head]) + decay.bias;
   }
   const std::int64_t all = padded(rows);
-  for (std::int64_t i = rows; i < all; ++i) out.beta[i] = g[i] = 0.0F;
   for (std::int64_t i = 0; i < all; ++i) {
-    out.beta[i] = i < rows ? vector::sigmoid(out.beta[i]) : 0.0F;
+    out.beta[i] = i < rows ? vector::sigmoid(b[i]) : 0.0F;
     out.slope[i] = -decay.rate * vector::sigmoid(g[i]);
     g[i] = i < rows ? -decay.rate * softplus(g[i]) : 0.0F;
     out.decay[i] = vector::exp(g[i]);
@@ -47,7 +46,7 @@ LORIKEET_INLINE void read(const T* gates, std::int64_t head, std::int64_t value_
     out.from_begin[i] = vector::exp(static_cast<float>(out.sum[i]));
     out.to_end[i] = vector::exp(static_cast<float>(sum - out.sum[i]));
   }
-  out.whole = out.from_begin[all - 1];
+  out.whole = vector::exp(static_cast<float>(sum));
 }
 
 template <typename T>
@@ -109,6 +108,7 @@ std::vector<Decay> read_decays(const DeltaDecay& decay) {
   const at::Tensor a_log = decay.a_log.to(at::kFloat).contiguous();
   const at::Tensor bias = decay.dt_bias.to(at::kFloat).contiguous();
   std::vector<Decay> decays;
+  decays.reserve(static_cast<std::size_t>(a_log.numel()));
   for (std::int64_t head = 0; head < a_log.numel(); ++head) {
     decays.push_back({std::exp(a_log.const_data_ptr<float>()[head]), bias.const_data_ptr<float>()[head]});
   }

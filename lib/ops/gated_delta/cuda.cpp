@@ -72,6 +72,7 @@ at::Tensor packed(const std::vector<at::Tensor>& states, const DeltaSizes& sizes
   bool are_there = false;
   for (const at::Tensor& state : states) are_there = are_there || state.defined();
   if (!are_there) return {};
+  all.reserve(states.size());
   const std::vector<std::int64_t> shape = {sizes.value_heads, sizes.key_dim, sizes.value_dim};
   for (const at::Tensor& state : states) {
     all.push_back(state.defined() ? state.to(at::kFloat)

@@ -1,5 +1,7 @@
 #include "ops/gated_delta/products.h"
 
+#include <utility>
+
 #include "ops/matmul/tiles.h"
 #include "ops/vector.h"
 
@@ -116,22 +118,20 @@ Right as_right(Result c) { return {c.data, c.stride}; }
 
 // Exchanges, of each pair of rows that are `distance` apart, the halves of each 2 * distance numbers that
 // lie off the diagonal.
-template <int distance>
-LORIKEET_INLINE void exchange(V (&rows)[kStep]) {
-  using Places = int __attribute__((vector_size(kStep * sizeof(int))));
-  Places first, second;
-  for (int i = 0; i < kStep; ++i) {
-    const bool upper = (i & distance) != 0;
-    first[i] = upper ? kStep + i - distance : i;
-    second[i] = upper ? kStep + i : i + distance;
-  }
+template <int distance, int... lane>
+LORIKEET_INLINE void exchange(V (&rows)[kStep], std::integer_sequence<int, lane...> /*lanes*/) {
 #pragma GCC unroll 16
   for (int i = 0; i < kStep; ++i) {
     if ((i & distance) != 0) continue;
     const V a = rows[i], b = rows[i + distance];
-    rows[i] = __builtin_shuffle(a, b, first);
-    rows[i + distance] = __builtin_shuffle(a, b, second);
+    rows[i] = __builtin_shufflevector(a, b, ((lane & distance) != 0 ? kStep + lane - distance : lane)...);
+    rows[i + distance] =
+        __builtin_shufflevector(a, b, ((lane & distance) != 0 ? kStep + lane : lane + distance)...);
   }
+}
+template <int distance>
+LORIKEET_INLINE void exchange(V (&rows)[kStep]) {
+  exchange<distance>(rows, std::make_integer_sequence<int, kStep>());
 }
 
 }  // namespace
