@@ -5,14 +5,16 @@
 #include <cmath>
 
 #include "ops/vector.h"
+#include "ops/vector_rows.h"
 
 namespace lorikeet::ops::cpu {
 namespace {
 
 using vector::Bf16;
-using vector::kLanes;
 using vector::load;
+using vector::rows_from;
 using vector::store;
+using vector::sum_of;
 
 constexpr std::int64_t kGrainRows = 8;
 
@@ -26,20 +28,6 @@ struct Rows {
   std::int64_t rows, heads, width;  // width of a head
   std::int64_t z_row, dz_row;       // elements from one row to the next
 };
-
-// The sum over i of f(i), in kLanes partial sums.
-template <typename F>
-LORIKEET_INLINE float sum_of(std::int64_t n, F f) {
-  float lanes[kLanes] = {};
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += f(i + lane);
-  }
-  float total = 0;
-  for (; i < n; ++i) total += f(i);
-  for (const float lane : lanes) total += lane;
-  return total;
-}
 
 template <typename T>
 LORIKEET_INLINE float reciprocal_deviation(const T* x, std::int64_t width, float eps) {
@@ -111,12 +99,6 @@ LORIKEET_VECTOR_CLONES void forward(const Rows<float>& rows) { forward_rows(rows
 LORIKEET_VECTOR_CLONES void forward(const Rows<Bf16>& rows) { forward_rows(rows); }
 LORIKEET_VECTOR_CLONES void backward(const Rows<float>& rows) { backward_rows(rows); }
 LORIKEET_VECTOR_CLONES void backward(const Rows<Bf16>& rows) { backward_rows(rows); }
-
-// The rows from `begin` on of a matrix that may be undefined.
-template <typename T>
-T* rows_from(const at::Tensor& matrix, std::int64_t begin) {
-  return matrix.defined() ? vector::data<T>(matrix) + begin * matrix.stride(0) : nullptr;
-}
 
 // Calls kernel(rows) for the rows of each thread. dy and dz may be undefined.
 template <typename Kernel>

@@ -5,30 +5,17 @@
 #include <cmath>
 
 #include "ops/vector.h"
+#include "ops/vector_rows.h"
 
 namespace lorikeet::ops::cpu {
 namespace {
 
 using vector::Bf16;
-using vector::kLanes;
 using vector::load;
 using vector::store;
+using vector::sum_of;
 
 constexpr std::int64_t kGrainRows = 32;
-
-// sum over i of f(i), in kLanes partial sums.
-template <typename F>
-LORIKEET_INLINE float sum_of(std::int64_t n, F f) {
-  float lanes[kLanes] = {};
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += f(i + lane);
-  }
-  float total = 0;
-  for (; i < n; ++i) total += f(i);
-  for (const float lane : lanes) total += lane;
-  return total;
-}
 
 // Rows that lie next to each other; what is absent is null. Layer norm has a mean.
 template <typename T>

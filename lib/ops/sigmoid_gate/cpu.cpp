@@ -3,12 +3,14 @@
 #include <ATen/Parallel.h>
 
 #include "ops/vector.h"
+#include "ops/vector_rows.h"
 
 namespace lorikeet::ops::cpu {
 namespace {
 
 using vector::Bf16;
 using vector::load;
+using vector::rows_from;
 using vector::store;
 
 constexpr std::int64_t kGrainRows = 8;
@@ -65,12 +67,6 @@ LORIKEET_VECTOR_CLONES void forward(const Rows<float>& rows) { forward_rows(rows
 LORIKEET_VECTOR_CLONES void forward(const Rows<Bf16>& rows) { forward_rows(rows); }
 LORIKEET_VECTOR_CLONES void backward(const Rows<float>& rows) { backward_rows(rows); }
 LORIKEET_VECTOR_CLONES void backward(const Rows<Bf16>& rows) { backward_rows(rows); }
-
-// The rows from `begin` on of a matrix that may be undefined.
-template <typename T>
-T* rows_from(const at::Tensor& matrix, std::int64_t begin) {
-  return matrix.defined() ? vector::data<T>(matrix) + begin * matrix.stride(0) : nullptr;
-}
 
 // Calls kernel(rows) for the rows of each thread. dy and dgate may be undefined.
 template <typename Kernel>
