@@ -91,3 +91,35 @@ class CardPrograms(unittest.TestCase):
         self.assertEqual(len(got), len(expected))
         for step, (cpu, card) in enumerate(zip(expected, got), start=1):
             self.assertLess(abs(card - cpu), relative * cpu, f"step {step}: {card} on {device}, {cpu} on the CPU")
+
+
+class ModelRuns(CardPrograms):
+    """Runs of another model than the example's, which `write_model` writes into a folder."""
+
+    STEPS = 3
+    FP32_RELATIVE = 1e-5  # the same sums in another order
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.base = cls.write_model(cls.work / "model")
+
+    def settings(self, *more):
+        return (f"model.path={self.base}", f"training.max_steps={self.STEPS}", *more)
+
+    def check(self, name, relative, *more):
+        """The card's report; its losses are the CPU's."""
+        report = self.train_beside(name, (CPU, SECOND), *self.settings(*more))[1]
+        self.assert_losses_near(name, SECOND, relative)
+        return report
+
+    def check_two_cards(self, *more):
+        """Two cards compute what one does, replicated and sharded."""
+        settings = self.settings("precision.preset=fp32", *more)
+        self.finish(self.start_training("one", SECOND, *settings))
+        for strategy in ("replicate", "shard"):
+            command = ["run", "--nproc", 2, "lora_finetune_distributed", "--config", self.work / "config.yaml",
+                       f"checkpoint.output_dir={self.work / strategy}", f"distributed.strategy={strategy}", *settings]
+            self.finish(self.start("lorikeet", command, BOTH), cards=2)
+            for alone, together in zip(self.losses("one"), self.losses(strategy), strict=True):
+                self.assertLess(abs(alone - together), self.FP32_RELATIVE * alone, strategy)

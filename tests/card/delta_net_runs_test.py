@@ -5,31 +5,18 @@ import pathlib
 import sys
 import unittest
 
-from card_programs import BOTH, CPU, SECOND, CardPrograms, called_operators
+from card_programs import SECOND, ModelRuns, called_operators
 from delta_net import write_delta_net
 
-FP32_RELATIVE = 1e-5  # the same sums in another order
 BF16_RELATIVE = 1e-2  # runs_test.py's
-STEPS = 3
 
 
-class DeltaNets(CardPrograms):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.base = write_delta_net(cls.work / "delta-net")
-
-    def settings(self, *more):
-        return (f"model.path={self.base}", f"training.max_steps={STEPS}", *more)
-
-    def check(self, name, relative, *more):
-        report = self.train_beside(name, (CPU, SECOND), *self.settings(*more))[1]
-        self.assert_losses_near(name, SECOND, relative)
-        return report
+class DeltaNets(ModelRuns):
+    write_model = staticmethod(write_delta_net)
 
     def test_the_cpus_losses_by_kernels_of_ours(self):
-        plain = self.check("plain", FP32_RELATIVE, "precision.preset=fp32")
-        saving = self.check("saving", FP32_RELATIVE, "precision.preset=fp32", "lora.dropout=0.1",
+        plain = self.check("plain", self.FP32_RELATIVE, "precision.preset=fp32")
+        saving = self.check("saving", self.FP32_RELATIVE, "precision.preset=fp32", "lora.dropout=0.1",
                             "training.activation_checkpointing=full", "training.offload=activations")
         self.assertNotEqual(self.losses("plain-cpu"), self.losses("saving-cpu"))
         for report in (plain, saving):
@@ -50,14 +37,7 @@ class DeltaNets(CardPrograms):
         self.check("nf4", BF16_RELATIVE, "precision.base_storage=nf4")
 
     def test_two_cards_compute_what_one_does(self):
-        self.finish(self.start_training("one", SECOND, *self.settings("precision.preset=fp32")))
-        for strategy in ("replicate", "shard"):
-            command = ["run", "--nproc", 2, "lora_finetune_distributed", "--config", self.work / "config.yaml",
-                       f"checkpoint.output_dir={self.work / strategy}", f"distributed.strategy={strategy}",
-                       *self.settings("precision.preset=fp32")]
-            self.finish(self.start("lorikeet", command, BOTH), cards=2)
-            for alone, together in zip(self.losses("one"), self.losses(strategy), strict=True):
-                self.assertLess(abs(alone - together), FP32_RELATIVE * alone, strategy)
+        self.check_two_cards()
 
 
 if __name__ == "__main__":

@@ -4,32 +4,20 @@ import pathlib
 import sys
 import unittest
 
-from card_programs import BOTH, CPU, SECOND, CardPrograms, called_operators
+from card_programs import SECOND, ModelRuns, called_operators
 from mixture import write_mixture
 
-FP32_RELATIVE = 1e-5  # the same sums in another order
 BF16_RELATIVE = 1e-2  # runs_test.py's, and a token near two experts may take the other one
-STEPS, LAYERS = 3, 4
+LAYERS = 4
 ON_EXPERTS = "lora.target_modules=[q_proj, v_proj, w1, w2, w3]"
 
 
-class Experts(CardPrograms):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.base = write_mixture(cls.work / "mixture")
-
-    def settings(self, *more):
-        return (f"model.path={self.base}", f"training.max_steps={STEPS}", *more)
-
-    def check(self, name, relative, *more):
-        report = self.train_beside(name, (CPU, SECOND), *self.settings(*more))[1]
-        self.assert_losses_near(name, SECOND, relative)
-        return report
+class Experts(ModelRuns):
+    write_model = staticmethod(write_mixture)
 
     def test_the_cpus_losses_with_frozen_experts_and_with_adapters_on_them(self):
-        frozen = self.check("frozen", FP32_RELATIVE, "precision.preset=fp32")
-        adapted = self.check("adapted", FP32_RELATIVE, "precision.preset=fp32", ON_EXPERTS, "lora.dropout=0.1",
+        frozen = self.check("frozen", self.FP32_RELATIVE, "precision.preset=fp32")
+        adapted = self.check("adapted", self.FP32_RELATIVE, "precision.preset=fp32", ON_EXPERTS, "lora.dropout=0.1",
                              "training.activation_checkpointing=mlp")
         self.assertNotEqual(self.losses("frozen-cpu"), self.losses("adapted-cpu"))
         self.assertGreater(adapted["operators"]["aten::mm.out"], frozen["operators"]["aten::mm.out"])
@@ -51,15 +39,7 @@ class Experts(CardPrograms):
         self.check("nf4", BF16_RELATIVE, "precision.base_storage=nf4")
 
     def test_two_cards_compute_what_one_does(self):
-        one = self.start_training("one", SECOND, *self.settings("precision.preset=fp32", ON_EXPERTS))
-        self.finish(one)
-        for strategy in ("replicate", "shard"):
-            command = ["run", "--nproc", 2, "lora_finetune_distributed", "--config", self.work / "config.yaml",
-                       f"checkpoint.output_dir={self.work / strategy}", f"distributed.strategy={strategy}",
-                       *self.settings("precision.preset=fp32", ON_EXPERTS)]
-            self.finish(self.start("lorikeet", command, BOTH), cards=2)
-            for alone, together in zip(self.losses("one"), self.losses(strategy), strict=True):
-                self.assertLess(abs(alone - together), FP32_RELATIVE * alone, strategy)
+        self.check_two_cards(ON_EXPERTS)
 
     def test_graphs_are_refused(self):
         said = self.finish(self.start_training("graphs", SECOND, *self.settings("training.cuda_graphs=true")), code=2, cards=0)[1]
