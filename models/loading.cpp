@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "models/expert_stacks.h"
 #include "models/quantization_config.h"
 #include "models/quantized_weights.h"
 #include "models/registry.h"
@@ -165,14 +166,18 @@ void load(nn::CausalLM& model, const io::Checkpoint& checkpoint, const nn::Weigh
         continue;
       }
       io::TensorDigest* digest = digests != nullptr ? &(*digests)[segment.name] : nullptr;
+      const nn::WeightUnit::Held held = unit->held(i);
+      at::Tensor copy;
+      const io::TensorView dense = held.values.defined() ? dense_view(*view, &copy) : *view;
       // Every process holds all vectors: the first one hashes them, and what there is once of a tensor.
-      if (digest != nullptr && shard.rank == 0) digest->add_header(*view);
-      if (segment.quantized != nullptr) {
-        quantize_weight(checkpoint, *view, segment, unit->held(i), upload, digest);
-        continue;
-      }
+      if (digest != nullptr && shard.rank == 0) digest->add_header(dense);
       const bool own = segment.is_matrix() || shard.rank == 0;
-      convert(checkpoint, *view, segment, unit->held(i), upload, own ? digest : nullptr);
+      if (segment.quantized != nullptr) {
+        quantize_weight(checkpoint, dense, segment, held, upload, digest);
+      } else {
+        convert(checkpoint, dense, segment, held, upload, own ? digest : nullptr);
+      }
+      if (copy.defined()) checkpoint.drop_pages(*view);
     }
   }
   upload.finish();
@@ -191,6 +196,9 @@ const io::TensorView* find_weight(const io::Checkpoint& checkpoint, const io::Ch
 namespace {
 
 constexpr std::size_t kShown = 6;  // of a list's names
+
+// Of the tensor that holds it.
+const std::string& name_in_file(const io::TensorView& view) { return view.part ? view.part->of : view.name; }
 
 // Whether two tables of one shape hold the same numbers. Where their dtypes differ, one table may be the
 // other one rounded to its dtype. Gives back the pages that it converts.
@@ -279,9 +287,9 @@ LoadReport compare_weights(const nn::CausalLM& model, const io::Checkpoint& chec
         report.missing.push_back(segment.name);
         continue;
       }
-      wanted.insert(view->name);
+      wanted.insert(name_in_file(*view));
       for (const io::TensorView* companion : quantization_tensors(checkpoint, *view))
-        wanted.insert(companion->name);
+        wanted.insert(name_in_file(*companion));
       const std::string problem = mismatch(segment, checkpoint, *view, any_quantized);
       if (!problem.empty()) report.mismatched.push_back(problem);
     }

@@ -19,6 +19,8 @@ std::vector<std::string> strings(const JsonView& settings, const char* key) {
 PlainModules::PlainModules(const JsonView& config) {
   const auto settings = config.maybe("quantization_config");
   if (!settings) return;
+  // transformers' modules_to_not_convert of such files lists what isn't an expert anyway.
+  all_but_experts_ = settings->get_string("quant_method", "") == "mxfp4";
   for (const char* key : {"llm_int8_skip_modules", "modules_to_not_convert"}) {
     for (const std::string& name : strings(*settings, key)) {
       patterns_.emplace_back("\\A(?:" + name + ")(?:(?<=\\.)|(?=\\.|\\z))", settings->where() + "." + key);
@@ -36,6 +38,7 @@ PlainModules::PlainModules(const JsonView& config) {
 }
 
 bool PlainModules::contains(const std::string& module) const {
+  if (all_but_experts_ && module.find(".experts.") == std::string::npos) return true;
   return std::any_of(patterns_.begin(), patterns_.end(),
                      [&](const text::Regex& regex) { return regex.search(module, 0).has_value(); }) ||
          std::any_of(endings_.begin(), endings_.end(),

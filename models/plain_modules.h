@@ -10,7 +10,7 @@ namespace lorikeet::models {
 
 /// The modules that a quantised checkpoint leaves as numbers, by config.json's `quantization_config`:
 /// bitsandbytes' llm_int8_skip_modules, modules_to_not_convert of fp8 and fbgemm_fp8, ignore of
-/// compressed-tensors.
+/// compressed-tensors; with mxfp4 all that aren't experts.
 class PlainModules {
  public:
   /// Throws Error, naming the key, for what isn't a list of names and regular expressions.
@@ -23,6 +23,7 @@ class PlainModules {
   bool contains(const std::string& module) const;
 
  private:
+  bool all_but_experts_ = false;
   std::vector<std::string> endings_, names_;
   std::vector<text::Regex> patterns_;
 };

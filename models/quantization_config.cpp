@@ -17,7 +17,7 @@ constexpr std::int64_t kLargestBlock = std::int64_t{1} << 20;
 [[noreturn]] void refuse(const JsonView& settings, const std::string& got) {
   throw Error("[" + settings.where() +
               "] expected a base of at least 16 bits, in bitsandbytes' 4 bits, or in fp8 (methods fp8, "
-              "fbgemm_fp8, compressed-tensors), got " +
+              "fbgemm_fp8, compressed-tensors), or with experts in mxfp4, got " +
               escape_control(got) + "; choose the model's unquantised checkpoint");
 }
 
@@ -84,6 +84,7 @@ std::optional<precision::Quantization> quantization_in_config(const JsonView& co
   if (method == "bitsandbytes") return bitsandbytes(*settings);
   if (method == "fp8") return finegrained(*settings);
   if (method == "fbgemm_fp8") return Float8{};
+  if (method == "mxfp4") return precision::kMxfp4;
   if (method == "compressed-tensors") return compressed_tensors(*settings);
   refuse(*settings, "quant_method '" + method + "'");
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "models/expert_stacks.h"
 #include "models/quantization_state.h"
 #include "models/stored_matrix.h"
 #include "models/tensor_pieces.h"
@@ -17,14 +18,23 @@ using precision::FourBits;
 
 bool is_float8(const io::TensorView& view) { return view.dtype == DType::kF8E4M3; }
 
+// Of a quantised tensor.
+std::string kind_of(const io::Checkpoint& checkpoint, const io::TensorView& view) {
+  if (is_float8(view)) return "fp8";
+  return mxfp4_scales(checkpoint, view.name) != nullptr ? "mxfp4" : "bitsandbytes' 4 bits";
+}
+
 StoredMatrix read_stored(const io::Checkpoint& checkpoint, const io::TensorView& view,
                          const std::vector<std::int64_t>& shape,
                          const precision::Quantization& quantization) {
   if (const auto* four_bits = std::get_if<FourBits>(&quantization)) {
     if (is_float8(view)) fail_quantized(view.name, describe(quantization), "fp8");
+    if (*four_bits == precision::kMxfp4) return read_mxfp4(checkpoint, view, shape, *four_bits);
+    if (mxfp4_scales(checkpoint, view.name) != nullptr)
+      fail_quantized(view.name, describe(quantization), "mxfp4");
     return read_four_bits(checkpoint, view, shape, *four_bits);
   }
-  if (!is_float8(view)) fail_quantized(view.name, describe(quantization), "bitsandbytes' 4 bits");
+  if (!is_float8(view)) fail_quantized(view.name, describe(quantization), kind_of(checkpoint, view));
   return read_float8(checkpoint, view, shape, std::get<Float8>(quantization));
 }
 
@@ -50,13 +60,18 @@ class HeldBytes {
 void copy_stored(const io::Checkpoint& checkpoint, const StoredMatrix& stored, HeldBytes out) {
   std::vector<char> unused;  // bytes are always aligned
   for (const StoredMatrix::Copied& part : stored.copied) {
-    for (std::size_t at = 0; at < part.view->bytes.size(); at += kPieceBytes) {
-      io::TensorView piece = *part.view;
-      piece.bytes = part.view->bytes.substr(at, kPieceBytes);
+    at::Tensor copy;
+    const io::TensorView whole = dense_view(*part.view, &copy);
+    for (std::size_t at = 0; at < whole.bytes.size(); at += kPieceBytes) {
+      io::TensorView piece = whole;
+      piece.bytes = whole.bytes.substr(at, kPieceBytes);
       if (is_float8(piece)) require_float8_numbers(piece);
-      out.write(part.begin + static_cast<std::int64_t>(at), flat_tensor(DType::kU8, piece.bytes, &unused));
+      at::Tensor bytes = flat_tensor(DType::kU8, piece.bytes, &unused);
+      if (part.low_bits_first) bytes = bytes.bitwise_left_shift(4).bitwise_or_(bytes.bitwise_right_shift(4));
+      out.write(part.begin + static_cast<std::int64_t>(at), bytes);
       checkpoint.drop_pages(piece);
     }
+    if (copy.defined()) checkpoint.drop_pages(*part.view);
   }
   for (const StoredMatrix::Made& part : stored.made) out.write(part.begin, part.bytes);
 }
@@ -64,19 +79,25 @@ void copy_stored(const io::Checkpoint& checkpoint, const StoredMatrix& stored, H
 }  // namespace
 
 bool is_quantized(const io::Checkpoint& checkpoint, const io::TensorView& view) {
-  return is_float8(view) || four_bit_state(checkpoint, view.name) != nullptr;
+  return is_float8(view) || four_bit_state(checkpoint, view.name) != nullptr ||
+         mxfp4_scales(checkpoint, view.name) != nullptr;
 }
 
 bool has_quantized(const io::Checkpoint& checkpoint) {
   const auto& tensors = checkpoint.tensors();
+  const auto& parts = checkpoint.parts();
   return std::any_of(tensors.begin(), tensors.end(),
-                     [&](const auto& entry) { return is_quantized(checkpoint, *entry.second); });
+                     [&](const auto& entry) { return is_quantized(checkpoint, *entry.second); }) ||
+         std::any_of(parts.begin(), parts.end(),
+                     [&](const auto& entry) { return is_quantized(checkpoint, entry.second); });
 }
 
 std::vector<const io::TensorView*> quantization_tensors(const io::Checkpoint& checkpoint,
                                                         const io::TensorView& view) {
   if (!is_quantized(checkpoint, view)) return {};
-  return is_float8(view) ? float8_companions(checkpoint, view) : four_bit_companions(checkpoint, view);
+  if (is_float8(view)) return float8_companions(checkpoint, view);
+  if (const auto* scales = mxfp4_scales(checkpoint, view.name)) return {scales};
+  return four_bit_companions(checkpoint, view);
 }
 
 std::string quantized_mismatch(const nn::WeightSegment& segment, const io::Checkpoint& checkpoint,
@@ -84,8 +105,7 @@ std::string quantized_mismatch(const nn::WeightSegment& segment, const io::Check
   const ops::QuantizedFormat* format =
       segment.quantized != nullptr ? segment.quantized : segment.decoded_from;
   if (format == nullptr) {
-    return segment.name + ": expected at least 16 bits, got " +
-           (is_float8(view) ? "fp8" : "bitsandbytes' 4 bits");
+    return segment.name + ": expected at least 16 bits, got " + kind_of(checkpoint, view);
   }
   read_stored(checkpoint, view, segment.shape, format->quantization());
   return "";
@@ -99,8 +119,10 @@ void digest_quantized(const io::Checkpoint& checkpoint, const io::TensorView& vi
   const auto add = [&](const io::TensorView& part, const std::string& name) {
     io::TensorDigest& digest = digests[name];
     if (shard.rank != 0) return;
-    digest.add_header(part);
-    add_blocks(part, 0, part.bytes.size(), &digest);
+    at::Tensor copy;
+    const io::TensorView dense = dense_view(part, &copy);
+    digest.add_header(dense);
+    add_blocks(dense, 0, dense.bytes.size(), &digest);
   };
   add(view, segment.name);
   for (const io::TensorView* part : quantization_tensors(checkpoint, view)) add(*part, part->name);
@@ -115,7 +137,9 @@ void copy_quantized(const io::Checkpoint& checkpoint, const io::TensorView& view
 }
 
 std::vector<std::int64_t> quantized_shape(const io::Checkpoint& checkpoint, const io::TensorView& view) {
-  return is_float8(view) ? view.shape : four_bit_shape(checkpoint, view);
+  if (is_float8(view)) return view.shape;
+  if (mxfp4_scales(checkpoint, view.name) != nullptr) return {view.shape.at(0), 2 * view.shape.at(1)};
+  return four_bit_shape(checkpoint, view);
 }
 
 at::Tensor dequantized(const io::Checkpoint& checkpoint, const io::TensorView& view,

@@ -16,7 +16,8 @@ namespace lorikeet::models {
 struct StoredMatrix {
   struct Copied {
     const io::TensorView* view;
-    std::int64_t begin;  ///< in the stored bytes
+    std::int64_t begin;           ///< in the stored bytes
+    bool low_bits_first = false;  ///< of two codes in a byte; here the first one is in the high bits
   };
   struct Made {
     at::Tensor bytes;  ///< uint8
@@ -52,6 +53,18 @@ std::vector<std::int64_t> four_bit_shape(const io::Checkpoint& checkpoint, const
 /// so, with books and scales that are possible.
 StoredMatrix read_four_bits(const io::Checkpoint& checkpoint, const io::TensorView& view,
                             const std::vector<std::int64_t>& shape, const precision::FourBits& quantization);
+
+// mxfp4: `M.weight` (two codes a byte, the first in the low bits) has M.weight_scales, a power of two for
+// each 32 numbers of a row as its exponent + 127 (E8M0). Both are parts of tensors of all experts
+// (expert_stacks.h). Such scales are the codes of a book of powers of two, so that nested scales hold them as
+// they are. Format: OCP Microscaling Formats (MX) Specification 1.0.
+
+/// The scales of a tensor in mxfp4; nullptr where `name` isn't one.
+const io::TensorView* mxfp4_scales(const io::Checkpoint& checkpoint, const std::string& name);
+
+/// Throws Error, which names the tensor, unless it and its scales are a matrix of that shape quantised so.
+StoredMatrix read_mxfp4(const io::Checkpoint& checkpoint, const io::TensorView& view,
+                        const std::vector<std::int64_t>& shape, const precision::FourBits& quantization);
 
 // fp8 (e4m3): `M.weight` has M.weight_scale_inv (transformers' finegrained fp8, DeepSeek's) or M.weight_scale
 // (compressed-tensors), a number for each block by which codes are multiplied: [rows of blocks, columns of

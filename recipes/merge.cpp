@@ -15,6 +15,7 @@
 #include "io/checkpoint.h"
 #include "io/disk.h"
 #include "io/folders.h"
+#include "models/expert_stacks.h"
 #include "models/quantization_config.h"
 #include "nn/batch.h"
 #include "ops/cpu_allocator.h"
@@ -83,8 +84,9 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
   std::optional<InterruptGuard> guard;  // outlives the folder, which it lets be removed
   std::optional<io::AtomicFolder> folder;
   {
-    const io::Checkpoint checkpoint = io::Checkpoint::open(model);
+    io::Checkpoint checkpoint = io::Checkpoint::open(model);
     ModelSession session = load_model_with_adapter(model, adapter, merge_policy(checkpoint), device);
+    models::name_expert_parts(checkpoint, session.model->spec().checkpoint_names);
     vocabulary = session.model->shape().vocab_size;
     with_adapter = probe(session, vocabulary);
     auto changes = peft::weight_updates(*session.adapters);
@@ -92,9 +94,11 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
     session.adapters->initialize(peft::LoraInit::kKaiming, session.model->store());
     base = probe(session, vocabulary);
 
-    const auto quantization =
+    auto quantization =
         models::quantization_in_config(JsonView(session.config, (model / "config.json").string()));
-    if (quantization) {
+    if (quantization == precision::Quantization(precision::kMxfp4)) {
+      quantization.reset();  // of experts, which adapters don't change: they stay as they are
+    } else if (quantization) {
       log_info("merge: the base holds quantised linear weights (" + describe(*quantization) +
                "); they are written as plain numbers, which are what the adapter was trained on");
     }

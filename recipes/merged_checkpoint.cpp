@@ -51,8 +51,10 @@ MergedCheckpoint::MergedCheckpoint(const io::Checkpoint& base, const nn::CausalL
   }
   if (spec.shape.tied_head) part_or_share(in_file(embedding), in_file(head));
   for (const auto& [name, update] : updates_) {
+    const io::TensorView* tensor = base_.find(name);
+    if (tensor != nullptr && tensor->part) changed_parts_[tensor->part->of].push_back(tensor);
     if (update.table.defined() && update.table.size(0) != spec.shape.vocab_size) rows_ = update.table.size(0);
-    if (base_.find(name) == nullptr && !copies_.contains(name))
+    if (tensor == nullptr && !copies_.contains(name))
       throw Error("[merge] the adapter changes '" + name + "', which '" + base_.folder().string() +
                   "' doesn't have");
   }
@@ -113,6 +115,14 @@ at::Tensor MergedCheckpoint::merged(const io::TensorView& view, const io::Tensor
       models::is_quantized(base_, view) ? models::dequantized(base_, view, *quantization_) : numbers_of(view);
   const auto update = updates_.find(spec.name);
   if (update != updates_.end()) numbers = update->second.applied_to(numbers);
+  if (const auto parts = changed_parts_.find(spec.name); parts != changed_parts_.end()) {
+    for (const io::TensorView* part : parts->second) {
+      const auto begin = static_cast<std::size_t>(part->bytes.data() - view.bytes.data());
+      const at::Tensor own = numbers.as_strided(part->shape, {part->part->row_step, part->part->element_step},
+                                                static_cast<std::int64_t>(begin / dtype_size(view.dtype)));
+      own.copy_(updates_.at(part->name).applied_to(own.contiguous()));
+    }
+  }
   numbers = numbers.to(ops::to_torch(spec.dtype)).contiguous();
   if (at::isfinite(numbers).all().item<bool>()) return numbers;
   throw Error("[merge] " + spec.name + " would get values that are NaN or infinite as " +
@@ -127,7 +137,8 @@ void MergedCheckpoint::write_file(const io::SafetensorsFile& file,
   for (const io::TensorSpec& spec : writer.order()) {
     InterruptGuard::stop_if_requested();
     const io::TensorView& view = *source(file, spec.name);
-    if (!updates_.contains(spec.name) && !models::is_quantized(base_, view)) {
+    if (!updates_.contains(spec.name) && !changed_parts_.contains(spec.name) &&
+        !models::is_quantized(base_, view)) {
       writer.write(view.bytes);
     } else {
       writer.write(bytes_of(merged(view, spec)));

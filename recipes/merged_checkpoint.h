@@ -58,8 +58,10 @@ class MergedCheckpoint {
 
   const io::Checkpoint& base_;
   std::map<std::string, peft::WeightUpdate> updates_;  // by the name in the file
-  std::map<std::string, std::string> copies_;          // new tensors -> the base's that they begin as
-  std::int64_t rows_ = 0;                              // of a table that has more than the base's
+  // Of tensors that hold a matrix of every expert, those that have updates.
+  std::map<std::string, std::vector<const io::TensorView*>> changed_parts_;
+  std::map<std::string, std::string> copies_;  // new tensors -> the base's that they begin as
+  std::int64_t rows_ = 0;                      // of a table that has more than the base's
   std::optional<precision::Quantization> quantization_;
   std::set<std::string> companions_;  // of quantised tensors: they are not written
   DType numbers_{};                   // what quantised tensors become

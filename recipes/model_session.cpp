@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "device/peak_rate.h"
+#include "models/expert_stacks.h"
 #include "models/loading.h"
 #include "models/plain_modules.h"
 #include "models/quantization_config.h"
@@ -99,6 +100,11 @@ void require_storage_fits(const config::PrecisionSettings& settings, const std::
   const Json config = models::read_config_json(model);
   const auto quantization = models::quantization_in_config(JsonView(config, where));
   if (!quantization) return;
+  if (quantization == precision::Quantization(precision::kMxfp4)) {
+    throw Error("[precision.base_storage] expected null for '" + model.string() +
+                "', whose experts are quantised (" + describe(*quantization) +
+                "), got another storage; leave it out, or give the model's unquantised checkpoint");
+  }
   const bool in_four_bits = std::holds_alternative<precision::FourBits>(*quantization);
   const auto same = in_four_bits ? config::BaseStorage::kNF4 : config::BaseStorage::kF8;
   if (*settings.base_storage == same) return;
@@ -117,6 +123,7 @@ ModelSession open_model(const std::filesystem::path& path, const precision::Poli
                         std::uint64_t seed, const text::NewTokens& tokens) {
   ModelSession session = open_shapes(path, policy, device, lora, seed, tokens);
   session.checkpoint = io::Checkpoint::open(path);
+  models::name_expert_parts(*session.checkpoint, session.model->spec().checkpoint_names);
   models::require_complete(models::compare_weights(*session.model, *session.checkpoint), *session.checkpoint);
   session.checkpoint_fingerprint = session.checkpoint->fingerprint();
   return session;

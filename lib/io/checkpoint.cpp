@@ -139,8 +139,14 @@ void Checkpoint::add_file(const std::filesystem::path& path) {
 }
 
 const TensorView* Checkpoint::find(std::string_view name) const {
-  const auto it = by_name_.find(name);
-  return it == by_name_.end() ? nullptr : it->second;
+  if (const auto it = by_name_.find(name); it != by_name_.end()) return it->second;
+  const auto part = parts_.find(name);
+  return part == parts_.end() ? nullptr : &part->second;
+}
+
+void Checkpoint::name_part(TensorView part) {
+  std::string name = part.name;
+  parts_.emplace(std::move(name), std::move(part));
 }
 
 std::uint64_t Checkpoint::total_bytes() const {

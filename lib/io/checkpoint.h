@@ -25,10 +25,16 @@ class Checkpoint {
   const std::filesystem::path& folder() const { return folder_; }
   const std::vector<SafetensorsFile>& files() const { return files_; }
 
-  /// By name.
+  /// By name, as they stand in the files.
   const std::map<std::string, const TensorView*, std::less<>>& tensors() const { return by_name_; }
-  /// nullptr when there is none of that name.
+  /// A tensor of the files or a part of one that has a name of its own; nullptr when there is none of that
+  /// name.
   const TensorView* find(std::string_view name) const;
+
+  /// Gives a part of a tensor, which says so (TensorView::part), a name by which it is found as if it stood
+  /// in a file. A tensor of that name goes before.
+  void name_part(TensorView part);
+  const std::map<std::string, TensorView, std::less<>>& parts() const { return parts_; }
 
   void drop_pages(const TensorView& tensor) const { files_.at(tensor.file).drop_pages(tensor); }
 
@@ -47,6 +53,7 @@ class Checkpoint {
   std::filesystem::path folder_;
   std::vector<SafetensorsFile> files_;
   std::map<std::string, const TensorView*, std::less<>> by_name_;
+  std::map<std::string, TensorView, std::less<>> parts_;
 };
 
 /// True for "org/name" as the Hugging Face hub forms ids.

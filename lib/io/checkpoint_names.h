@@ -13,6 +13,16 @@ struct CheckpointNames {
   };
   /// A weight whose name begins with `model` may stand in the file under a name that begins with `file`.
   std::vector<Prefix> prefixes;
+  /// A tensor PREFIX.experts.TENSOR that holds a matrix of every expert of a layer: the weights that the
+  /// model names PREFIX.experts.NUMBER.MODULE.weight.
+  struct ExpertStack {
+    std::string tensor;                ///< "gate_up_proj"
+    std::vector<std::string> modules;  ///< whose rows it has: {"gate_proj", "up_proj"}
+    bool interleaved = false;          ///< a row of each module in turn, else all rows of a module together
+    bool transposed = false;           ///< [experts, in, out], else [experts, out, in]
+  };
+  /// Files may have these in place of a tensor for each expert's matrix.
+  std::vector<ExpertStack> expert_stacks = {};
   /// Beginnings of the names of other parts, such as a vision tower: such tensors are neither loaded nor
   /// changed.
   std::vector<std::string> other_parts;

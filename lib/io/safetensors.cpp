@@ -1,6 +1,13 @@
 #include "io/safetensors.h"
 
+#include <functional>
+
 namespace lorikeet::io {
+
+bool TensorView::is_dense() const {
+  if (!part) return true;
+  return part->element_step == 1 && (shape.size() < 2 || part->row_step == shape.back());
+}
 
 SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path, std::size_t number) {
   SafetensorsFile file{MappedFile(path)};
@@ -22,8 +29,12 @@ const TensorView* SafetensorsFile::find(std::string_view name) const {
 }
 
 void SafetensorsFile::drop_pages(const TensorView& tensor) const {
-  if (tensor.bytes.empty()) return;
-  map_.drop_pages(static_cast<std::size_t>(tensor.bytes.data() - map_.bytes().data()), tensor.bytes.size());
+  const std::string_view file = map_.bytes();
+  const std::less<const char*> before;
+  if (tensor.bytes.empty() || before(tensor.bytes.data(), file.data()) ||
+      !before(tensor.bytes.data(), file.data() + file.size()))
+    return;
+  map_.drop_pages(static_cast<std::size_t>(tensor.bytes.data() - file.data()), tensor.bytes.size());
 }
 
 }  // namespace lorikeet::io

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,18 @@ struct TensorView {
   std::vector<std::int64_t> shape;
   std::string_view bytes;
   std::size_t file = 0;  ///< which of a checkpoint's files holds it
+
+  /// What is known of a part of a tensor in the file (Checkpoint::name_part): that tensor's name, and by how
+  /// many elements its rows, and the elements of a row, lie apart. `bytes` are all from its first element to
+  /// its last.
+  struct Part {
+    std::string of;
+    std::int64_t row_step, element_step;
+  };
+  std::optional<Part> part = {};
+
+  /// Whether the elements follow each other in `bytes`.
+  bool is_dense() const;
 };
 
 /// A safetensors file, mapped into memory and checked as a whole when opened.
@@ -35,7 +48,8 @@ class SafetensorsFile {
   /// nullptr when the file doesn't hold it.
   const TensorView* find(std::string_view name) const;
 
-  /// Gives the pages of a tensor of this file back to the system once it was converted.
+  /// Gives the pages of a tensor of this file back to the system once it was converted. Bytes that lie
+  /// elsewhere, as those of a copy do, are left alone.
   void drop_pages(const TensorView& tensor) const;
 
  private:

@@ -116,14 +116,16 @@ void add_mlp(Lines& lines, const MlpSpec& mlp) {
 }
 
 void add_experts(Lines& lines, const ExpertsSpec& experts) {
-  [[maybe_unused]] const auto& [prefix, hidden_size, intermediate_size, count, router, activation, names] =
-      experts;
+  [[maybe_unused]] const auto& [prefix, hidden_size, intermediate_size, count, router, activation,
+                                router_bias, bias, frozen, names] = experts;
   const auto& [per_token, normalized] = router;
   lines.add("experts.count", count);
   lines.add("experts.per_token", per_token);
   lines.add("experts.normalized", normalized);
   lines.add("experts.intermediate_size", intermediate_size);
   lines.add("experts.activation", activation_name(activation));
+  lines.add_unless(false, "experts.router_bias", router_bias);
+  lines.add_unless(false, "experts.bias", bias);
 }
 
 Architecture layer_lines(const DecoderLayerSpec& layer, const std::string& prefix) {

@@ -48,11 +48,13 @@ Experts::Experts(const ExpertsSpec& spec, LinearFactory& factory, WeightUnit& un
       intermediate_size_(spec.intermediate_size),
       options_(spec.router),
       activation_(spec.activation),
+      bias_(spec.bias),
       // Which experts a token passes isn't left to a rounded weight where loading quantises.
-      router_(factory.frozen_plain({{spec.router_module()}, spec.hidden_size}, unit)) {
+      router_(factory.frozen_plain({{spec.router_module()}, spec.hidden_size, spec.router_bias}, unit)) {
   const auto group = [&](std::vector<Module> modules, std::int64_t in_features) {
-    return factory.linear({.modules = std::move(modules), .in_features = in_features, .by_name_only = true},
-                          unit);
+    const GroupSpec made{
+        .modules = std::move(modules), .in_features = in_features, .bias = spec.bias, .by_name_only = true};
+    return spec.frozen ? factory.frozen(made, unit) : factory.linear(made, unit);
   };
   for (std::int64_t e = 0; e < spec.count; ++e) {
     experts_.push_back({.up = group(spec.gate_up_modules(e), spec.hidden_size),
@@ -94,7 +96,7 @@ at::Tensor Experts::up(const at::Tensor& x, const UnitLoan& weights, const Forwa
 
 at::Tensor Experts::forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                             FeedForwardKept* kept, ops::LeftTerms* /*left*/) const {
-  at::Tensor logits = ops::lora_linear(x, router_.of(weights), {}, {}, std::nullopt);
+  at::Tensor logits = ops::lora_linear(x, router_.weight.of(weights), router_.bias(), {}, std::nullopt);
   ops::Routing routing = ops::route(logits, options_);
   at::Tensor product;
   {
@@ -123,10 +125,19 @@ void Experts::up_again(const at::Tensor& x, const UnitLoan& weights, const Forwa
   kept.up = up(x, weights, context, kept.routing, &kept.up_linear);
 }
 
+at::Tensor Experts::of_output_biases(const at::Tensor& dy, const ops::Routing& routing) const {
+  std::vector<at::Tensor> biases;
+  biases.reserve(experts_.size());
+  for (const Expert& expert : experts_) biases.push_back(expert.down->bias());
+  const at::Tensor products =
+      ops::lora_linear(dy, ops::frozen_matrix(at::stack(biases)), {}, {}, std::nullopt);
+  return products.gather(1, routing.experts).to(routing.weights.scalar_type()).mul_(routing.weights);
+}
+
 at::Tensor Experts::through_router(const at::Tensor& weighted_gradient, const at::Tensor& logits,
                                    const UnitLoan& weights, const ops::Routing& routing) const {
   const at::Tensor gradient = ops::route_backward(weighted_gradient, logits, routing, options_);
-  return ops::lora_linear_backward(gradient, {}, router_.of(weights), {}, std::nullopt,
+  return ops::lora_linear_backward(gradient, {}, router_.weight.of(weights), {}, std::nullopt,
                                    /*input_gradient=*/true)
       .dx;
 }
@@ -160,6 +171,7 @@ FeedForwardGradients Experts::backward(const at::Tensor& dy, const UnitLoan& wei
     kept.down_linear.clear();
     // That of a row's weight, times the weight, is the product of the row and its gradient.
     if (input_gradient) weighted_gradient = ops::of_places(ops::row_products(d_product, product), routing);
+    if (input_gradient && bias_) weighted_gradient.add_(of_output_biases(dy, routing));
   }
   at::Tensor rows;
   if (input_gradient) rows = at::empty({up.size(0), hidden_size_}, dy.options());

@@ -22,6 +22,9 @@ struct ExpertsSpec {
   std::int64_t count;
   ops::RouterOptions router;
   ops::Activation activation = ops::Activation::kSilu;
+  bool router_bias = false;
+  bool bias = false;    ///< in the modules of experts
+  bool frozen = false;  ///< experts never get adapters
   ExpertNames names;
 
   /// The module whose output are the experts' logits.
@@ -74,6 +77,9 @@ class Experts : public FeedForward {
   // [rows, gate | up] of the experts' rows. `kept`: of each expert's group, or null.
   at::Tensor up(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                 const ops::Routing& routing, std::vector<LinearKept>* kept) const;
+  // What the biases of experts' outputs add to the gradients of the router's weights, times the weights,
+  // [T, experts of a token].
+  at::Tensor of_output_biases(const at::Tensor& dy, const ops::Routing& routing) const;
   // The gradient of x by way of the router.
   at::Tensor through_router(const at::Tensor& weighted_gradient, const at::Tensor& logits,
                             const UnitLoan& weights, const ops::Routing& routing) const;
@@ -81,7 +87,8 @@ class Experts : public FeedForward {
   std::int64_t hidden_size_, intermediate_size_;
   ops::RouterOptions options_;
   ops::Activation activation_;
-  MatrixPlace router_;
+  bool bias_;
+  GroupWeights router_;
   std::vector<Expert> experts_;
   bool learns_ = false;
 };

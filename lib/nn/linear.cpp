@@ -27,6 +27,7 @@ class FrozenGroup : public LinearGroup {
   }
   void add_a_gradients(const ops::LoraLinearGradients& /*gradients*/, const at::Tensor& /*x*/,
                        const ForwardContext& /*context*/) const override {}
+  at::Tensor bias() const override { return weights_.bias(); }
   bool learns() const override { return false; }
 
  private:
@@ -80,8 +81,12 @@ std::unique_ptr<LinearGroup> frozen_group(const GroupWeights& weights) {
   return std::make_unique<FrozenGroup>(weights);
 }
 
-MatrixPlace LinearFactory::frozen_plain(const GroupSpec& spec, WeightUnit& unit) const {
-  return GroupWeights(spec, unit, policy_, /*plain=*/true).weight;
+std::unique_ptr<LinearGroup> LinearFactory::frozen(const GroupSpec& spec, WeightUnit& unit) const {
+  return frozen_group({spec, unit, policy_, stays_plain(spec)});
+}
+
+GroupWeights LinearFactory::frozen_plain(const GroupSpec& spec, WeightUnit& unit) const {
+  return {spec, unit, policy_, /*plain=*/true};
 }
 
 bool LinearFactory::stays_plain(const GroupSpec& spec) const {
@@ -90,7 +95,7 @@ bool LinearFactory::stays_plain(const GroupSpec& spec) const {
 }
 
 std::unique_ptr<LinearGroup> FrozenFactory::linear(const GroupSpec& spec, WeightUnit& unit) {
-  return frozen_group({spec, unit, policy_, stays_plain(spec)});
+  return frozen(spec, unit);
 }
 
 std::unique_ptr<Embedding> FrozenFactory::embedding(const EmbeddingSpec& spec, const MatrixPlace& table) {

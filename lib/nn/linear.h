@@ -82,6 +82,8 @@ class LinearGroup {
   /// The rest of a backward, with forward's x.
   virtual void add_a_gradients(const ops::LoraLinearGradients& gradients, const at::Tensor& x,
                                const ForwardContext& context) const = 0;
+  /// Its modules' biases after each other, [sum of out], or an undefined tensor.
+  virtual at::Tensor bias() const = 0;
   /// Whether anything of the group is trainable.
   virtual bool learns() const = 0;
 };
@@ -150,6 +152,21 @@ struct MatrixPlace {
   ops::FrozenMatrix of(const UnitLoan& loan) const { return loan.matrix(segment, rows, cols); }
 };
 
+/// The weight and bias of a group, declared in a unit: what every factory's groups hold. Throws Error for a
+/// module whose row order doesn't have its rows.
+struct GroupWeights {
+  /// `plain`: numbers, whatever the policy says of linear weights.
+  GroupWeights(const GroupSpec& spec, WeightUnit& unit, const precision::Policy& policy, bool plain);
+  /// The concatenated bias [sum of out] or an undefined tensor.
+  at::Tensor bias() const;
+
+  MatrixPlace weight;
+
+ private:
+  std::size_t bias_segment_ = 0;
+  bool has_bias_ = false;
+};
+
 /// Makes the linear parts of a model. A family asks for them by their checkpoint names and never learns
 /// whether they are frozen, carry LoRA, or how their weight is stored.
 class LinearFactory {
@@ -164,8 +181,10 @@ class LinearFactory {
   /// A head over `table`, its own or the embedding's.
   virtual std::unique_ptr<Head> head(const HeadSpec& spec, const MatrixPlace& table) = 0;
 
-  /// The weight of a group that never has an adapter, as plain numbers whatever the policy says.
-  MatrixPlace frozen_plain(const GroupSpec& spec, WeightUnit& unit) const;
+  /// A group that never has an adapter.
+  std::unique_ptr<LinearGroup> frozen(const GroupSpec& spec, WeightUnit& unit) const;
+  /// The weights of such a group, as plain numbers whatever the policy says.
+  GroupWeights frozen_plain(const GroupSpec& spec, WeightUnit& unit) const;
 
   const precision::Policy& policy() const { return policy_; }
 
@@ -187,21 +206,6 @@ class LinearFactory {
 /// Declares a [rows, cols] weight of its own in `unit`.
 MatrixPlace declare_matrix(const std::string& name, std::int64_t rows, std::int64_t cols, WeightUnit& unit,
                            const precision::Policy& policy);
-
-/// The weight and bias of a group, declared in a unit: what every factory's groups hold. Throws Error for a
-/// module whose row order doesn't have its rows.
-struct GroupWeights {
-  /// `plain`: numbers, whatever the policy says of linear weights.
-  GroupWeights(const GroupSpec& spec, WeightUnit& unit, const precision::Policy& policy, bool plain);
-  /// The concatenated bias [sum of out] or an undefined tensor.
-  at::Tensor bias() const;
-
-  MatrixPlace weight;
-
- private:
-  std::size_t bias_segment_ = 0;
-  bool has_bias_ = false;
-};
 
 /// A group without adapters over weights that are declared.
 std::unique_ptr<LinearGroup> frozen_group(const GroupWeights& weights);

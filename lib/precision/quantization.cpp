@@ -4,6 +4,7 @@ namespace lorikeet::precision {
 namespace {
 
 std::string describe_four_bits(const FourBits& how) {
+  if (how == kMxfp4) return "mxfp4, a power of two for each 32";
   const std::string scales =
       how.nested_block == 0 ? "scales in fp32" : "scales in blocks of " + std::to_string(how.nested_block);
   return short_name(how) + " in blocks of " + std::to_string(how.block) + ", " + scales;
@@ -25,7 +26,12 @@ std::string describe(const Quantization& quantization) {
 std::string short_name(const Quantization& quantization) {
   const auto* four_bits = std::get_if<FourBits>(&quantization);
   if (four_bits == nullptr) return "fp8";
-  return four_bits->book == CodeBook::kNF4 ? "nf4" : "fp4";
+  switch (four_bits->book) {
+    case CodeBook::kNF4: return "nf4";
+    case CodeBook::kFP4: return "fp4";
+    case CodeBook::kE2M1: break;
+  }
+  return "mxfp4";
 }
 
 }  // namespace lorikeet::precision

@@ -119,6 +119,34 @@ TEST_CASE("a block of experts computes the reference's output and gradient, in e
   }
 }
 
+TEST_CASE("biases of router and experts take part, in the gradient too") {
+  ExpertsSpec spec = spec_of(2, true);
+  spec.router_bias = spec.bias = true;
+  const Block block(spec, test::fp32_policy());
+  // Segments: the router's weight and bias, then of each expert gate, up and their biases, down and its bias.
+  const auto numbers = [&](std::size_t segment) {
+    return block.unit.held(segment).values.view(block.unit.segments()[segment].shape).to(at::kDouble);
+  };
+  const at::Tensor x = random({21, 64}, 1), dy = random({21, 64}, 2);
+  const at::Tensor input = x.to(at::kDouble).requires_grad_(true);
+  const at::Tensor logits = at::linear(input, numbers(0), numbers(1));
+  const at::Tensor probabilities = logits.softmax(1);
+  const auto [weights, chosen] = probabilities.topk(2, 1);
+  at::Tensor y = at::zeros({21, 64}, at::kDouble);
+  for (std::int64_t e = 0; e < spec.count; ++e) {
+    const auto first = static_cast<std::size_t>(2 + 6 * e);
+    const at::Tensor gate = at::linear(input, numbers(first), numbers(first + 2));
+    const at::Tensor up = at::linear(input, numbers(first + 1), numbers(first + 3));
+    const at::Tensor out = at::linear(gate * at::sigmoid(gate) * up, numbers(first + 4), numbers(first + 5));
+    const at::Tensor weight = (weights / weights.sum(1, true) * chosen.eq(e)).sum(1, true);
+    y = y + weight * out;
+  }
+  const at::Tensor dx = torch::autograd::grad({(y * dy.to(at::kDouble)).sum()}, {input})[0];
+  const Pass found = pass_of(block, x, dy);
+  CHECK(test::relative_error(found.y, y.detach()) < 2e-6);
+  CHECK(test::relative_error(found.dx, dx) < 2e-6);
+}
+
 TEST_CASE("experts keep nothing without gradients, and a row's result doesn't know its neighbours") {
   const ExpertsSpec spec = spec_of(2, true);
   const Block block(spec, test::fp32_policy());

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "io/checkpoint.h"
+#include "models/expert_stacks.h"
 #include "models/loading.h"
 #include "models/registry.h"
 #include "ops/dtype.h"
@@ -75,7 +76,8 @@ GoldenModel::GoldenModel(const std::string& base, const std::optional<std::strin
     adapters_ = std::make_unique<peft::LoraAdapters>(lora, policy, /*seed=*/0);
   }
   model_ = std::make_unique<nn::CausalLM>(spec, *make_factory(policy, adapters_.get()));
-  const io::Checkpoint checkpoint = io::Checkpoint::open(golden(base));
+  io::Checkpoint checkpoint = io::Checkpoint::open(golden(base));
+  models::name_expert_parts(checkpoint, spec.checkpoint_names);
   models::require_complete(models::compare_weights(*model_, checkpoint), checkpoint);
   model_->store().allocate(at::kCPU);
   models::load_weights(*model_, checkpoint);

@@ -27,6 +27,9 @@ constexpr SmallBook kNF4{-1.0F,
 // Of 12, the largest; the bit above them is the sign.
 constexpr std::array<float, 8> kFP4Twelfths{0.0F, 0.0625F, 8.0F, 12.0F, 4.0F, 6.0F, 2.0F, 3.0F};
 
+constexpr SmallBook kE2M1{0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,  4.0F,  6.0F,
+                          -0.0F, -0.5F, -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F};
+
 SmallBook make_fp4() {
   SmallBook book{};
   for (std::size_t i = 0; i < kFP4Twelfths.size(); ++i) {
@@ -65,7 +68,12 @@ LargeBook make_dynamic() {
 
 const SmallBook& code_book(precision::CodeBook book) {
   static const SmallBook fp4 = make_fp4();
-  return book == precision::CodeBook::kNF4 ? kNF4 : fp4;
+  switch (book) {
+    case precision::CodeBook::kNF4: return kNF4;
+    case precision::CodeBook::kFP4: return fp4;
+    case precision::CodeBook::kE2M1: break;
+  }
+  return kE2M1;
 }
 
 const LargeBook& dynamic_book() {

@@ -11,7 +11,7 @@ using SmallBook = std::array<float, 16>;
 /// Values of 8-bit codes, by code.
 using LargeBook = std::array<float, 256>;
 
-/// The same numbers as bitsandbytes has, to the bit.
+/// nf4 and fp4: the same numbers as bitsandbytes has, to the bit.
 const SmallBook& code_book(precision::CodeBook book);
 
 /// The signed 8-bit dynamic data type in which scales are stored (Dettmers 2016, arXiv:1511.04561),

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "io/checkpoint.h"
+#include "io/checkpoint_names.h"
+
+namespace lorikeet::models {
+
+/// Gives the parts of tensors that hold a matrix of every expert (`names.expert_stacks`) the names that they
+/// would have by themselves, so that they are found like other tensors: of numbers
+///   PREFIX.experts.TENSOR          [experts, out, in], or [experts, in, out]
+/// of mxfp4 (OCP Microscaling Formats 1.0), blocks of 32 numbers of a row,
+///   PREFIX.experts.TENSOR_blocks   uint8 [experts, out, in / 32, 16]
+///   PREFIX.experts.TENSOR_scales   uint8 [experts, out, in / 32]
+/// as PREFIX.experts.NUMBER.MODULE.weight and MODULE.weight_scales, and of biases
+///   PREFIX.experts.TENSOR_bias     [experts, out]
+/// as PREFIX.experts.NUMBER.MODULE.bias. Throws Error, which names the tensor, for other shapes.
+void name_expert_parts(io::Checkpoint& checkpoint, const io::CheckpointNames& names);
+
+/// The same tensor with its elements after each other: the view itself, or where they lie apart a copy, which
+/// `copy` then holds.
+io::TensorView dense_view(const io::TensorView& view, at::Tensor* copy);
+
+}  // namespace lorikeet::models
