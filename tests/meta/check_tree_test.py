@@ -227,6 +227,13 @@ class Mirror(TreeTest):
         found = self.check({"tests/io/CMakeLists.txt": "ba.cpp x/a.cpp", "tests/io/a.cpp": ""})
         self.assert_one(found, "tests/io/a.cpp", "never built")
 
+    def test_a_script_that_is_never_run_is_found(self):
+        main = 'if __name__ == "__main__":'
+        files = {"tests/io/CMakeLists.txt": "foreach(name a) # b\n add_test(x ${name}_test.py c_parity.py)",
+                 "tests/io/a_test.py": main, "tests/io/c_parity.py": main, "tests/io/support_test.py": ""}
+        self.assertEqual(self.check(files), [])
+        self.assert_one(self.check(files | {"tests/io/b_test.py": main}), "tests/io/b_test.py", "never run")
+
 
 class Program(TreeTest):
     def test_it_exits_1_on_a_finding_and_0_without(self):

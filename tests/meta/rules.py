@@ -19,6 +19,7 @@ DTYPE = re.compile(
     r"|DType::k(?:F\d\w*|BF16)\b)"
 )
 CMAKE_SOURCE = re.compile(r"[\w./${}-]+\.(?:cpp|cu)\b")
+CMAKE_WORD = re.compile(r"\w+")
 DTYPE_FOLDERS = ("lib/nn", "lib/peft", "lib/train", "lib/parallel", "models", "recipes")
 
 
@@ -124,6 +125,24 @@ def check_mirror(tree, layers, other_tests):
     for name in tree.cpp():
         if name.endswith((".cpp", ".cu")) and name not in built:
             findings.append(Finding(name, 0, "no CMakeLists.txt names it, so it is never built"))
+    return findings + unnamed_scripts(tree)
+
+
+def unnamed_scripts(tree):
+    """Findings for the tests in Python whose name no CMakeLists.txt has, whole or, as lists of tests have it, without
+    its ending."""
+    words = set()
+    for name in tree.files:
+        if PurePosixPath(name).name == "CMakeLists.txt":
+            words |= {word for _, text in tree.lines(name) for word in CMAKE_WORD.findall(text.split("#")[0])}
+    findings = []
+    for name in tree.files:
+        stem = PurePosixPath(name).stem
+        is_test = name.startswith("tests/") and name.endswith(("_test.py", "_parity.py"))
+        if not is_test or not any("__main__" in text for _, text in tree.lines(name)):
+            continue
+        if stem not in words and stem.removesuffix("_test") not in words:
+            findings.append(Finding(name, 0, "no CMakeLists.txt names it, so it is never run"))
     return findings
 
 
