@@ -49,8 +49,21 @@ nn::ExpertsSpec read_experts(ConfigReader& config, const DecoderSizes& sizes,
   return experts;
 }
 
+nn::SharedExpertSpec read_shared_expert(ConfigReader& config, std::int64_t width) {
+  return {.intermediate_size = config.size_or("shared_expert_intermediate_size", kLargestWidth, width)};
+}
+
+void require_experts_everywhere(ConfigReader& config) {
+  if (config.size_or("decoder_sparse_step", kMostLayers, 1) != 1)
+    config.fail("decoder_sparse_step", "expected 1: layers without experts among others aren't built");
+  if (config.has("mlp_only_layers") && !config.view().at("mlp_only_layers").items().empty())
+    config.fail("mlp_only_layers",
+                "expected an empty list: layers without experts among others aren't built");
+}
+
 void set_experts(nn::CausalLMSpec& spec, const nn::ExpertsSpec& experts, const std::string& block) {
-  spec.shape.intermediate_size = experts.router.per_token * experts.intermediate_size;
+  spec.shape.intermediate_size = experts.router.per_token * experts.intermediate_size +
+                                 (experts.shared ? experts.shared->intermediate_size : 0);
   for (nn::DecoderLayerSpec& layer : spec.layers) {
     const std::string& mlp = layer.mlp.prefix;
     layer.experts = experts;

@@ -26,6 +26,14 @@ struct ExpertsDefaults {
 nn::ExpertsSpec read_experts(ConfigReader& config, const DecoderSizes& sizes,
                              const ExpertsDefaults& defaults);
 
+/// The shared expert, as wide as `shared_expert_intermediate_size` says, or `width` where that is absent; with
+/// its gate. Throws Error naming the key.
+nn::SharedExpertSpec read_shared_expert(ConfigReader& config, std::int64_t width);
+
+/// Throws Error for layers without experts among others (`decoder_sparse_step`, `mlp_only_layers`). Files of
+/// both kinds of layers aren't published, and PEFT would take adapters on the MLPs for those of experts.
+void require_experts_everywhere(ConfigReader& config);
+
 /// Gives every layer experts in place of its MLP, as the layer's block of that name; sets the shape's
 /// intermediate_size.
 void set_experts(nn::CausalLMSpec& spec, const nn::ExpertsSpec& experts, const std::string& block = "mlp");

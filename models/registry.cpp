@@ -19,9 +19,11 @@
 #include "models/olmoe/olmoe.h"
 #include "models/phi3/phi3.h"
 #include "models/qwen2/qwen2.h"
+#include "models/qwen2_moe/qwen2_moe.h"
 #include "models/qwen3/qwen3.h"
 #include "models/qwen3_5/qwen3_5.h"
 #include "models/qwen3_moe/qwen3_moe.h"
+#include "models/qwen3_next/qwen3_next.h"
 #include "models/qwen_vl/qwen_vl.h"
 #include "models/seed_oss/seed_oss.h"
 #include "models/smollm3/smollm3.h"
@@ -57,11 +59,15 @@ const std::vector<Family>& families() {
                                              {"phi3", phi3_spec},
                                              {"qwen2", qwen2_spec},
                                              {"qwen2_5_vl", qwen2_5_vl_spec},
+                                             {"qwen2_moe", qwen2_moe_spec},
                                              {"qwen2_vl", qwen2_vl_spec},
                                              {"qwen3", qwen3_spec},
                                              {"qwen3_5", qwen3_5_spec},
+                                             {"qwen3_5_moe", qwen3_5_moe_spec},
+                                             {"qwen3_5_moe_text", qwen3_5_moe_text_spec},
                                              {"qwen3_5_text", qwen3_5_text_spec},
                                              {"qwen3_moe", qwen3_moe_spec},
+                                             {"qwen3_next", qwen3_next_spec},
                                              {"qwen3_vl", qwen3_vl_spec},
                                              {"seed_oss", seed_oss_spec},
                                              {"smollm3", smollm3_spec},

@@ -47,7 +47,7 @@ void declare_lora(Schema& schema) {
           ListRule<TextRule>{.rule = text("a module's name, a regular expression or all-linear"),
                              .scalar_too = true,
                              .least = 1},
-          "Modules that get an adapter; all-linear is every linear one but the head, routers and experts. A "
+          "Modules that get an adapter; all-linear is every linear one but the head, routers and routed experts. A "
           "name is the module's or its end after a dot (`q_proj`, `layers.0.mlp.up_proj`); a regular "
           "expression stands alone and matches whole names (`'.*\\.(q|v)_proj'`).")
       .field("exclude_modules", &LoraSettings::exclude_modules,

@@ -95,7 +95,7 @@ void add_attention(Lines& lines, const AttentionSpec& attention) {
 }
 
 void add_delta_net(Lines& lines, const GatedDeltaNetSpec& net) {
-  [[maybe_unused]] const auto& [prefix, hidden_size, layout, taps, norm_eps, names] = net;
+  [[maybe_unused]] const auto& [prefix, hidden_size, layout, taps, norm_eps, names, fused] = net;
   const auto& [key_heads, value_heads, key_dim, value_dim] = layout;
   lines.add("delta_net.key_heads", key_heads);
   lines.add("delta_net.value_heads", value_heads);
@@ -103,6 +103,8 @@ void add_delta_net(Lines& lines, const GatedDeltaNetSpec& net) {
   lines.add("delta_net.value_dim", value_dim);
   lines.add("delta_net.taps", taps);
   lines.add("delta_net.norm.eps", norm_eps);
+  add_row_orders(lines, "delta_net.input_rows", net.input_modules());
+  add_row_orders(lines, "delta_net.gate_rows", net.gate_modules());
 }
 
 void add_mlp(Lines& lines, const MlpSpec& mlp) {
@@ -117,7 +119,7 @@ void add_mlp(Lines& lines, const MlpSpec& mlp) {
 
 void add_experts(Lines& lines, const ExpertsSpec& experts) {
   [[maybe_unused]] const auto& [prefix, hidden_size, intermediate_size, count, router, activation,
-                                router_bias, bias, frozen, names] = experts;
+                                router_bias, bias, frozen, names, shared] = experts;
   const auto& [per_token, normalized] = router;
   lines.add("experts.count", count);
   lines.add("experts.per_token", per_token);
@@ -126,6 +128,10 @@ void add_experts(Lines& lines, const ExpertsSpec& experts) {
   lines.add("experts.activation", activation_name(activation));
   lines.add_unless(false, "experts.router_bias", router_bias);
   lines.add_unless(false, "experts.bias", bias);
+  if (!shared) return;
+  [[maybe_unused]] const auto& [shared_size, name, gate, modules] = *shared;
+  lines.add("experts.shared.intermediate_size", shared_size);
+  lines.add_unless(false, "experts.shared.gated", !gate.empty());
 }
 
 Architecture layer_lines(const DecoderLayerSpec& layer, const std::string& prefix) {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "nn/output_rows.h"
+#include "nn/shared_expert.h"
 
 namespace lorikeet::nn {
 namespace {
@@ -35,6 +36,8 @@ std::unique_ptr<TokenMixer> token_mixer(const DecoderLayerSpec& spec, LinearFact
 
 std::unique_ptr<FeedForward> feed_forward(const DecoderLayerSpec& spec, LinearFactory& factory,
                                           WeightUnit& unit) {
+  if (spec.experts && spec.experts->shared)
+    return std::make_unique<SharedExpert>(*spec.experts, factory, unit);
   if (spec.experts) return std::make_unique<Experts>(*spec.experts, factory, unit);
   return std::make_unique<Mlp>(spec.mlp, factory, unit);
 }
@@ -74,6 +77,22 @@ at::Tensor post_backward(const std::optional<Norm>& norm, const at::Tensor& grad
   return dy;
 }
 
+void add_tensors(FeedForwardKept& kept, std::vector<at::Tensor*>& all) {
+  all.insert(all.end(), {&kept.up, &kept.router_logits, &kept.shared_gate});
+  for (std::vector<LinearKept>* linears : {&kept.up_linear, &kept.down_linear}) {
+    for (LinearKept& linear : *linears) all.insert(all.end(), {&linear.low_rank, &linear.product});
+  }
+  ops::Routing& routing = kept.routing;
+  all.insert(all.end(), {&routing.experts, &routing.weights, &routing.tokens, &routing.places});
+  for (FeedForwardKept& shared : kept.shared) add_tensors(shared, all);
+}
+
+void drop_up(FeedForwardKept& kept) {
+  kept.up.reset();
+  kept.up_linear.clear();
+  for (FeedForwardKept& shared : kept.shared) drop_up(shared);
+}
+
 // The kept parts of a layer that may keep nothing.
 template <typename Part>
 Part* part(LayerKept* kept, Part LayerKept::*member) {
@@ -95,10 +114,16 @@ GroupSpec DecoderLayerSpec::mixer_output() const {
       {attention.output_module()}, attention.layout.heads * attention.layout.head_dim, attention.output_bias};
 }
 
+std::optional<MlpSpec> DecoderLayerSpec::dense_mlp() const {
+  if (!experts) return mlp;
+  if (experts->shared) return experts->shared_mlp();
+  return std::nullopt;
+}
+
 std::vector<at::Tensor*> tensors_of(LayerKept& kept) {
-  std::vector<at::Tensor*> all{&kept.input,           &kept.attention.projected,
-                               &kept.attention.gates, &kept.attention.out,
-                               &kept.mlp.up,          &kept.mlp.router_logits};
+  std::vector<at::Tensor*> all{&kept.input, &kept.attention.projected, &kept.attention.gates,
+                               &kept.attention.out};
+  add_tensors(kept.mlp, all);
   for (NormKept* norm :
        {&kept.attention_norm, &kept.mlp_norm, &kept.post_attention_norm, &kept.post_mlp_norm})
     all.insert(all.end(), {&norm->input, &norm->statistics.mean, &norm->statistics.rstd});
@@ -108,10 +133,6 @@ std::vector<at::Tensor*> tensors_of(LayerKept& kept) {
   add(kept.attention.in_linear);
   add(kept.attention.gates_linear);
   add(kept.attention.out_linear);
-  for (LinearKept& linear : kept.mlp.up_linear) add(linear);
-  for (LinearKept& linear : kept.mlp.down_linear) add(linear);
-  ops::Routing& routing = kept.mlp.routing;
-  all.insert(all.end(), {&routing.experts, &routing.weights, &routing.tokens, &routing.places});
   ops::AttentionStatistics& softmax = kept.attention.softmax;
   all.insert(all.end(), {&softmax.lse, &softmax.rng_state, &softmax.unused});
   return all;
@@ -120,10 +141,7 @@ std::vector<at::Tensor*> tensors_of(LayerKept& kept) {
 void drop_recomputed(LayerKept& kept, config::ActivationCheckpointing grade) {
   switch (grade) {
     case config::ActivationCheckpointing::kNone: return;
-    case config::ActivationCheckpointing::kMlp:
-      kept.mlp.up.reset();
-      kept.mlp.up_linear.clear();
-      return;
+    case config::ActivationCheckpointing::kMlp: drop_up(kept.mlp); return;
     case config::ActivationCheckpointing::kFull: kept = {.input = std::move(kept.input)}; return;
   }
 }

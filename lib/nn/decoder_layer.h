@@ -37,6 +37,8 @@ struct DecoderLayerSpec {
   /// The linear modules of the block in which tokens meet: the groups that read its input, and its output.
   std::vector<GroupSpec> mixer_inputs() const;
   GroupSpec mixer_output() const;
+  /// The MLP that every token passes: the layer's, or its shared expert; nothing where there is none.
+  std::optional<MlpSpec> dense_mlp() const;
 };
 
 /// What a layer keeps for its backward. `input` is enough to compute the rest again, and the MLP computes its

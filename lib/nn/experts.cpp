@@ -37,7 +37,22 @@ Module ExpertsSpec::down_module(std::int64_t expert) const {
   return {experts_prefix() + std::to_string(expert) + "." + names.down, hidden_size};
 }
 
-std::int64_t ExpertsSpec::parameters() const { return count * hidden_size + parameters_of(count); }
+MlpSpec ExpertsSpec::shared_mlp() const {
+  return {.prefix = prefix + "." + shared->name,
+          .hidden_size = hidden_size,
+          .intermediate_size = shared->intermediate_size,
+          .activation = activation,
+          .names = shared->modules};
+}
+
+Module ExpertsSpec::shared_gate_module() const { return {prefix + "." + shared->gate, 1}; }
+
+std::int64_t ExpertsSpec::parameters() const {
+  std::int64_t parameters = count * hidden_size + parameters_of(count);
+  if (shared)
+    parameters += 3 * shared->intermediate_size * hidden_size + (shared->gate.empty() ? 0 : hidden_size);
+  return parameters;
+}
 
 std::int64_t ExpertsSpec::parameters_of(std::int64_t experts) const {
   return experts * 3 * intermediate_size * hidden_size;

@@ -1,17 +1,28 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "nn/batch.h"
 #include "nn/feed_forward.h"
+#include "nn/mlp.h"
 #include "ops/activation/activation.h"
 
 namespace lorikeet::nn {
 
 struct ExpertNames {
   std::string router = "gate", experts = "experts", gate = "gate_proj", up = "up_proj", down = "down_proj";
+};
+
+/// A gated MLP beside the routed experts, which every token passes.
+struct SharedExpertSpec {
+  std::int64_t intermediate_size;
+  std::string name = "shared_expert";
+  /// The module that makes the logit by whose sigmoid a token's output is multiplied; empty: there is none.
+  std::string gate = "shared_expert_gate";
+  MlpNames modules;
 };
 
 /// A mixture of experts: gated MLPs, of which each token passes a few.
@@ -26,6 +37,7 @@ struct ExpertsSpec {
   bool bias = false;    ///< in the modules of experts
   bool frozen = false;  ///< experts never get adapters
   ExpertNames names;
+  std::optional<SharedExpertSpec> shared = {};
 
   /// The module whose output are the experts' logits.
   Module router_module() const;
@@ -34,7 +46,10 @@ struct ExpertsSpec {
   /// The modules that make [gate | up] of an expert.
   std::vector<Module> gate_up_modules(std::int64_t expert) const;
   Module down_module(std::int64_t expert) const;
-  /// Parameters of linear modules: all of them, and those of `experts` experts.
+  /// The shared expert and its gate's module. Only where there is a shared expert, or a gate.
+  MlpSpec shared_mlp() const;
+  Module shared_gate_module() const;
+  /// Parameters of linear modules: all of them, and those of `experts` routed experts.
   std::int64_t parameters() const;
   std::int64_t parameters_of(std::int64_t experts) const;
 };

@@ -16,12 +16,14 @@ struct FeedForwardKept {
   std::vector<LinearKept> up_linear, down_linear;
   at::Tensor router_logits;  ///< [T, experts]; undefined without experts
   ops::Routing routing = {};
+  std::vector<FeedForwardKept> shared = {};  ///< of the expert that every token passes: none or one
+  at::Tensor shared_gate = {};               ///< [T, 1], its logits; undefined without such a gate
 };
 
 /// What a feed-forward block's backward gives.
 struct FeedForwardGradients {
   at::Tensor dx = {};  ///< [T, D], or undefined where it wasn't asked for
-  /// For add_a_gradients: of the group before the activation, or of that of each expert.
+  /// For add_a_gradients: of the group before the activation, or of that of each expert, the shared one last.
   std::vector<ops::LoraLinearGradients> up = {};
   ops::Routing routing = {};  ///< of experts
 

@@ -13,10 +13,19 @@
 namespace lorikeet::nn {
 
 std::vector<Module> GatedDeltaNetSpec::input_modules() const {
+  if (fused) {
+    const std::int64_t k = layout.key_dim, v = value_width() / layout.key_heads;
+    return {
+        {prefix + "." + fused->qkvz, layout.width() + value_width(), {layout.key_heads, {k, k, v, v}, 1}}};
+  }
   return {{prefix + "." + names.qkv, layout.width()}, {prefix + "." + names.z, value_width()}};
 }
 
 std::vector<Module> GatedDeltaNetSpec::gate_modules() const {
+  if (fused) {
+    const std::int64_t heads = layout.value_heads / layout.key_heads;
+    return {{prefix + "." + fused->ba, 2 * layout.value_heads, {layout.key_heads, {heads, heads}, 1}}};
+  }
   return {{prefix + "." + names.b, layout.value_heads}, {prefix + "." + names.a, layout.value_heads}};
 }
 

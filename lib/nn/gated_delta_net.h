@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,12 @@ struct GatedDeltaNetNames {
   std::string convolution = "conv1d", norm = "norm", a_log = "A_log", dt_bias = "dt_bias";
 };
 
+/// The modules of a checkpoint that holds q, k, v and z in one and b and a in one (Qwen3-Next). Of each key
+/// head their rows are [q | k | its v heads | their z], and [b | a] of its v heads.
+struct FusedDeltaNet {
+  std::string qkvz = "in_proj_qkvz", ba = "in_proj_ba";
+};
+
 /// A gated delta net (arXiv:2412.06464), as Qwen 3.5 has it.
 struct GatedDeltaNetSpec {
   std::string prefix;  ///< "model.layers.0.linear_attn"
@@ -22,6 +29,7 @@ struct GatedDeltaNetSpec {
   std::int64_t taps = 4;  ///< of the convolution
   double norm_eps;
   GatedDeltaNetNames names;
+  std::optional<FusedDeltaNet> fused = {};  ///< absent: qkv, z, b and a are modules of their own
 
   /// The modules that make [q heads | k heads | v heads | z], and [b | a].
   std::vector<Module> input_modules() const;

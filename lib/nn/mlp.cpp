@@ -52,16 +52,24 @@ void Mlp::up_again(const at::Tensor& x, const UnitLoan& weights, const ForwardCo
 FeedForwardGradients Mlp::backward(const at::Tensor& dy, const UnitLoan& weights,
                                    const ForwardContext& context, FeedForwardKept& kept,
                                    bool input_gradient) const {
-  const bool through_activation = input_gradient || up_->learns();
+  return backward(dy, weights, context, kept, input_gradient, nullptr);
+}
+
+FeedForwardGradients Mlp::backward(const at::Tensor& dy, const UnitLoan& weights,
+                                   const ForwardContext& context, FeedForwardKept& kept, bool input_gradient,
+                                   at::Tensor* row_products) const {
+  const bool through_activation = input_gradient || up_->learns() || row_products != nullptr;
   at::Tensor up = std::move(kept.up);
   {
     ops::LeftTerms left(ops::gated_activation_backward_adds);
     ops::LoraLinearGradients down = down_->backward(dy, weights, context, kept.down_linear.front(),
-                                                    through_activation, gated_ ? &left : nullptr);
+                                                    through_activation,
+                                                    gated_ && row_products == nullptr ? &left : nullptr);
     const auto terms = up_->left_terms(kept.up_linear.front());
     const bool sums = ops::gated_activation_backward_sums(down.dx, left.terms, left.right_gradient);
     at::Tensor product;
-    at::Tensor* const again = down.want_input() && !sums ? &product : nullptr;
+    const bool adds = down.want_input() && !sums;
+    at::Tensor* const again = adds || row_products != nullptr ? &product : nullptr;
     if (!through_activation) {
       if (again != nullptr) down_->add_a_gradients(down, activated(up, terms), context);
       return {};
@@ -74,8 +82,10 @@ FeedForwardGradients Mlp::backward(const at::Tensor& dy, const UnitLoan& weights
     } else {
       ops::activation_backward_(down.dx, up, activation_, again);
     }
+    // dy (down x) = (down^T dy) x.
+    if (row_products != nullptr) *row_products = ops::row_products(down.dx, product);
     down.dx.reset();
-    if (again != nullptr) down_->add_a_gradients(down, product, context);
+    if (adds) down_->add_a_gradients(down, product, context);
     if (sums) ops::a_gradients_added(down);
   }
   FeedForwardGradients gradients;

@@ -40,6 +40,10 @@ class Mlp : public FeedForward {
                 FeedForwardKept& kept) const override;
   FeedForwardGradients backward(const at::Tensor& dy, const UnitLoan& weights, const ForwardContext& context,
                                 FeedForwardKept& kept, bool input_gradient) const override;
+  /// The same of an MLP without biases; `row_products` gets the inner product of each row of dy and forward's
+  /// result, fp32 (fp64 for fp64) [T].
+  FeedForwardGradients backward(const at::Tensor& dy, const UnitLoan& weights, const ForwardContext& context,
+                                FeedForwardKept& kept, bool input_gradient, at::Tensor* row_products) const;
   void add_a_gradients(const FeedForwardGradients& gradients, const at::Tensor& x,
                        const ForwardContext& context) const override {
     up_->add_a_gradients(gradients.up.front(), x, context);

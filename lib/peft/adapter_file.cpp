@@ -157,6 +157,8 @@ void require_fits(const AdapterTensors& file, const std::vector<FileTensor>& exp
 // The tables that are trained, by name; both ends where they share one.
 LoraConfig written_config(const LoraAdapters& adapters) {
   LoraConfig config = as_plain(adapters.config());
+  // What a shared expert's modules are called, "down_proj", experts' without adapters are called too.
+  if (config.targets_all_linear() && adapters.shares_last_parts()) config.write_whole_names = true;
   if (adapters.config().starts_from_base) {
     // Of the embedding nothing is subtracted: it keeps its rank. The first pattern that matches counts.
     const TargetRules rules(adapters.config());
@@ -200,9 +202,11 @@ void save_adapter(const std::filesystem::path& folder, const LoraAdapters& adapt
 LoraConfig load_adapter_config(const std::filesystem::path& folder) {
   const Json json = read_adapter_json(folder);
   LoraConfig config = read_adapter_config(JsonView(json, (folder / kAdapterConfig).string()));
-  if (config.modules_to_save.empty()) return config;
   const auto file = open_adapter_tensors(folder);
   for (const io::TensorView& tensor : file.tensors()) {
+    const std::size_t begin = std::string_view(kAdapterPrefix).size(), end = tensor.name.find(".lora_A.");
+    if (end != std::string::npos && tensor.name.starts_with(kAdapterPrefix))
+      config.modules_in_file.insert(tensor.name.substr(begin, end - begin));
     for (const std::string& name : config.modules_to_save) {
       if (tensor.name.ends_with("." + name + ".weight") && tensor.shape.size() == 2)
         config.table_rows = tensor.shape[0];

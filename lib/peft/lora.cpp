@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/philox.h"
@@ -36,6 +38,7 @@ std::vector<LoraAdapters::Module> LoraAdapters::declare(const std::vector<nn::Mo
     const nn::Module& module = modules[i];
     seen_.push_back(module.name);
     if (!rules_.matches(module.name, by_name_only || kind != Kind::kLinear)) continue;
+    if (kind == Kind::kLinear && by_name_only && rules_.leaves_out(module.name)) continue;
     const std::int64_t rank = rules_.rank(module.name);
     as.push_back({.name = module.name + a_name, .shape = {rank, weight.cols}, .frozen = config_.freeze_a});
     bs.push_back({.name = module.name + b_name, .shape = {module.out_features, rank}, .order = module.order});
@@ -248,6 +251,17 @@ std::vector<std::string> LoraAdapters::narrower_than_rank() const {
     if (a[0] > std::min(a[1], b[0])) names.push_back(module.name);
   }
   return names;
+}
+
+bool LoraAdapters::shares_last_parts() const {
+  std::set<std::string_view> adapted, parts;
+  for (const Module& module : modules_) {
+    adapted.insert(module.name);
+    parts.insert(std::string_view(module.name).substr(module.name.rfind('.') + 1));
+  }
+  return std::any_of(seen_.begin(), seen_.end(), [&](const std::string& name) {
+    return !adapted.contains(name) && parts.contains(std::string_view(name).substr(name.rfind('.') + 1));
+  });
 }
 
 void LoraAdapters::require_matches() const {

@@ -112,6 +112,10 @@ class LoraAdapters {
   /// can't have a higher rank than these.
   std::vector<std::string> narrower_than_rank() const;
 
+  /// Whether a module without an adapter has the last part of an adapted one's name: that part alone would
+  /// name both.
+  bool shares_last_parts() const;
+
   /// Throws Error when no module matched, or a setting matches none: TargetRules::require_used.
   void require_matches() const;
 

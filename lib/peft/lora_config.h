@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -52,13 +54,15 @@ struct LoraConfig {
   bool ensure_weight_tying = false;
   /// Rows of trained tables, where that is more than the base has: tokens were added.
   std::int64_t table_rows = 0;
-  /// Whether an adapter file lists whole names: the checkpoint has other modules, of a vision tower, with the
-  /// same last parts.
+  /// Whether an adapter file lists whole names: the checkpoint has other modules, of a vision tower or of
+  /// experts, with the same last parts.
   bool write_whole_names = false;
   /// How the base's checkpoint calls its modules: an older adapter file may call them so.
   io::CheckpointNames checkpoint_names = {};
   /// Whether these settings are an adapter file's: what matches nothing there is no slip of this user's.
   bool from_file = false;
+  /// Of an adapter file: the modules that it has tensors of, under its own names.
+  std::set<std::string, std::less<>> modules_in_file = {};
 
   bool targets_all_linear() const { return target_modules.size() == 1 && target_modules[0] == "all-linear"; }
   /// Whether only some of what target_modules names may get an adapter, or it names nothing but a pattern.

@@ -134,6 +134,18 @@ bool TargetRules::matches(const std::string& module, bool by_name_only) const {
   return targeted && in_layers(module);
 }
 
+bool TargetRules::leaves_out(const std::string& expert_module) const {
+  const auto& in_file = config_.modules_in_file;
+  if (!config_.from_file || in_file.empty()) return false;
+  return !by_any_name(expert_module, [&](const std::string& module) {
+    // "model.layers.0.mlp.experts.3.down_proj" -> "model.layers.0.mlp.experts."
+    const std::size_t number = module.rfind('.', module.rfind('.') - 1);
+    const std::string experts = module.substr(0, number + 1);
+    const auto first = in_file.lower_bound(experts);
+    return first != in_file.end() && first->starts_with(experts);
+  });
+}
+
 bool TargetRules::saves(const std::string& module) const {
   return config_.trains_tables || any(config_.modules_to_save, [&](const std::string& name) {
            return by_any_name(module, [&](const std::string& m) { return is_named(m, name); });

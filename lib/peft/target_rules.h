@@ -22,6 +22,9 @@ class TargetRules {
   /// True if a module gets an adapter. `by_name_only` marks what all-linear leaves out: the embedding, the
   /// head, experts.
   bool matches(const std::string& module, bool by_name_only) const;
+  /// True of one of the experts' modules where the tensors of the settings' adapter file have none of these
+  /// experts: on transformers 5, where experts are no modules, PEFT takes "down_proj" for the shared expert's.
+  bool leaves_out(const std::string& expert_module) const;
   /// True if the embedding or the head is trained whole.
   bool saves(const std::string& module) const;
   std::int64_t rank(const std::string& module) const;

@@ -58,10 +58,11 @@ Widths widths_of(const nn::CausalLMSpec& spec) {
         add({{"", 2 * experts->intermediate_size}}, experts->hidden_size);
         add({{"", experts->hidden_size}}, experts->intermediate_size);
       }
-      continue;
     }
-    add(layer.mlp.gate_up_modules(), layer.mlp.hidden_size);
-    add({layer.mlp.down_module()}, layer.mlp.intermediate_size);
+    const auto mlp = layer.dense_mlp();
+    if (!mlp) continue;
+    add(mlp->gate_up_modules(), mlp->hidden_size);
+    add({mlp->down_module()}, mlp->intermediate_size);
   }
   return widths;
 }

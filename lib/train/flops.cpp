@@ -26,19 +26,21 @@ double row_products(std::int64_t parameters, std::int64_t of_output_rows, const 
 
 // Those that a token passes.
 std::int64_t gate_up_parameters(const nn::DecoderLayerSpec& layer) {
-  if (const auto& experts = layer.experts)
-    return experts->router.per_token * 2 * experts->intermediate_size * experts->hidden_size;
   std::int64_t parameters = 0;
-  for (const nn::Module& module : layer.mlp.gate_up_modules())
-    parameters += module.out_features * layer.mlp.hidden_size;
+  if (const auto& experts = layer.experts)
+    parameters += experts->router.per_token * 2 * experts->intermediate_size * experts->hidden_size;
+  if (const auto mlp = layer.dense_mlp()) {
+    for (const nn::Module& module : mlp->gate_up_modules())
+      parameters += module.out_features * mlp->hidden_size;
+  }
   return parameters;
 }
 
 // All of a layer, those of every expert.
 std::vector<nn::Module> gate_up_modules(const nn::DecoderLayerSpec& layer) {
-  if (!layer.experts) return layer.mlp.gate_up_modules();
   std::vector<nn::Module> modules;
-  for (std::int64_t e = 0; e < layer.experts->count; ++e) {
+  if (const auto mlp = layer.dense_mlp()) modules = mlp->gate_up_modules();
+  for (std::int64_t e = 0; layer.experts && e < layer.experts->count; ++e) {
     for (nn::Module& module : layer.experts->gate_up_modules(e)) modules.push_back(std::move(module));
   }
   return modules;
@@ -64,7 +66,7 @@ std::set<std::string> output_row_names(const nn::CausalLMSpec& spec) {
   const nn::DecoderLayerSpec& last = spec.layers.back();
   std::set<std::string> names{last.mixer_output().modules.front().name};
   for (const nn::Module& module : gate_up_modules(last)) names.insert(module.name);
-  if (!last.experts) names.insert(last.mlp.down_module().name);
+  if (const auto mlp = last.dense_mlp()) names.insert(mlp->down_module().name);
   for (std::int64_t e = 0; last.experts && e < last.experts->count; ++e)
     names.insert(last.experts->down_module(e).name);
   return names;

@@ -14,4 +14,8 @@ nn::CausalLMSpec qwen3_5_text_spec(const JsonView& json);
 /// layers that predict tokens further ahead (`mtp`) are left alone.
 nn::CausalLMSpec qwen3_5_spec(const JsonView& json);
 
+/// Both with experts and a shared one in place of each MLP, `model_type: qwen3_5_moe_text` and `qwen3_5_moe`.
+nn::CausalLMSpec qwen3_5_moe_text_spec(const JsonView& json);
+nn::CausalLMSpec qwen3_5_moe_spec(const JsonView& json);
+
 }  // namespace lorikeet::models

@@ -15,15 +15,6 @@ std::vector<std::int64_t> read_window(ConfigReader& config, const DecoderSizes& 
   return std::vector<std::int64_t>(static_cast<std::size_t>(sizes.layers), window);
 }
 
-// Files of both kinds of layers aren't published. PEFT would take adapters on the MLPs for those of experts.
-void require_experts_everywhere(ConfigReader& config) {
-  if (config.size_or("decoder_sparse_step", kMostLayers, 1) != 1)
-    config.fail("decoder_sparse_step", "expected 1: layers without experts among others aren't built");
-  if (config.has("mlp_only_layers") && !config.view().at("mlp_only_layers").items().empty())
-    config.fail("mlp_only_layers",
-                "expected an empty list: layers without experts among others aren't built");
-}
-
 }  // namespace
 
 nn::CausalLMSpec qwen3_moe_spec(const JsonView& json) {

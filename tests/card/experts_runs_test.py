@@ -5,7 +5,7 @@ import sys
 import unittest
 
 from card_programs import SECOND, ModelRuns, called_operators
-from mixture import write_mixture
+from mixture import write_mixture, write_shared_mixture
 
 BF16_RELATIVE = 1e-2  # runs_test.py's, and a token near two experts may take the other one
 LAYERS = 4
@@ -44,6 +44,19 @@ class Experts(ModelRuns):
     def test_graphs_are_refused(self):
         said = self.finish(self.start_training("graphs", SECOND, *self.settings("training.cuda_graphs=true")), code=2, cards=0)[1]
         self.assertIn("the host reads in each layer how many tokens each expert has", said)
+
+
+class SharedExpert(ModelRuns):
+    write_model = staticmethod(write_shared_mixture)
+
+    def test_the_cpus_losses_with_adapters_on_the_shared_expert(self):
+        report = self.check("shared", self.FP32_RELATIVE, "precision.preset=fp32", "training.activation_checkpointing=mlp")
+        # A pass has one forward a layer, and a gradient in all layers but the first, whose input nobody asks for.
+        self.assertGreater(report["kernels"]["row_gate_cuda.cu"], 0)
+        self.assertGreater(report["kernels"]["activation_cuda.cu"], report["kernels"]["row_gate_cuda.cu"])
+
+    def test_in_16_bits_and_in_4(self):
+        self.check("shared-nf4", BF16_RELATIVE, "precision.base_storage=nf4", "lora.target_modules=[q_proj, shared_expert.down_proj]")
 
 
 if __name__ == "__main__":

@@ -114,7 +114,12 @@ nn::CausalLMSpec toy_forms_spec() {
                                     .intermediate_size = kIntermediate / 2,
                                     .count = 3,
                                     .router = {.per_token = 2},
-                                    .names = {.gate = "w1", .up = "w3", .down = "w2"}};
+                                    .names = {.gate = "w1", .up = "w3", .down = "w2"},
+                                    .shared = nn::SharedExpertSpec{
+                                        .intermediate_size = kIntermediate / 2 - 2,
+                                        .name = "shared",
+                                        .gate = "shared_gate",
+                                        .modules = {.gate = "w1", .up = "w3", .down = "w2"}}};
   mixture.attention.output_gate = true;
 
   delta.mlp_norm = norm("transformer.h.5.ln_2");

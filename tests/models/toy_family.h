@@ -28,7 +28,7 @@ nn::CausalLMSpec toy_spec();
 ///            rotated by angles of its own (Gemma 3)
 ///   layer 3: norms before the blocks, layer norm without bias, residual multiplier (Granite), no rotary
 ///   layer 4: norms before the blocks, attention with an output gate, three experts
-///            of which a token passes two
+///            of which a token passes two, and a shared one with its gate (Qwen 2 MoE)
 ///   layer 5: norms before the blocks, a gated delta net of two value heads a key head (Qwen 3.5)
 nn::CausalLMSpec toy_forms_spec();
 

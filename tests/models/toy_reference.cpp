@@ -121,13 +121,14 @@ at::Tensor mlp(const State& state, const std::string& prefix, const at::Tensor& 
                 activation(linear(state, prefix + ".w1", x)) * linear(state, prefix + ".w3", x));
 }
 
-// Two experts of three, weighted by the softmax of their logits.
+// Two experts of three, weighted by the softmax of their logits, and a shared one times its gate.
 at::Tensor experts(const State& state, const std::string& prefix, const at::Tensor& x) {
   const at::Tensor logits = linear(state, prefix + ".gate", x);
   const at::Tensor second = std::get<0>(at::topk(logits, 2)).narrow(1, 1, 1);
   const at::Tensor exps = at::exp(logits) * logits.ge(second);
   const at::Tensor weights = exps / exps.sum(1, true);
-  at::Tensor y = at::zeros_like(x);
+  at::Tensor y =
+      at::sigmoid(linear(state, prefix + ".shared_gate", x)) * mlp(state, prefix + ".shared", x, silu);
   for (std::int64_t e = 0; e < 3; ++e)
     y = y + weights.narrow(1, e, 1) * mlp(state, prefix + ".experts." + std::to_string(e), x, silu);
   return y;

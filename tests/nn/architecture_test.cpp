@@ -115,6 +115,11 @@ TEST_CASE("the order of rows in fused modules is listed where it permutes them")
   CHECK(value(lines, "layers 0-0 mlp.gate_up_rows") == "4 x (1,1) x 5");
   CHECK(lines.size() == architecture(toy_spec()).size() + 2);
   CHECK(value(lines, "layers 1-1 attention.qkv_rows").empty());
+  spec = test::toy_forms_spec();
+  CHECK(value(architecture(spec), "layers 5-5 delta_net.input_rows").empty());
+  spec.layers[5].delta_net->fused = FusedDeltaNet{};
+  CHECK(value(architecture(spec), "layers 5-5 delta_net.input_rows") == "2 x (6,6,10,10) x 1");
+  CHECK(value(architecture(spec), "layers 5-5 delta_net.gate_rows") == "2 x (2,2) x 1");
 }
 
 TEST_CASE("experts stand in an architecture in place of the MLP, with all of their numbers") {
@@ -125,6 +130,8 @@ TEST_CASE("experts stand in an architecture in place of the MLP, with all of the
   CHECK(value(before, "layers 4-4 experts.normalized") == "true");
   CHECK(value(before, "layers 4-4 experts.intermediate_size") == "10");
   CHECK(value(before, "layers 4-4 experts.activation") == "silu");
+  CHECK(value(before, "layers 4-4 experts.shared.intermediate_size") == "8");
+  CHECK(value(before, "layers 4-4 experts.shared.gated") == "true");
   CHECK(value(before, "layers 3-3 experts.count").empty());
   CHECK(value(before, "layers 4-4 mlp.activation").empty());
   const auto changes = [&](auto change) {
@@ -139,6 +146,11 @@ TEST_CASE("experts stand in an architecture in place of the MLP, with all of the
   CHECK(changes([](DecoderLayerSpec& l) { l.experts->intermediate_size = 8; }));
   CHECK(changes([](DecoderLayerSpec& l) { l.experts->activation = ops::Activation::kGelu; }));
   CHECK_FALSE(changes([](DecoderLayerSpec& l) { l.experts->prefix = "x"; }));
+  CHECK(changes([](DecoderLayerSpec& l) { l.experts->shared.reset(); }));
+  CHECK(changes([](DecoderLayerSpec& l) { l.experts->shared->intermediate_size = 9; }));
+  CHECK(changes([](DecoderLayerSpec& l) { l.experts->shared->gate.clear(); }));
+  CHECK_FALSE(changes([](DecoderLayerSpec& l) { l.experts->shared->gate = "x"; }));
+  CHECK_FALSE(changes([](DecoderLayerSpec& l) { l.experts->shared->modules.gate = "x"; }));
   CHECK_FALSE(changes([](DecoderLayerSpec& l) { l.experts->names.gate = "gate"; }));
   CHECK_FALSE(changes([](DecoderLayerSpec& l) { l.mlp.activation = ops::Activation::kGelu; }));
 }

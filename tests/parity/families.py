@@ -29,6 +29,8 @@ SLIDING, FULL, LINEAR = "sliding_attention", "full_attention", "linear_attention
 # Two value heads for each key head, of other widths. At the class's eps of 1e-6 rounding decides what the norm behind the rule makes of a
 # sequence's first rows, which are small: transformers' own gradients then differ by 1e-4 for a start that differs in the last bit.
 DELTA_NET = dict(rms_norm_eps=1e-3, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=10)
+# Experts, and the expert that every token passes.
+SHARED = dict(moe_intermediate_size=24, shared_expert_intermediate_size=28)
 
 # The vision tower that a multimodal checkpoint has beside its language model.
 VISION = dict(vision_config=dict(hidden_size=4, intermediate_size=6, num_hidden_layers=1, num_attention_heads=1,
@@ -44,7 +46,8 @@ MULTIMODAL = {"gemma3": VISION, "mistral3": PIXTRAL,
               "qwen2_5_vl": dict(vision_config=QWEN_VISION | dict(hidden_size=8, intermediate_size=6)),
               "qwen3_vl": dict(vision_config=QWEN_VISION | dict(hidden_size=8, intermediate_size=6, num_position_embeddings=4,
                                                                 deepstack_visual_indexes=[0])),
-              "qwen3_5": dict(vision_config=QWEN_VISION | dict(hidden_size=8, intermediate_size=6, num_position_embeddings=4))}
+              "qwen3_5": dict(vision_config=QWEN_VISION | dict(hidden_size=8, intermediate_size=6, num_position_embeddings=4)),
+              "qwen3_5_moe": dict(vision_config=QWEN_VISION | dict(hidden_size=8, intermediate_size=6, num_position_embeddings=4))}
 # What the names of their other parts have.
 OTHER_PARTS = ("vision_tower", "multi_modal_projector", "visual.")
 
@@ -74,6 +77,19 @@ FAMILIES = {
     "qwen3_5_text": {
         "three-taps": dict(DELTA_NET, head_dim=8, num_hidden_layers=3, layer_types=[LINEAR, FULL, LINEAR], linear_conv_kernel_dim=3,
                            attention_bias=True, rope_parameters=ROPE | {"partial_rotary_factor": 0.5}),
+    },
+    "qwen3_5_moe_text": {
+        "experts": dict(DELTA_NET, **SHARED, head_dim=8, layer_types=[LINEAR, FULL], num_experts=6, num_experts_per_tok=3,
+                        rope_parameters=ROPE | {"partial_rotary_factor": 0.5}),
+    },
+    "qwen3_next": {
+        "fused": dict(DELTA_NET, **SHARED, head_dim=8, layer_types=[LINEAR, FULL], num_experts=5, num_experts_per_tok=2,
+                      attention_bias=True, rope_parameters=ROPE | {"partial_rotary_factor": 0.5}),
+    },
+    "qwen2_moe": {
+        "plain": dict(SHARED, num_experts=6, num_experts_per_tok=3, rope_parameters=ROPE),
+        "windows-normalized": dict(SHARED, num_experts=5, num_experts_per_tok=2, norm_topk_prob=True, qkv_bias=False, use_sliding_window=True,
+                                   sliding_window=8, layer_types=[FULL, SLIDING], tie_word_embeddings=True, rope_parameters=ROPE),
     },
     "qwen3_moe": {
         "normalized": dict(head_dim=8, moe_intermediate_size=24, num_experts=6, num_experts_per_tok=3, norm_topk_prob=True,
@@ -195,6 +211,12 @@ FAMILIES = {
                             rope_parameters=ROPE | {"partial_rotary_factor": 0.75, "mrope_section": [1, 1, 1],
                                                     "mrope_interleaved": True}),
     },
+    "qwen3_5_moe": {
+        "nested-tied": dict(DELTA_NET, **SHARED, head_dim=8, layer_types=[FULL, LINEAR], num_experts=5, num_experts_per_tok=2,
+                            tie_word_embeddings=True,
+                            rope_parameters=ROPE | {"partial_rotary_factor": 0.75, "mrope_section": [1, 1, 1],
+                                                    "mrope_interleaved": True}),
+    },
     "gemma3": {
         "nested": dict(head_dim=8, tie_word_embeddings=True, query_pre_attn_scalar=5, sliding_window=8,
                        num_hidden_layers=3, layer_types=[SLIDING, SLIDING, FULL],
@@ -237,8 +259,8 @@ def make_checkpoint(folder, family, variant, dtype=torch.float32, seed=0, **more
     torch.manual_seed(seed)
     config = make_config(family, variant, **more)
     model = auto_class(config).from_config(config)
-    # A norm's neutral value is a scale of 1, which Gemma and Qwen 3.5 store as 0, but for the one in delta nets.
-    neutral = 0.0 if family.startswith(("gemma", "qwen3_5")) else 1.0
+    # A norm's neutral value is a scale of 1, which Gemma, Qwen3-Next and Qwen 3.5 store as 0, but for the one in delta nets.
+    neutral = 0.0 if family.startswith(("gemma", "qwen3_5", "qwen3_next")) else 1.0
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.normal_(0.0, 0.2)
@@ -268,7 +290,7 @@ def to_transformers_4(config):
         config["torch_dtype"] = config.pop("dtype")
         config["transformers_version"] = "4.50.0"
         return config
-    if config["model_type"] == "qwen3_5":
+    if config["model_type"] in ("qwen3_5", "qwen3_5_moe"):
         # As published, with keys that no class of transformers reads.
         config["text_config"] |= {"attn_output_gate": True, "full_attention_interval": 4, "mamba_ssm_dtype": "float32",
                                   "mlp_only_layers": [], "mtp_num_hidden_layers": 1, "mtp_use_dedicated_embeddings": False}
@@ -298,6 +320,8 @@ def to_transformers_4(config):
     config["rope_scaling"] = rope if rope["rope_type"] != "default" else None
     if family == "smollm3":
         config.pop("no_rope_layers")
+    if family == "qwen3_next":  # as published
+        config["full_attention_interval"] = config["layer_types"].index(FULL) + 1
     if family == "qwen3_moe":  # as published
         config["num_experts"] = config.pop("num_local_experts")
     if family == "cohere2":
@@ -308,7 +332,7 @@ def to_transformers_4(config):
         config |= {"norm_type": "layer_norm", "mlp_type": "default"}
         if config["tie_word_embeddings"]:  # the default of all classes
             config.pop("tie_word_embeddings")
-    if family not in ("exaone4", "granitemoehybrid", "ministral", "olmo3", "qwen3_5_text"):
+    if family not in ("exaone4", "granitemoehybrid", "ministral", "olmo3", "qwen2_moe", "qwen3_5_moe_text", "qwen3_5_text"):
         config.pop("layer_types", None)
     config["torch_dtype"] = config.pop("dtype", None)
     config["transformers_version"] = "4.46.0"

@@ -174,6 +174,12 @@ std::function<bool(DecoderLayerSpec&)> of_router(bool (*changed)(ops::RouterOpti
   return [=](DecoderLayerSpec& layer) { return layer.experts && changed(layer.experts->router); };
 }
 
+bool without_shared_expert(DecoderLayerSpec& layer) { return layer.experts && drop(layer.experts->shared); }
+
+bool open_shared_gate(DecoderLayerSpec& layer) {
+  return layer.experts && layer.experts->shared && !std::exchange(layer.experts->shared->gate, "").empty();
+}
+
 bool fewer_experts(ops::RouterOptions& router) {
   if (router.per_token < 2) return false;
   --router.per_token;
@@ -215,6 +221,8 @@ std::vector<Feature> make_features() {
       of_layers("experts' weights as the softmax has them",
                 of_router([](ops::RouterOptions& r) { return !std::exchange(r.normalized, true); })),
       of_layers("a token's last expert", of_router(fewer_experts)),
+      of_layers("shared expert", without_shared_expert),
+      of_layers("gate of the shared expert", open_shared_gate),
       of_value<bool>(
           "final norm of 1 + weight", [](Spec& s) -> auto& { return s.final_norm.unit_offset; }, false),
       of_value<bool>(

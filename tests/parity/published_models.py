@@ -14,6 +14,7 @@ import transformers
 FOLDER = live_test.pathlib.Path(__file__).resolve().parents[2] / "recipes" / "configs"
 WIDTHS = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
           "vocab_size")
+EXPERTS = ("num_experts", "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size")
 # model_type -> the model that transformers' defaults are, and the keys in which it has a default of its own.
 DEFAULTS = {
     "falcon": ("falcon/7B", WIDTHS),
@@ -27,6 +28,8 @@ DEFAULTS = {
     "olmo3": ("olmo3/7B", [key for key in WIDTHS if key != "vocab_size"]),
     "olmoe": ("olmoe/7B", [key for key in WIDTHS if key != "intermediate_size"]),
     "phi3": ("phi3/mini", WIDTHS),
+    "qwen2_moe": ("qwen2_moe/14B", (*WIDTHS, *EXPERTS)),
+    "qwen3_next": ("qwen3_next/80B", (*WIDTHS[:1], *WIDTHS[2:], *EXPERTS)),
     "seed_oss": ("seed_oss/36B", [key for key in WIDTHS if key != "hidden_size"]),
     "smollm3": ("smollm3/3B", WIDTHS),
     "stablelm": ("stablelm/3B", WIDTHS),
@@ -45,7 +48,7 @@ class PublishedModels(live_test.LiveTest):
                                 env=programs.ENVIRONMENT)
         counted = {config["name"].rsplit("_", 1)[0]: config["parameters"] for config in json.loads(listed.stdout)["configs"]}
         models = published()
-        self.assertGreaterEqual(len(models), 116)
+        self.assertGreaterEqual(len(models), 120)
         for name, facts in models.items():
             with self.subTest(name):
                 # Layers are alike, or come in groups that are: the second group has what each of the others has.

@@ -25,8 +25,9 @@ INTERLEAVED = {"cohere", "cohere2", "ernie4_5", "glm", "glm4"}
 NESTED = {"gemma3", "gemma3_text"}
 HEAD_NORMS = ("attention.qk_norm = head_norms(", "[[maybe_unused]] const nn::QkNormSpec taken_out = head_norms(")
 WHOLE_NORMS = ("attention.qk_norm = whole_norms(", "[[maybe_unused]] const nn::QkNormSpec taken_out = whole_norms(")
-EXPERTS = {"mixtral", "olmoe", "qwen3_moe"}
-DELTA_NETS = {"qwen3_5", "qwen3_5_text"}
+SHARED_EXPERTS = {"qwen2_moe", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"}
+EXPERTS = {"mixtral", "olmoe", "qwen3_moe"} | SHARED_EXPERTS
+DELTA_NETS = {"qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"}
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ FEATURES = [
         ("queries scaled by their position", "spec->query_beta = zero", "spec->query_beta = 0 * zero")),
     *of({"qwen2", "qwen2_5_vl", "qwen2_vl"}, "models/qwen2/qwen2.cpp",
         ("bias of q, k and v", "qkv_bias = true;", "qkv_bias = false;")),
-    *of({"qwen2", "qwen2_5_vl"}, "models/qwen2/qwen2.cpp",
+    *of({"qwen2", "qwen2_5_vl", "qwen2_moe"}, "models/qwen2/qwen2.cpp",
         ("window from a layer on", "options.window = windows[", "options.window = 0 * windows[")),
     *of({"qwen2_5_vl", "qwen2_vl"}, "models/qwen_vl/qwen_vl.cpp",
         ("names of a multimodal checkpoint", '"model."}', '"tower."}')),
@@ -66,7 +67,12 @@ FEATURES = [
         ("biases of attention", "attention.output_bias = bias;", "attention.output_bias = bias && sizes.layers == 0;")),
     *of("qwen3_moe", "models/qwen3_moe/qwen3_moe.cpp",
         ("window", "used ? config.size(", "used && sizes.layers == 0 ? config.size(")),
-    *of("qwen3_moe", "models/experts.cpp",
+    *of("qwen2_moe", "models/qwen2_moe/qwen2_moe.cpp",
+        ("bias of q, k and v", "layer.attention.qkv_bias = bias;", "layer.attention.qkv_bias = bias && sizes.layers == 0;")),
+    *of(SHARED_EXPERTS, "lib/nn/shared_expert.cpp",
+        ("shared expert", "ops::add_row_gate_(y, own, gate);", ""),
+        ("gate of the shared expert", "ops::add_row_gate_(y, own, gate);", "y.add_(own);")),
+    *of({"qwen2_moe", "qwen3_moe", "qwen3_next"}, "models/experts.cpp",
         ("norm_topk_prob", 'config.flag("norm_topk_prob", defaults.normalized);',
          'config.flag("norm_topk_prob", defaults.normalized) && sizes.layers == 0;')),
     *of("mixtral", "models/mixtral/mixtral.cpp",
@@ -75,21 +81,21 @@ FEATURES = [
         ("which projection is the gate", 'names.gate = "w1";\n  experts.names.up = "w3";',
          'names.gate = "w3";\n  experts.names.up = "w1";')),
     *of("olmoe", "models/olmoe/olmoe.cpp", ("norms of q and k over all heads", *WHOLE_NORMS)),
-    *of({"olmoe", "qwen3_moe"}, "lib/ops/experts/routing.cpp",
+    *of({"olmoe", "qwen2_moe", "qwen3_moe"}, "lib/ops/experts/routing.cpp",
         ("experts' weights as the softmax has them", "if (options.normalized) routing.weights", "if (k > 0) routing.weights")),
     *of(EXPERTS, "models/experts.cpp",
         ("number of experts a token", 'per_token = config.size_or("num_experts_per_tok"',
          'per_token = 1 + 0 * config.size_or("num_experts_per_tok"')),
     *of(EXPERTS, "lib/ops/experts/routing.cpp", ("weights of a token's experts", ".topk(k, 1);", ".topk(k, 1);\n  routing.weights.fill_(1);")),
-    *of(DELTA_NETS, "models/qwen3_5/qwen3_5.cpp",
+    *of(DELTA_NETS, "models/qwen3_5/delta_decoder.cpp",
         ("norms of 1 + weight", "layer.mlp_norm->unit_offset = true;", "layer.mlp_norm->unit_offset = false;"),
         ("final norm of 1 + weight", "spec.final_norm.unit_offset = true;", ""),
         ("norms of q and k by head", *HEAD_NORMS),
         ("norms of q and k of 1 + weight", "/*unit_offset=*/true", "/*unit_offset=*/false"),
-        ("eps of the norm behind the delta rule", ".norm_eps = eps}", ".norm_eps = eps < 0 ? eps : 1e-6}"),
+        ("eps of the norm behind the delta rule", ".norm_eps = eps,", ".norm_eps = eps < 0 ? eps : 1e-6,"),
         ("value heads that share a key head", ".layout = layout,",
          ".layout = {layout.value_heads, layout.value_heads, layout.key_dim * layout.key_heads / layout.value_heads, layout.value_dim},")),
-    *of("qwen3_5_text", "models/qwen3_5/qwen3_5.cpp",
+    *of({"qwen3_5_text", "qwen3_next"}, "models/qwen3_5/delta_decoder.cpp",
         ("biases of attention", "attention.output_bias = bias;", "attention.output_bias = bias && sizes.layers == 0;")),
     *of(DELTA_NETS, "lib/nn/attention.cpp",
         ("gate behind attention", "gated_ ? ops::sigmoid_gate(out", "gated_ && layer_ < 0 ? ops::sigmoid_gate(out"),
@@ -99,10 +105,14 @@ FEATURES = [
         ("the convolution's earlier rows", ".dense(dtype);", ".dense(dtype) * at::arange(taps_).ge(taps_ - 1);"),
         ("dt_bias", "unit_->tensor(dt_bias_)}", "0 * unit_->tensor(dt_bias_)}"),
         ("A_log", "{unit_->tensor(a_log_),", "{0 * unit_->tensor(a_log_),"),
-        ("which module makes beta", 'names.b, layout.value_heads}, {prefix + "." + names.a,', 'names.a, layout.value_heads}, {prefix + "." + names.b,'),
         ("norm and gate behind the delta rule", "normed = ops::gated_norm(out, z(projected), norm_weight(), norm_eps_);", "normed = out;"),
         ("decoding: the rows before a token", "before.push_back(last);", "before.push_back(at::zeros_like(last));"),
         ("decoding: the rule's state", "rule.push_back(states[s]->rule);", "rule.emplace_back();")),
+    *of(DELTA_NETS - {"qwen3_next"}, "lib/nn/gated_delta_net.cpp",
+        ("which module makes beta", 'names.b, layout.value_heads}, {prefix + "." + names.a,', 'names.a, layout.value_heads}, {prefix + "." + names.b,')),
+    *of("qwen3_next", "lib/nn/gated_delta_net.cpp",
+        ("in_proj_qkvz by key heads", "{layout.key_heads, {k, k, v, v}, 1}", "{1, {k, k, v, v}, layout.key_heads}"),
+        ("in_proj_ba by key heads", "{layout.key_heads, {heads, heads}, 1}", "{1, {heads, heads}, layout.key_heads}")),
     *of("phi3", "models/phi3/phi3.cpp", ("window", "options.window = window;", "options.window = 0 * window;")),
     *of("phi3", "models/rope.cpp",
         ("longrope's long factors", 'long_factor = factors(object, "long_factor"', 'long_factor = factors(object, "short_factor"'),
@@ -239,6 +249,10 @@ FEATURES = [
                 ("backward: convolution", "convolution(weights, projected.scalar_type()), sequences,", "0 * convolution(weights, projected.scalar_type()), sequences,"),
                 ("backward: the gate of the norm", "dprojected = at::empty_like(projected);\n      ops::gated_norm_backward_(dout, kept.out, z(projected), norm_weight(), norm_eps_, z(dprojected),",
                  "dprojected = at::zeros_like(projected);\n      ops::gated_norm_backward_(dout, kept.out, z(projected), norm_weight(), norm_eps_, z(dprojected).clone(),")),
+    *of_program(GRADIENTS, "lib/nn/shared_expert.cpp",
+                ("backward: the input of the shared expert's gate", "input_gradient && gate_;", "false;"),
+                ("backward: the gate of the shared expert", "gate_ ? ops::row_gate(dy, gate) : dy", "dy"),
+                ("backward: the input of the shared expert", "if (input_gradient) gradients.dx.add_(own.dx);", "")),
     *of_program(GRADIENTS, "lib/ops/experts/routing.cpp",
                 ("backward: experts' weights that are divided by their sum", "weighted_gradient - routing.weights * sum)", "weighted_gradient)")),
     *of_program(MODELS, "models/gemma/gemma.cpp",

@@ -117,6 +117,21 @@ TEST_CASE("of an adapter file's settings the targets alone must match") {
   CHECK_THAT(unused(multimodal), Contains("[lora.target_modules] no module of this model matches"));
 }
 
+TEST_CASE("an adapter file leaves out experts of a layer of which it has none") {
+  const std::string expert = "model.layers.0.mlp.experts.3.down_proj";
+  LoraConfig config{.target_modules = {"down_proj"}, .from_file = true};
+  CHECK_FALSE(TargetRules(config).leaves_out(expert));  // what it has isn't known
+  config.modules_in_file = {"model.layers.0.mlp.shared_expert.down_proj",
+                            "model.layers.1.mlp.experts.3.down_proj"};
+  CHECK(TargetRules(config).leaves_out(expert));
+  CHECK_FALSE(TargetRules(config).leaves_out("model.layers.1.mlp.experts.0.down_proj"));
+  config.checkpoint_names.prefixes = {{"model.", "model.language_model."}};
+  config.modules_in_file = {"model.language_model.layers.0.mlp.experts.1.down_proj"};
+  CHECK_FALSE(TargetRules(config).leaves_out(expert));
+  config.from_file = false;
+  CHECK_FALSE(TargetRules(config).leaves_out(expert));
+}
+
 TEST_CASE("a regular expression that doesn't compile is an error that names the setting") {
   for (const char* pattern : {"(q_proj", "a)(b", "*", "[q"}) {
     CAPTURE(pattern);

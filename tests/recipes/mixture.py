@@ -1,4 +1,4 @@
-"""The example's model as a mixture of experts (Mixtral), written without PyTorch."""
+"""The example's model as a mixture of experts (Mixtral, Qwen2-MoE), written without PyTorch."""
 
 import json
 import random
@@ -39,5 +39,30 @@ def write_mixture(folder):
                     dtype, [width, hidden], part)
         logits = [draw.gauss(0, 0.2) for _ in range(EXPERTS * hidden)]
         tensors[f"{block}.gate.weight"] = ("F32", [EXPERTS, hidden], struct.pack(f"<{len(logits)}f", *logits))
+    harness.write_tensors(folder / "model.safetensors", tensors)
+    return folder
+
+
+def write_shared_mixture(folder):
+    """The same with an expert that every token passes, a copy of the last one, and its gate (Qwen2-MoE)."""
+    write_mixture(folder)
+    config = json.loads((folder / "config.json").read_text())
+    width = config["intermediate_size"]
+    config |= {"model_type": "qwen2_moe", "architectures": ["Qwen2MoeForCausalLM"], "moe_intermediate_size": width,
+               "shared_expert_intermediate_size": width, "norm_topk_prob": False, "qkv_bias": False}
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    draw, tensors = random.Random(7), {}
+    for name, tensor in harness.read_tensors(folder / "model.safetensors").items():
+        name = name.replace("block_sparse_moe", "mlp")
+        for older, newer in (("w1", "gate_proj"), ("w2", "down_proj"), ("w3", "up_proj")):
+            name = name.replace(f".{older}.", f".{newer}.")
+        tensors[name] = tensor
+        last = f".experts.{EXPERTS - 1}."
+        if last in name:
+            tensors[name.replace(last, ".shared_expert.")] = tensor
+        if name.endswith("mlp.gate.weight"):
+            logits = [draw.gauss(0, 0.2) for _ in range(tensor[1][1])]
+            tensors[name.replace("mlp.gate.", "mlp.shared_expert_gate.")] = (
+                "F32", [1, len(logits)], struct.pack(f"<{len(logits)}f", *logits))
     harness.write_tensors(folder / "model.safetensors", tensors)
     return folder

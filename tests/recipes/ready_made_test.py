@@ -99,6 +99,8 @@ PUBLISHED_PARAMETERS = {
     "qwen2_5_vl/7B": 7_615_616_512,
     "qwen2_5_vl/32B": 32_763_876_352,
     "qwen2_5_vl/72B": 72_706_203_648,
+    "qwen2_moe/14B": 14_315_784_192,
+    "qwen2_moe/57B": 57_408_658_944,
     # The checkpoints' 2,208,985,600, 8,291,375,616 and 73,405,560,320 likewise.
     "qwen2_vl/2B": 1_543_714_304,
     "qwen2_vl/7B": 7_615_616_512,
@@ -116,8 +118,10 @@ PUBLISHED_PARAMETERS = {
     "qwen3_5/4B": 4_205_751_296,
     "qwen3_5/9B": 8_953_803_264,
     "qwen3_5/27B": 26_895_998_464,
+    "qwen3_5_moe/35B": 34_660_610_688,  # likewise
     "qwen3_moe/30B": 30_532_122_624,
     "qwen3_moe/235B": 235_093_634_560,
+    "qwen3_next/80B": 79_674_391_296,  # without the layers that predict tokens further ahead
     # The checkpoints' 2,127,532,032, 4,437,815,808, 8,767,123,696 and 33,357,390,064 likewise.
     "qwen3_vl/2B": 1_720_574_976,
     "qwen3_vl/4B": 4_022_468_096,

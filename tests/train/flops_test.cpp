@@ -193,6 +193,40 @@ TEST_CASE("of experts those count that a token passes") {
   CHECK(recomputed_flops(spec, {}, size, Grade::kFull) == products + attention);
 }
 
+TEST_CASE("a shared expert's parameters and its gate's are passed by every token") {
+  // One layer of hidden 16; five experts of 6 of which a token passes two, and a shared one of 7.
+  nn::CausalLMSpec spec;
+  nn::DecoderLayerSpec layer{.index = 0};
+  layer.experts = nn::ExpertsSpec{.prefix = "mlp",
+                                  .hidden_size = 16,
+                                  .intermediate_size = 6,
+                                  .count = 5,
+                                  .router = {.per_token = 2},
+                                  .shared = nn::SharedExpertSpec{.intermediate_size = 7}};
+  spec.layers.push_back(layer);
+  const nn::ExpertsSpec& experts = *spec.layers[0].experts;
+  CHECK(experts.parameters() == 16 * 5 + 5 * 3 * 16 * 6 + 3 * 16 * 7 + 16);
+  CHECK(experts.parameters_of(3) == 3 * 3 * 16 * 6);
+  spec.layers[0].experts->shared->gate.clear();
+  CHECK(experts.parameters() == 16 * 5 + 5 * 3 * 16 * 6 + 3 * 16 * 7);
+  const StepSize size{.tokens = 8, .label_tokens = 5};
+  CHECK(recomputed_flops(spec, {}, size, config::ActivationCheckpointing::kMlp) ==
+        2 * 2 * gemm(5, 16, 6) + 2 * gemm(5, 16, 7));
+  const TokenShares shares(spec);
+  CHECK(shares.of("mlp.experts.3.down_proj") == Approx(0.4));
+  CHECK(shares.of("mlp.shared_expert.down_proj") == 1);
+}
+
+TEST_CASE("an adapter on a shared expert counts whole, by label tokens in the last layer") {
+  nn::CausalLMSpec spec = toy_forms_spec();
+  while (!spec.layers.back().experts) spec.layers.pop_back();
+  const ToyLora toy({.rank = 2, .target_modules = {"shared.w1", "shared.w2"}}, fp32_policy(), {}, spec);
+  const AdapterSize size = adapter_size(toy.adapters, toy.model.spec());
+  CHECK(size.output_trained == 2 * 2 * (24 + 8));
+  CHECK(size.output_gate_up == 2 * (24 + 8));
+  CHECK(size.trained == size.output_trained);
+}
+
 TEST_CASE("an adapter beside experts counts by label tokens where it is on the last layer's o") {
   nn::CausalLMSpec spec = toy_forms_spec();
   while (!spec.layers.back().experts) spec.layers.pop_back();
