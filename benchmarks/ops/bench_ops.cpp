@@ -18,6 +18,7 @@
 #include "delta_net.h"
 #include "ops/activation/activation.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/sinks.h"
 #include "ops/cpu_allocator.h"
 #include "ops/gated_delta/gated_delta.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
@@ -105,6 +106,25 @@ void bench_attention(const Settings& s, const std::string& name, const std::vect
               .aten = way(aten),
               .forward_flops = 2 * product,
               .together_flops = 7 * product});
+}
+
+// Sinks behind attention, which change its output and statistics in place.
+void bench_sinks(const Settings& s) {
+  const at::Tensor lse = at::randn({kHeads, kTokens}), sinks = at::randn({kHeads});
+  const auto with = [=](const auto& apply) {
+    return [=](const at::Tensor& x) {
+      const at::Tensor out = untimed_copy(x.detach());
+      apply(out, untimed_copy(lse), sinks);
+      return out;
+    };
+  };
+  const at::Tensor out = random(s, {kTokens, kHeads * kHeadDim});
+  compare(s, {.name = "attention sinks",
+              .input = out,
+              .here = forward_alone(with(apply_sinks_)),
+              .reference = way(with(reference::apply_sinks_)),
+              .forward_bytes = 2 * static_cast<double>(out.nbytes() + lse.nbytes()),
+              .passes = Passes::kForward});
 }
 
 // At the shape of Qwen3.5-0.8B, 2,048 tokens in rows of 512. Its reference, a loop over tokens, would take
@@ -350,6 +370,7 @@ void bench_all(const Settings& s) {
   lorikeet::bench::print_head();
   bench_attention(s, "2 x 1024", {0, 1024, 2048});
   bench_attention(s, "ragged", {0, 900, 1417, 1718, 1868, 1968, 2031, 2048});
+  bench_sinks(s);
   bench_gated_delta(s);
   bench_norm(s);
   bench_gate(s);

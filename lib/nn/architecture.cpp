@@ -71,7 +71,7 @@ void add_row_orders(Lines& lines, const std::string& name, const std::vector<Mod
 
 void add_attention(Lines& lines, const AttentionSpec& attention) {
   [[maybe_unused]] const auto& [prefix, hidden_size, layout, qkv_bias, output_bias, options, names, fused_qkv,
-                                qk_norm, output_gate] = attention;
+                                qk_norm, output_gate, sinks] = attention;
   const auto& [heads, kv_heads, head_dim, interleaved] = layout;
   const auto& [scale, causal, window, soft_cap] = options;
   lines.add("attention.heads", heads);
@@ -85,6 +85,7 @@ void add_attention(Lines& lines, const AttentionSpec& attention) {
   lines.add_unless(false, "attention.qkv_bias", qkv_bias);
   lines.add_unless(false, "attention.output_bias", output_bias);
   lines.add_unless(false, "attention.output_gate", output_gate);
+  lines.add_unless(false, "attention.sinks", sinks);
   add_row_orders(lines, "attention.qkv_rows", attention.qkv_modules());
   if (!qk_norm) return;
   for (const auto& [where, norm] :

@@ -42,7 +42,12 @@ Module AttentionSpec::output_module() const { return {prefix + "." + names.outpu
 
 Attention::Attention(const AttentionSpec& spec, std::int64_t layer, LayerRotary rotary,
                      LinearFactory& factory, WeightUnit& unit)
-    : layer_(layer), rotary_(rotary), layout_(spec.layout), options_(spec.options), gated_(spec.output_gate) {
+    : layer_(layer),
+      rotary_(rotary),
+      layout_(spec.layout),
+      options_(spec.options),
+      gated_(spec.output_gate),
+      unit_(&unit) {
   if (gated_ && spec.fused_qkv)
     throw Error("[" + spec.prefix + "] expected a gate beside separate q, k and v, got fused ones");
   qkv_ = factory.linear({spec.qkv_modules(), spec.hidden_size, spec.qkv_bias}, unit);
@@ -52,6 +57,8 @@ Attention::Attention(const AttentionSpec& spec, std::int64_t layer, LayerRotary 
     q_norm_.emplace(spec.qk_norm->q, unit, factory.policy().base_storage);
     k_norm_.emplace(spec.qk_norm->k, unit, factory.policy().base_storage);
   }
+  if (spec.sinks)
+    sinks_ = unit.declare({{spec.prefix + ".sinks", {layout_.heads}, factory.policy().statistics}});
   out_ = factory.linear({{spec.output_module()}, layout_.heads * layout_.head_dim, spec.output_bias}, unit);
 }
 
@@ -129,7 +136,7 @@ at::Tensor Attention::cached(const at::Tensor& qkv, const ForwardContext& contex
   context.cache->append(layer_, heads(layout_.k_begin(), layout_.kv_heads),
                         heads(layout_.v_begin(), layout_.kv_heads), cu);
   return ops::attention_cached(heads(0, layout_.heads), context.cache->keys(layer_),
-                               context.cache->values(layer_), cu, options_);
+                               context.cache->values(layer_), cu, options_, sinks());
 }
 
 at::Tensor Attention::forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
@@ -142,9 +149,10 @@ at::Tensor Attention::forward(const at::Tensor& x, const UnitLoan& weights, cons
                                        cos.defined() && !keeps_projected() ? &of_qkv : nullptr);
   at::Tensor qkv = prepare(projected, context, kept, of_qkv.terms);
   if (kept == nullptr && !gated_) projected.reset();
-  at::Tensor out = context.cache != nullptr ? cached(qkv, context)
-                                            : ops::attention(qkv, layout_, context.batch.sequences, options_,
-                                                             kept != nullptr ? &kept->softmax : nullptr);
+  at::Tensor out = context.cache != nullptr
+                       ? cached(qkv, context)
+                       : ops::attention(qkv, layout_, context.batch.sequences, options_,
+                                        kept != nullptr ? &kept->softmax : nullptr, sinks());
   qkv.reset();
   const at::Tensor gated = gated_ ? ops::sigmoid_gate(out, gates(projected)) : out;
   if (kept != nullptr) {

@@ -34,6 +34,9 @@ struct AttentionSpec {
   /// The module of q holds, of each head, q and then a gate: what attention gives is multiplied by its
   /// sigmoid. Not where q, k and v are fused.
   bool output_gate = false;
+  /// A learned score for each query head that takes part in its softmax and has no value
+  /// (ops/attention/sinks.h): the vector "<prefix>.sinks". It is frozen.
+  bool sinks = false;
 
   /// The modules that make [q heads | gates | k heads | v heads], without gates where there are none.
   std::vector<Module> qkv_modules() const;
@@ -66,6 +69,8 @@ class Attention : public TokenMixer {
   // What rotated queries are multiplied by, [T, 1] in their dtype; undefined where that is 1.
   at::Tensor query_scale(const ForwardContext& context, at::ScalarType dtype) const;
   ops::QkNorms norms() const;
+  // [heads], undefined where there are none.
+  at::Tensor sinks() const { return sinks_ ? unit_->tensor(*sinks_) : at::Tensor(); }
   // Whether `prepare` works beside what was projected, which backward reads as it was.
   bool keeps_projected() const { return q_norm_ || gated_; }
   // [T, q | k | v] of what was projected: itself without gates.
@@ -83,8 +88,10 @@ class Attention : public TokenMixer {
   ops::HeadLayout layout_;
   ops::AttentionOptions options_;
   bool gated_;
+  const WeightUnit* unit_;
   std::unique_ptr<LinearGroup> qkv_;
   std::optional<Norm> q_norm_, k_norm_;
+  std::optional<std::size_t> sinks_;
   std::unique_ptr<LinearGroup> out_;
 };
 

@@ -107,6 +107,7 @@ nn::CausalLMSpec toy_forms_spec() {
   granite.mlp_norm = norm("transformer.h.3.ln_2");
   granite.residual_multiplier = 0.6;
   granite.rotary = nn::LayerRotary::kNone;
+  granite.attention.sinks = true;
 
   mixture.mlp_norm = norm("transformer.h.4.ln_2");
   mixture.experts = nn::ExpertsSpec{.prefix = "transformer.h.4.ffn",

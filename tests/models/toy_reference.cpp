@@ -99,7 +99,11 @@ at::Tensor attention(const State& state, const std::string& prefix, const at::Te
     }
     at::Tensor scores = at::matmul(q, k.t()) * 0.5;
     if (kind.cap > 0) scores = kind.cap * at::tanh(scores / kind.cap);
-    at::Tensor out = at::matmul(at::softmax(scores + mask, -1), head_of("value", group));
+    at::Tensor weights = at::exp(scores + mask);
+    at::Tensor sum = weights.sum(1, true);
+    if (const auto sinks = state.find(prefix + ".sinks"); sinks != state.end())
+      sum = sum + at::exp(sinks->second[h]);
+    at::Tensor out = at::matmul(weights / sum, head_of("value", group));
     if (kind.gated) {
       const at::Tensor all = linear(state, prefix + ".query", x);
       out = out * at::sigmoid(all.narrow(1, (2 * h + 1) * kHeadDim, kHeadDim));

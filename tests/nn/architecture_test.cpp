@@ -203,6 +203,14 @@ TEST_CASE("a gate behind attention is listed, with the rows of q that it takes")
   CHECK(value(lines, "layers 1-1 attention.output_gate").empty());
 }
 
+TEST_CASE("attention sinks are listed where there are some") {
+  CausalLMSpec spec = toy_spec();
+  spec.layers[0].attention.sinks = true;
+  const Architecture lines = architecture(spec);
+  CHECK(value(lines, "layers 0-0 attention.sinks") == "true");
+  CHECK(value(lines, "layers 1-1 attention.sinks").empty());
+}
+
 TEST_CASE("names of weights and limits of lengths are no part of an architecture") {
   CHECK_FALSE(shows([](CausalLMSpec& s) { s.shape.max_position = 128; }));
   CHECK_FALSE(shows([](CausalLMSpec& s) { s.embedding_name = "tok"; }));

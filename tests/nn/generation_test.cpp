@@ -44,26 +44,30 @@ Ids greedy(const Toy& toy, Ids sequence, std::int64_t count) {
 }  // namespace
 
 TEST_CASE("logits of cached decoding equal those of the whole sequences at every position") {
-  const Toy toy;
-  const std::vector<Ids> whole{{3, 17, 9, 30, 1, 12, 25}, {36, 2, 4, 6}, {5, 5, 8, 20, 11}};
-  std::vector<Ids> prompts, rest;
-  std::vector<std::int64_t> positions;
-  for (const Ids& sequence : whole) {  // all but the last three tokens, then those three one by one
-    prompts.emplace_back(sequence.begin(), sequence.end() - 3);
-    rest.emplace_back(sequence.end() - 3, sequence.end());
-    positions.push_back(static_cast<std::int64_t>(sequence.size()) - 3);
-  }
-  KvCache cache(3, 3);
-  const Batch first = pack_sequences(prompts, {}, at::kCPU);
-  toy.model.logits({.batch = first, .cache = &cache});
-  for (std::size_t n = 0; n < 3; ++n) {
-    const Batch next = pack_sequences({{rest[0][n]}, {rest[1][n]}, {rest[2][n]}}, positions, at::kCPU);
-    const at::Tensor cached = toy.model.logits({.batch = next, .cache = &cache});
-    for (std::size_t s = 0; s < whole.size(); ++s) {
-      CAPTURE(n, s);
-      const at::Tensor full = toy.logits({whole[s]})[positions[s]];
-      CHECK(at::allclose(cached[static_cast<std::int64_t>(s)], full, 1e-5, 1e-6));
-      ++positions[s];
+  CausalLMSpec forms = test::toy_forms_spec();
+  forms.rotary = test::toy_spec().rotary;  // without a length at which its angles change
+  for (const CausalLMSpec& spec : {test::toy_spec(), forms}) {
+    const Toy toy(spec);
+    const std::vector<Ids> whole{{3, 17, 9, 30, 1, 12, 25}, {36, 2, 4, 6}, {5, 5, 8, 20, 11}};
+    std::vector<Ids> prompts, rest;
+    std::vector<std::int64_t> positions;
+    for (const Ids& sequence : whole) {  // all but the last three tokens, then those three one by one
+      prompts.emplace_back(sequence.begin(), sequence.end() - 3);
+      rest.emplace_back(sequence.end() - 3, sequence.end());
+      positions.push_back(static_cast<std::int64_t>(sequence.size()) - 3);
+    }
+    KvCache cache(std::ssize(spec.layers), 3);
+    const Batch first = pack_sequences(prompts, {}, at::kCPU);
+    toy.model.logits({.batch = first, .cache = &cache});
+    for (std::size_t n = 0; n < 3; ++n) {
+      const Batch next = pack_sequences({{rest[0][n]}, {rest[1][n]}, {rest[2][n]}}, positions, at::kCPU);
+      const at::Tensor cached = toy.model.logits({.batch = next, .cache = &cache});
+      for (std::size_t s = 0; s < whole.size(); ++s) {
+        CAPTURE(spec.layers.size(), n, s);
+        const at::Tensor full = toy.logits({whole[s]})[positions[s]];
+        CHECK(at::allclose(cached[static_cast<std::int64_t>(s)], full, 1e-5, 1e-6));
+        ++positions[s];
+      }
     }
   }
 }

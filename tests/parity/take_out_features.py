@@ -18,6 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARITY = ("test_parity", "the logits of every family*,decoding with a cache*")
 MODELS = ("test_models", "an embedding's scale*,Gemma's embedding scale*")
 GRADIENTS = ("test_train", "gradients are right*,gradients of all adapters*")
+DECODING = ("test_nn", "logits of cached decoding*")
 GEMMAS = {"gemma", "gemma2", "gemma3", "gemma3_text"}
 SANDWICH = GEMMAS - {"gemma"}
 YARN = {"mistral", "ministral3", "mistral3", "olmo3", "qwen3"}
@@ -244,6 +245,12 @@ FEATURES = [
                  "  if (q_norm_ && layer_ < 0)\n    return ops::norm_and_rotate_backward")),
     *of_program(GRADIENTS, "lib/nn/attention.cpp",
                 ("backward: the gate behind attention", "ops::sigmoid_gate_backward_(dout, kept.out,", "ops::sigmoid_gate_backward_(dout, 0 * kept.out,")),
+    *of_program(GRADIENTS, "lib/nn/attention.cpp",
+                ("attention sinks", "kept != nullptr ? &kept->softmax : nullptr, sinks());", "kept != nullptr ? &kept->softmax : nullptr);")),
+    *of_program(GRADIENTS, "lib/ops/attention/attention.cpp",
+                ("backward: statistics with sinks", "apply_sinks_(out, filled.lse, sinks);", "apply_sinks_(out, filled.lse.clone(), sinks);")),
+    *of_program(DECODING, "lib/nn/attention.cpp",
+                ("decoding: attention sinks", "context.cache->values(layer_), cu, options_, sinks());", "context.cache->values(layer_), cu, options_);")),
     *of_program(GRADIENTS, "lib/nn/gated_delta_net.cpp",
                 ("backward: the input of b and a", "if (input_gradient) gradients.dx.add_(through_gates);", ""),
                 ("backward: convolution", "convolution(weights, projected.scalar_type()), sequences,", "0 * convolution(weights, projected.scalar_type()), sequences,"),

@@ -9,6 +9,7 @@
 #include "ops/attention/cuda.h"
 #include "ops/attention/heads.h"
 #include "ops/attention/kernel_choice.h"
+#include "ops/attention/sinks.h"
 #include "ops/check.h"
 #include "ops/vector.h"
 #include "ops/wide.h"
@@ -39,13 +40,16 @@ void check_inputs(const at::Tensor& qkv, const HeadLayout& layout, const Sequenc
   check_options(options);
 }
 
-}  // namespace
+void check_sinks(const char* op, const at::Tensor& sinks, std::int64_t heads) {
+  if (!sinks.defined()) return;
+  check_tensor(sinks.dim() == 1 && sinks.size(0) == heads && sinks.is_floating_point(), op,
+               "a sink for each query head", sinks);
+}
 
-at::Tensor attention(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
-                     const AttentionOptions& options, AttentionStatistics* statistics) {
-  check_inputs(qkv, layout, sequences, options);
+// Without sinks. A token at least.
+at::Tensor forward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
+                   const AttentionOptions& options, AttentionStatistics* statistics) {
   const std::int64_t tokens = qkv.size(0), width = layout.heads * layout.head_dim;
-  if (tokens == 0) return at::empty({0, width}, qkv.options());
   const AttentionKernel kernel =
       choose_attention_kernel(attention_target(qkv), layout.head_dim, options, common_length(sequences));
   if (kernel == AttentionKernel::kFlash)
@@ -67,6 +71,22 @@ at::Tensor attention(const at::Tensor& qkv, const HeadLayout& layout, const Sequ
   } else {
     blocks::attention_forward(q, by_sequence(k, ends), by_sequence(v, ends), ends, options, out, lse);
   }
+  return out;
+}
+
+}  // namespace
+
+at::Tensor attention(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
+                     const AttentionOptions& options, AttentionStatistics* statistics,
+                     const at::Tensor& sinks) {
+  check_inputs(qkv, layout, sequences, options);
+  check_sinks(kOp, sinks, layout.heads);
+  if (qkv.size(0) == 0) return at::empty({0, layout.heads * layout.head_dim}, qkv.options());
+  if (!sinks.defined()) return forward(qkv, layout, sequences, options, statistics);
+  AttentionStatistics own;
+  AttentionStatistics& filled = statistics != nullptr ? *statistics : own;
+  at::Tensor out = forward(qkv, layout, sequences, options, &filled);
+  apply_sinks_(out, filled.lse, sinks);
   return out;
 }
 
@@ -95,11 +115,12 @@ HeadGradients attention_backward(const at::Tensor& dout, const at::Tensor& qkv, 
 
 at::Tensor attention_cached(const at::Tensor& q, const std::vector<at::Tensor>& k,
                             const std::vector<at::Tensor>& v, const std::vector<std::int32_t>& cu_q,
-                            const AttentionOptions& options) {
+                            const AttentionOptions& options, const at::Tensor& sinks) {
   constexpr const char* kCached = "attention_cached";
   check_options(options);
   check_tensor(q.defined() && q.dim() == 3 && q.is_floating_point(), kCached,
                "queries [tokens, heads, head_dim]", q);
+  check_sinks(kCached, sinks, q.size(1));
   check(k.size() == v.size() && cu_q.size() == k.size() + 1 && cu_q.front() == 0 &&
             cu_q.back() == q.size(0) && std::is_sorted(cu_q.begin(), cu_q.end()),
         kCached, "keys, values and a range of queries for each sequence",
@@ -116,14 +137,16 @@ at::Tensor attention_cached(const at::Tensor& q, const std::vector<at::Tensor>& 
   }
   auto out = at::empty({q.size(0), q.size(1) * q.size(2)}, q.options());
   const AttentionKernel kernel = choose_attention_kernel(attention_target(q), q.size(2), options);
-  at::Tensor no_lse;
+  at::Tensor lse;
+  if (sinks.defined()) lse = at::empty({q.size(1), q.size(0)}, q.options().dtype(wide_type(q)));
   if (fast) {
-    cpu::attention_forward(q, k, v, cu_q, options, out, no_lse);
+    cpu::attention_forward(q, k, v, cu_q, options, out, lse);
   } else if (kernel == AttentionKernel::kFlash) {
-    cuda::flash_cached(q, k, v, cu_q, options, out);
+    cuda::flash_cached(q, k, v, cu_q, options, out, lse);
   } else {
-    blocks::attention_forward(q, k, v, cu_q, options, out, no_lse);
+    blocks::attention_forward(q, k, v, cu_q, options, out, lse);
   }
+  if (sinks.defined()) apply_sinks_(out, lse, sinks);
   return out;
 }
 

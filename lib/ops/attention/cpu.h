@@ -22,4 +22,7 @@ void attention_backward(const at::Tensor& dout, const at::Tensor& qkv, const at:
                         const at::Tensor& lse, const HeadLayout& layout, const Sequences& sequences,
                         const AttentionOptions& options, at::Tensor& dqkv);
 
+/// As ops::apply_sinks_ (sinks.h) for fp32 or bf16 out. lse [H, T] and sinks [H]: dense, in fp32.
+void apply_sinks(const at::Tensor& out, const at::Tensor& lse, const at::Tensor& sinks);
+
 }  // namespace lorikeet::ops::cpu

@@ -91,7 +91,8 @@ HeadGradients flash_backward(const at::Tensor& dout, const at::Tensor& qkv, cons
 }
 
 void flash_cached(const at::Tensor& q, const std::vector<at::Tensor>& k, const std::vector<at::Tensor>& v,
-                  const std::vector<std::int32_t>& cu_q, const AttentionOptions& options, at::Tensor& out) {
+                  const std::vector<std::int32_t>& cu_q, const AttentionOptions& options, at::Tensor& out,
+                  at::Tensor& lse) {
   const at::Tensor rows = out.view(q.sizes());
   for (std::size_t s = 0; s < k.size(); ++s) {
     const std::int64_t begin = cu_q[s], queries = cu_q[s + 1] - begin;
@@ -102,6 +103,7 @@ void flash_cached(const at::Tensor& q, const std::vector<at::Tensor>& k, const s
         queries, k[s].size(0), /*dropout_p=*/0.0, options.causal, /*return_debug_mask=*/false, options.scale,
         window_left(options), window_right(options));
     rows.slice(0, begin, begin + queries).copy_(std::get<0>(result).squeeze(0));
+    if (lse.defined()) lse.slice(1, begin, begin + queries).copy_(std::get<1>(result).squeeze(0));
   }
 }
 

@@ -20,9 +20,11 @@ HeadGradients flash_backward(const at::Tensor& dout, const at::Tensor& qkv, cons
                              const AttentionStatistics& statistics, const HeadLayout& layout,
                              const Sequences& sequences, const AttentionOptions& options);
 
-/// As ops::attention_cached, into out [Tq, H D]: one call for each sequence.
+/// As ops::attention_cached, into out [Tq, H D] and, unless it is undefined, lse [H, Tq] in fp32: one call
+/// for each sequence.
 void flash_cached(const at::Tensor& q, const std::vector<at::Tensor>& k, const std::vector<at::Tensor>& v,
-                  const std::vector<std::int32_t>& cu_q, const AttentionOptions& options, at::Tensor& out);
+                  const std::vector<std::int32_t>& cu_q, const AttentionOptions& options, at::Tensor& out,
+                  at::Tensor& lse);
 
 /// cuDNN's attention over sequences of one length, as flash_forward and flash_backward.
 at::Tensor cudnn_forward(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,

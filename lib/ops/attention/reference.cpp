@@ -22,7 +22,7 @@ at::Tensor hidden_keys(std::int64_t queries, std::int64_t keys, const AttentionO
 
 // One sequence: q [n, H, D], k and v [L, Hkv, D], already wide. Returns [n, H, D].
 at::Tensor one_sequence(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                        const AttentionOptions& options) {
+                        const AttentionOptions& options, const at::Tensor& sinks) {
   const auto group = q.size(1) / k.size(1);
   const auto queries = q.transpose(0, 1);                                   // [H, n, D]
   const auto keys = k.transpose(0, 1).repeat_interleave(group, 0);          // [H, L, D]
@@ -31,27 +31,30 @@ at::Tensor one_sequence(const at::Tensor& q, const at::Tensor& k, const at::Tens
   if (options.soft_cap > 0) scores = at::tanh(scores / options.soft_cap) * options.soft_cap;
   scores = scores.masked_fill(hidden_keys(q.size(0), k.size(0), options, q.device()),
                               -std::numeric_limits<double>::infinity());
-  return at::matmul(at::softmax(scores, -1), values).transpose(0, 1);
+  if (sinks.defined())
+    scores = at::cat({scores, sinks.to(q.scalar_type()).view({-1, 1, 1}).expand({-1, q.size(0), 1})}, 2);
+  const auto probabilities = at::softmax(scores, -1).slice(2, 0, k.size(0));
+  return at::matmul(probabilities, values).transpose(0, 1);
 }
 
 }  // namespace
 
 at::Tensor attention(const at::Tensor& qkv, const HeadLayout& layout, const Sequences& sequences,
-                     const AttentionOptions& options) {
+                     const AttentionOptions& options, const at::Tensor& sinks) {
   const auto [q, k, v] = split_heads(qkv, layout);
   const auto& ends = sequences.cu_seqlens;
-  return reference::attention_cached(q, by_sequence(k, ends), by_sequence(v, ends), ends, options);
+  return reference::attention_cached(q, by_sequence(k, ends), by_sequence(v, ends), ends, options, sinks);
 }
 
 at::Tensor attention_cached(const at::Tensor& q, const std::vector<at::Tensor>& k,
                             const std::vector<at::Tensor>& v, const std::vector<std::int32_t>& cu_q,
-                            const AttentionOptions& options) {
+                            const AttentionOptions& options, const at::Tensor& sinks) {
   const auto wide = wide_type(q);
   std::vector<at::Tensor> outputs;
   for (std::size_t s = 0; s < k.size(); ++s) {
     if (cu_q[s] == cu_q[s + 1]) continue;
-    outputs.push_back(
-        one_sequence(q.slice(0, cu_q[s], cu_q[s + 1]).to(wide), k[s].to(wide), v[s].to(wide), options));
+    outputs.push_back(one_sequence(q.slice(0, cu_q[s], cu_q[s + 1]).to(wide), k[s].to(wide), v[s].to(wide),
+                                   options, sinks));
   }
   const auto out = outputs.empty() ? q.clone() : at::cat(outputs).to(q.scalar_type());
   return out.reshape({q.size(0), q.size(1) * q.size(2)});

@@ -13,6 +13,7 @@ struct Form {
   ops::HeadLayout layout;
   std::vector<std::int32_t> ends;
   ops::AttentionOptions options;
+  bool sinks = false;
 };
 
 // FlashAttention's head sizes and one that no library's kernel takes; lengths around the kernels' blocks.
@@ -34,6 +35,9 @@ const std::vector<Form>& forms() {
       {"soft cap", {4, 2, 16}, {0, 90, 93}, {0.25, true, 0, 1.5}},
       {"window and soft cap", {2, 1, 16}, {0, 150}, {0.25, true, 33, 1.5}},
       {"odd head_dim", {2, 1, 21}, {0, 45}, {0.2}},
+      {"sinks, sequences of all lengths", {8, 2, 64}, {0, 0, 129, 130, 258}, {0.125, true, 70}, true},
+      {"sinks, sequences of one length", {4, 2, 64}, {0, 512, 1024}, {0.125}, true},
+      {"sinks and soft cap, heads of 80", {3, 1, 80}, {0, 90, 93}, {0.1, true, 0, 1.5}, true},
   };
   return all;
 }
@@ -51,24 +55,27 @@ Results packed(const Place& place, const Form& form) {
   const ops::Sequences sequences = sequences_of(form, place);
   const at::Tensor qkv = place.normal({tokens, form.layout.width()}, 1);
   const at::Tensor dout = place.normal({tokens, form.layout.heads * form.layout.head_dim}, 2);
+  const at::Tensor sinks = form.sinks ? place.wide_normal({form.layout.heads}, 3) : at::Tensor();
   ops::AttentionStatistics statistics;
-  const at::Tensor out = ops::attention(qkv, form.layout, sequences, form.options, &statistics);
+  const at::Tensor out = ops::attention(qkv, form.layout, sequences, form.options, &statistics, sinks);
   return {{"output", out},
           {"gradient of q, k and v", ops::pack(ops::attention_backward(
                                          dout, qkv, out, statistics, form.layout, sequences, form.options))},
-          {"output without a backward", ops::attention(qkv, form.layout, sequences, form.options)}};
+          {"output without a backward",
+           ops::attention(qkv, form.layout, sequences, form.options, nullptr, sinks)}};
 }
 
 // A token, and three, that read a cache which has room for more.
-Results cached(const Place& place, std::int64_t window) {
+Results cached(const Place& place, std::int64_t window, bool with_sinks) {
   std::vector<at::Tensor> k, v;
   std::uint64_t seed = 2;
   for (const std::int64_t length : {200, 9}) {
     k.push_back(place.normal({256, 2, 64}, seed++).narrow(0, 0, length));
     v.push_back(place.normal({256, 2, 64}, seed++).narrow(0, 0, length));
   }
-  return {
-      {"output", ops::attention_cached(place.normal({4, 4, 64}, 1), k, v, {0, 1, 4}, {0.125, true, window})}};
+  const at::Tensor sinks = with_sinks ? place.wide_normal({4}, seed) : at::Tensor();
+  return {{"output", ops::attention_cached(place.normal({4, 4, 64}, 1), k, v, {0, 1, 4},
+                                           {0.125, true, window}, sinks)}};
 }
 
 }  // namespace
@@ -79,8 +86,11 @@ std::vector<OperatorCase> attention_cases() {
     cases.push_back({"attention", form.name, [&form](const Place& at) { return packed(at, form); }});
   }
   for (const std::int64_t window : {0, 7}) {
-    cases.push_back({"attention with a cache", "window " + std::to_string(window),
-                     [window](const Place& at) { return cached(at, window); }});
+    for (const bool sinks : {false, true}) {
+      cases.push_back({"attention with a cache",
+                       "window " + std::to_string(window) + (sinks ? ", sinks" : ""),
+                       [window, sinks](const Place& at) { return cached(at, window, sinks); }});
+    }
   }
   return cases;
 }
