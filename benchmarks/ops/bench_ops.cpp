@@ -191,22 +191,28 @@ void bench_norm(const Settings& s) {
 }
 
 // Backward writes over gate and up.
-void bench_gate(const Settings& s) {
-  compare(s,
-          {.name = "gated_activation",
-           .input = random(s, {kTokens, 2 * kInner}),
-           .upstream = random(s, {kTokens, kInner}),
-           .here =
-               [](const auto& v, Backward& backward) {
-                 backward = [=](const auto& dy) {
-                   auto dv = untimed_copy(v);
-                   gated_activation_backward_(dy, dv, Activation::kSilu);
-                   return dv;
-                 };
-                 return gated_activation(v, Activation::kSilu);
-               },
-           .reference = way([](const auto& v) { return reference::gated_activation(v, Activation::kSilu); }),
-           .aten = way([](const auto& v) { return at::silu(v.slice(1, 0, kInner)) * v.slice(1, kInner); })});
+template <typename F>
+void bench_gate(const Settings& s, const char* name, Activation kind, F aten) {
+  compare(s, {.name = name,
+              .input = random(s, {kTokens, 2 * kInner}),
+              .upstream = random(s, {kTokens, kInner}),
+              .here =
+                  [=](const auto& v, Backward& backward) {
+                    backward = [=](const auto& dy) {
+                      auto dv = untimed_copy(v);
+                      gated_activation_backward_(dy, dv, kind);
+                      return dv;
+                    };
+                    return gated_activation(v, kind);
+                  },
+              .reference = way([=](const auto& v) { return reference::gated_activation(v, kind); }),
+              .aten = way([=](const auto& v) { return aten(v.slice(1, 0, kInner), v.slice(1, kInner)); })});
+}
+
+// As transformers does it.
+at::Tensor clamped_swiglu(const at::Tensor& gate, const at::Tensor& up) {
+  const at::Tensor g = gate.clamp_max(7);
+  return (up.clamp(-7, 7) + 1) * (g * at::sigmoid(g * 1.702));
 }
 
 // Both passes write over what they are given.
@@ -373,7 +379,9 @@ void bench_all(const Settings& s) {
   bench_sinks(s);
   bench_gated_delta(s);
   bench_norm(s);
-  bench_gate(s);
+  bench_gate(s, "gated_activation", Activation::kSilu,
+             [](const auto& gate, const auto& up) { return at::silu(gate) * up; });
+  bench_gate(s, "clamped_swiglu", Activation::kClampedSwiglu, clamped_swiglu);
   bench_rotary(s);
   bench_lora(s, "q k v", kHidden, {512, 256, 256});
   bench_lora(s, "gate up", kHidden, {kInner, kInner});

@@ -41,6 +41,7 @@ std::string activation_name(ops::Activation activation) {
     case ops::Activation::kSilu: return "silu";
     case ops::Activation::kGeluTanh: return "gelu_tanh";
     case ops::Activation::kGelu: return "gelu";
+    case ops::Activation::kClampedSwiglu: return "clamped_swiglu";
   }
   return "";
 }

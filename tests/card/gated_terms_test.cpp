@@ -77,7 +77,7 @@ TEST_CASE("low-rank terms that a gated activation was left are added on the way 
   for (const Form& form : forms) {
     // What is computed is rounded once; see kTolerances.
     for (const auto& [dtype, tolerance] : {std::pair{at::kBFloat16, 4e-3}, std::pair{at::kHalf, 6e-4}}) {
-      for (const auto kind : {Activation::kSilu, Activation::kGelu}) {
+      for (const auto kind : {Activation::kSilu, Activation::kGelu, Activation::kClampedSwiglu}) {
         CAPTURE(form.tokens, form.width, form.ranks, form.columns.size(), c10::toString(dtype));
         const Setup s(form, dtype);
         const auto [value, gradient] = expected_of(s, kind);
@@ -118,7 +118,8 @@ TEST_CASE("a gated activation's gradient brings that of the next projection's A 
   };
   for (const Form& form : forms) {
     for (const auto dtype : {at::kBFloat16, at::kHalf}) {
-      for (const auto kind : {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh}) {
+      for (const auto kind :
+           {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh, Activation::kClampedSwiglu}) {
         CAPTURE(form.tokens, form.width, form.ranks, form.columns.size(), c10::toString(dtype));
         const Setup s(form, dtype);
         const LowRankTerm& term = s.dy_terms[0];

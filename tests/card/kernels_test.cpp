@@ -139,10 +139,11 @@ TEST_CASE("heads of packed rows are normed on a card as on the CPU, and their gr
 }
 
 TEST_CASE("activations on a card agree with their references, in widths of whole accesses and others") {
-  for (const auto kind : {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu}) {
+  for (const auto kind :
+       {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu, Activation::kClampedSwiglu}) {
     for (const std::int64_t width : {7, 64, 67, 2056}) {
       CAPTURE(static_cast<int>(kind), width);
-      for (const double size : {1.0, 30.0}) {
+      for (const double size : {1.0, 5.0, 30.0}) {
         check_kernel_dtypes(
             "activation_cuda.cu",
             [=](const at::Tensor& x, Backward& backward) {
@@ -155,6 +156,7 @@ TEST_CASE("activations on a card agree with their references, in widths of whole
             },
             [=](const at::Tensor& x) { return reference::gated_activation(x, kind); },
             random({11, 2 * width}, 12) * size);
+        if (kind == Activation::kClampedSwiglu) continue;
         check_kernel_dtypes(
             "activation_cuda.cu",
             [=](const at::Tensor& x, Backward& backward) {
@@ -186,6 +188,24 @@ TEST_CASE("activations on a card take no rows, and rows that begin anywhere") {
     gated_activation_backward_(dy, dx, Activation::kSilu);
     gated_activation_backward_(shifted(dy), other, Activation::kSilu);
     CHECK(at::equal(other.cpu(), dx.cpu()));
+  }
+}
+
+TEST_CASE("the clamped SwiGLU on a card has torch's gradients at its limits and beyond them") {
+  const at::Tensor values = at::tensor({-30.0, -7.03125, -7.0, -6.96875, 0.5, 6.96875, 7.0, 7.03125, 30.0});
+  const auto pairs = at::meshgrid({values, values}, "ij");
+  const at::Tensor x = at::cat({pairs[0].reshape({1, -1}), pairs[1].reshape({1, -1})}, 1);
+  for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    const at::Tensor wide = x.to(at::kDouble).requires_grad_(true);
+    const at::Tensor y = reference::gated_activation(wide, Activation::kClampedSwiglu);
+    const at::Tensor expected = torch::autograd::grad({y}, {wide}, {at::ones_like(y)})[0];
+    at::Tensor found = x.to(dtype).to(kCard), again;
+    gated_activation_backward_(at::ones(y.sizes(), found.options()), found, Activation::kClampedSwiglu,
+                               &again);
+    CHECK(at::allclose(found.cpu().to(at::kDouble), expected, 8e-3, 1e-6));
+    CHECK(found.cpu().masked_select(expected == 0).count_nonzero().item<std::int64_t>() == 0);
+    CHECK(at::allclose(again.cpu().to(at::kDouble), y.detach(), 8e-3, 1e-6));
+    CHECK(at::equal(again.cpu(), gated_activation(x.to(dtype).to(kCard), Activation::kClampedSwiglu).cpu()));
   }
 }
 

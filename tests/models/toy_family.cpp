@@ -108,6 +108,7 @@ nn::CausalLMSpec toy_forms_spec() {
   granite.residual_multiplier = 0.6;
   granite.rotary = nn::LayerRotary::kNone;
   granite.attention.sinks = true;
+  granite.mlp.activation = ops::Activation::kClampedSwiglu;
 
   mixture.mlp_norm = norm("transformer.h.4.ln_2");
   mixture.experts = nn::ExpertsSpec{.prefix = "transformer.h.4.ffn",

@@ -27,7 +27,7 @@ nn::CausalLMSpec toy_spec();
 ///   layer 2: norms behind the blocks alone, queries and keys normed over all heads (OLMo 2),
 ///            rotated by angles of its own (Gemma 3)
 ///   layer 3: norms before the blocks, layer norm without bias, residual multiplier (Granite), no rotary,
-///            attention sinks (gpt-oss)
+///            attention sinks and a clamped SwiGLU (gpt-oss)
 ///   layer 4: norms before the blocks, attention with an output gate, three experts
 ///            of which a token passes two, and a shared one with its gate (Qwen 2 MoE)
 ///   layer 5: norms before the blocks, a gated delta net of two value heads a key head (Qwen 3.5)

@@ -125,6 +125,12 @@ at::Tensor mlp(const State& state, const std::string& prefix, const at::Tensor& 
                 activation(linear(state, prefix + ".w1", x)) * linear(state, prefix + ".w3", x));
 }
 
+at::Tensor clamped_mlp(const State& state, const std::string& prefix, const at::Tensor& x) {
+  const at::Tensor gate = at::clamp_max(linear(state, prefix + ".w1", x), 7);
+  const at::Tensor up = at::clamp(linear(state, prefix + ".w3", x), -7, 7);
+  return linear(state, prefix + ".w2", (up + 1) * gate * at::sigmoid(1.702 * gate));
+}
+
 // Two experts of three, weighted by the softmax of their logits, and a shared one times its gate.
 at::Tensor experts(const State& state, const std::string& prefix, const at::Tensor& x) {
   const at::Tensor logits = linear(state, prefix + ".gate", x);
@@ -218,7 +224,7 @@ at::Tensor toy_forms_logits(const State& state, const std::vector<std::int32_t>&
 
   n = layer_norm(state, "transformer.h.3.ln_1", x);
   x = x + 0.6 * attention(state, "transformer.h.3.attn", n, {false, 0, 0});
-  x = x + 0.6 * mlp(state, "transformer.h.3.ffn", norm(state, "transformer.h.3.ln_2", x), silu);
+  x = x + 0.6 * clamped_mlp(state, "transformer.h.3.ffn", norm(state, "transformer.h.3.ln_2", x));
 
   n = norm(state, "transformer.h.4.ln_1", x);
   x = x + attention(state, "transformer.h.4.attn", n, {true, 0, 0, "", turns, true});

@@ -203,11 +203,13 @@ TEST_CASE("a gate behind attention is listed, with the rows of q that it takes")
   CHECK(value(lines, "layers 1-1 attention.output_gate").empty());
 }
 
-TEST_CASE("attention sinks are listed where there are some") {
+TEST_CASE("attention sinks and a clamped SwiGLU are listed where there are some") {
   CausalLMSpec spec = toy_spec();
   spec.layers[0].attention.sinks = true;
+  spec.layers[0].mlp.activation = ops::Activation::kClampedSwiglu;
   const Architecture lines = architecture(spec);
   CHECK(value(lines, "layers 0-0 attention.sinks") == "true");
+  CHECK(value(lines, "layers 0-0 mlp.activation") == "clamped_swiglu");
   CHECK(value(lines, "layers 1-1 attention.sinks").empty());
 }
 

@@ -65,7 +65,21 @@ at::Tensor plain(const at::Tensor& x, Activation kind) {
   });
 }
 
-constexpr Activation kActivations[] = {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu};
+constexpr Activation kGatedKinds[] = {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu,
+                                      Activation::kClampedSwiglu};
+
+// Those that are a function of one number too.
+bool is_plain(Activation kind) { return kind != Activation::kClampedSwiglu; }
+
+// Gates and ups at the clamped SwiGLU's limits, next to them on both sides and far from them, all pairs of
+// them in a row; every dtype holds them. Next to 7 bf16 has 7.03125 and 6.96875.
+at::Tensor at_the_limits() {
+  const at::Tensor values = at::tensor({-9984.0, -30.0, -7.03125, -7.0, -6.96875, -1.0, -0.5, 0.0, 0.5, 3.0,
+                                        6.96875, 7.0, 7.03125, 30.0, 9984.0},
+                                       at::kDouble);
+  const auto pairs = at::meshgrid({values, values}, "ij");
+  return at::cat({pairs[0].reshape({1, -1}), pairs[1].reshape({1, -1})}, 1);
+}
 
 }  // namespace
 
@@ -76,10 +90,11 @@ TEST_CASE("references of rotary and activations have the gradients of finite dif
                     {leaf({5, layout.width()}, 2)})
               .worst < 1e-7);
   }
-  for (const auto kind : kActivations) {
+  for (const auto kind : kGatedKinds) {
     CHECK(gradcheck([&](const auto& in) { return reference::gated_activation(in[0], kind); },
                     {leaf({5, 14}, 4)})
               .worst < 1e-7);
+    if (!is_plain(kind)) continue;
     CHECK(gradcheck([&](const auto& in) { return reference::activation(in[0], kind); }, {leaf({5, 7}, 4)})
               .worst < 1e-7);
   }
@@ -119,11 +134,12 @@ TEST_CASE("rotary's tolerance notices another base and a shifted position") {
 }
 
 TEST_CASE("activations agree with their references in every dtype, with large inputs too") {
-  for (const auto kind : kActivations) {
-    for (const double size : {1.0, 30.0}) {
+  for (const auto kind : kGatedKinds) {
+    for (const double size : {1.0, 5.0, 30.0}) {
       check_all_dtypes([&](const auto& x) { return gated(x, kind); },
                        [&](const auto& x) { return reference::gated_activation(x, kind); },
                        leaf({11, 2 * 67}, 19).detach() * size);
+      if (!is_plain(kind)) continue;
       check_all_dtypes([&](const auto& x) { return plain(x, kind); },
                        [&](const auto& x) { return reference::activation(x, kind); },
                        leaf({11, 67}, 19).detach() * size);
@@ -132,7 +148,7 @@ TEST_CASE("activations agree with their references in every dtype, with large in
 }
 
 TEST_CASE("the activations' backward gives forward's result again, to the bit, and the same gradient") {
-  for (const auto kind : kActivations) {
+  for (const auto kind : kGatedKinds) {
     for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble}) {
       CAPTURE(static_cast<int>(kind), c10::toString(dtype));
       const at::Tensor gate_up = leaf({11, 2 * 67}, 21).detach().to(dtype),
@@ -142,6 +158,7 @@ TEST_CASE("the activations' backward gives forward's result again, to the bit, a
       gated_activation_backward_(dy, got, kind, &again);
       CHECK(at::equal(got, expected));
       CHECK(at::equal(again, gated_activation(gate_up, kind)));
+      if (!is_plain(kind)) continue;
       const at::Tensor x = gate_up.narrow(1, 0, 67).contiguous();
       expected = x.clone(), got = x.clone();
       again.reset();
@@ -150,6 +167,76 @@ TEST_CASE("the activations' backward gives forward's result again, to the bit, a
       CHECK(at::equal(got, expected));
       CHECK(at::equal(again, activation(x, kind)));
     }
+  }
+}
+
+TEST_CASE("the clamped SwiGLU's reference is the formula with limits on gate and up") {
+  const at::Tensor x = leaf({11, 40}, 23).detach() * 6;
+  const auto halves = x.chunk(2, 1);
+  const at::Tensor gate = at::where(halves[0] > 7, 7 + 0 * halves[0], halves[0]);
+  const at::Tensor up = at::where(halves[1].abs() > 7, 7 * halves[1].sign(), halves[1]);
+  const at::Tensor y = (up + 1) * gate / (1 + at::exp(-1.702 * gate));
+  CHECK(at::allclose(reference::gated_activation(x, Activation::kClampedSwiglu), y, 1e-13, 1e-13));
+  // Away from the limits, where finite differences are right.
+  const auto within = [](const at::Tensor& in) {
+    return at::where((in.abs() - 7).abs() < 1e-2, at::full_like(in, 5), in).requires_grad_(true);
+  };
+  CHECK(
+      gradcheck([](const auto& in) { return reference::gated_activation(in[0], Activation::kClampedSwiglu); },
+                {within(x)})
+          .worst < 1e-7);
+}
+
+TEST_CASE(
+    "the clamped SwiGLU and its reference have the gradients of torch's clamp at its limits and beyond "
+    "them") {
+  constexpr auto kKind = Activation::kClampedSwiglu;
+  const at::Tensor x = at_the_limits();
+  const std::int64_t pairs = x.size(1) / 2;
+  for (const auto& tolerance : kTolerances) {
+    INFO(c10::toString(tolerance.dtype) << ": " << tolerance.why);
+    const auto exact = x.clone().requires_grad_(true);
+    const auto gate = exact.narrow(1, 0, pairs).clamp_max(7), up = exact.slice(1, pairs).clamp(-7, 7);
+    const auto expected = (up + 1) * gate * at::sigmoid(1.702 * gate);
+    const auto expected_dx = torch::autograd::grad({expected}, {exact}, {at::ones_like(expected)})[0];
+    at::Tensor gate_up = x.to(tolerance.dtype), dx = gate_up.clone();
+    gated_activation_backward_(at::ones({1, pairs}, gate_up.options()), dx, kKind);
+    // Of each number by itself: large ones hide nothing.
+    const auto is_close = [&](const at::Tensor& found, const at::Tensor& wanted, double relative) {
+      return at::allclose(found.to(at::kDouble), wanted, 2 * relative, 1e-6);
+    };
+    const auto x_again = x.clone().requires_grad_(true);
+    const auto reference = reference::gated_activation(x_again, kKind);
+    CHECK(is_close(reference.detach(), expected.detach(), 1e-13));
+    CHECK(is_close(torch::autograd::grad({reference}, {x_again}, {at::ones_like(reference)})[0], expected_dx,
+                   1e-13));
+    CHECK(is_close(gated_activation(gate_up, kKind), expected.detach(), tolerance.forward));
+    CHECK(is_close(dx, expected_dx, tolerance.backward));
+    // A limit itself has the gradient of what is within, whatever is beyond has none.
+    const at::Tensor gates = x.narrow(1, 0, pairs), ups = x.slice(1, pairs);
+    CHECK(
+        at::equal(dx.narrow(1, 0, pairs).masked_select(gates > 7).count_nonzero(), at::zeros({}, at::kLong)));
+    CHECK(
+        at::equal(dx.slice(1, pairs).masked_select(ups.abs() > 7).count_nonzero(), at::zeros({}, at::kLong)));
+    CHECK(dx.slice(1, pairs)
+              .masked_select((ups.abs() == 7).logical_and(gates == 3))
+              .count_nonzero()
+              .item<int>() == 2);
+    CHECK(dx.narrow(1, 0, pairs)
+              .masked_select((gates == 7).logical_and(ups == 3))
+              .count_nonzero()
+              .item<int>() == 1);
+  }
+}
+
+TEST_CASE("the clamped SwiGLU passes a NaN on") {
+  for (const auto dtype : {at::kFloat, at::kBFloat16, at::kDouble}) {
+    at::Tensor x = at::ones({1, 40}, dtype);
+    x[0][3] = std::nan("");
+    x[0][20 + 7] = std::nan("");
+    const at::Tensor y = gated_activation(x, Activation::kClampedSwiglu);
+    CHECK(y.isnan().sum().item<std::int64_t>() == 2);
+    CHECK((y[0][3].isnan().item<bool>() && y[0][7].isnan().item<bool>()));
   }
 }
 
@@ -171,6 +258,16 @@ TEST_CASE("the activations' tolerance tells them apart") {
     };
     CHECK(relative_distance(of(Activation::kGelu), of(Activation::kSilu)) > 0.01);
   }
+  // Another limit, SiLU itself, no 1 beside up.
+  const at::Tensor large = x.detach() * 6, gate = large.slice(1, 0, 20), up = large.slice(1, 20);
+  const auto swiglu = [&](double limit, double alpha, double shift) {
+    const at::Tensor g = gate.clamp_max(limit);
+    return (up.clamp(-limit, limit) + shift) * g * at::sigmoid(alpha * g);
+  };
+  const at::Tensor right = reference::gated_activation(large, Activation::kClampedSwiglu);
+  CHECK(relative_distance(swiglu(7, 1.702, 1), right) < 1e-12);
+  for (const at::Tensor& wrong : {swiglu(7.2, 1.702, 1), swiglu(7, 1, 1), swiglu(7, 1.702, 0)})
+    CHECK(relative_distance(wrong, right) > 6e-3);
   // The two kinds of GELU differ by 5e-4 at most: in fp32 that shows.
   CHECK(relative_distance(reference::activation(x, Activation::kGelu),
                           reference::activation(x, Activation::kGeluTanh)) > 2e-5);
@@ -180,6 +277,8 @@ TEST_CASE("rotary and activations name what doesn't fit") {
   auto odd = at::randn({3, 9}), heads = at::randn({3, kLayout.width()}), even = at::randn({3, 8});
   CHECK_THROWS_AS(gated_activation(odd, Activation::kSilu), Error);
   CHECK_THROWS_AS(activation(at::randn({9}), Activation::kSilu), Error);
+  CHECK_THROWS_AS(activation(even, Activation::kClampedSwiglu), Error);
+  CHECK_THROWS_AS(activation_backward_(at::randn({3, 8}), even, Activation::kClampedSwiglu), Error);
   CHECK_THROWS_AS(gated_activation_backward_(at::randn({3, 5}), even, Activation::kSilu), Error);
   CHECK_THROWS_AS(activation_backward_(at::randn({2, 8}), even, Activation::kSilu), Error);
   CHECK_THROWS_AS(rotate(odd, at::ones({3, 8}), at::ones({3, 8}), kLayout), Error);

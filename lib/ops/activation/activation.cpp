@@ -30,6 +30,11 @@ void check_gradient(const char* op, const at::Tensor& dy, const at::Tensor& x, i
         [&] { return describe(dy) + " for " + describe(x); });
 }
 
+void check_plain(Activation activation) {
+  check(activation != Activation::kClampedSwiglu, "activation", "an activation of one number",
+        [] { return "the clamped SwiGLU, which takes a gate and an up"; });
+}
+
 bool is_fast_on_cuda(const at::Tensor& x) { return has_cuda_elements(x) && x.is_contiguous(); }
 
 // Where a kernel writes forward's result once more; nullptr where nobody wants it.
@@ -142,6 +147,7 @@ void gated_activation_backward_(const at::Tensor& dy, at::Tensor& gate_up, Activ
 
 at::Tensor activation(const at::Tensor& x, Activation activation) {
   check_input("activation", x, 1);
+  check_plain(activation);
   const bool on_cuda = is_fast_on_cuda(x);
   if (!on_cuda && !vector::is_fast(x)) return reference::activation(x, activation);
   auto out = at::empty(x.sizes(), x.options());
@@ -158,6 +164,7 @@ at::Tensor activation(const at::Tensor& x, Activation activation) {
 
 void activation_backward_(const at::Tensor& dy, at::Tensor& x, Activation activation, at::Tensor* again) {
   check_gradient("activation", dy, x, 1);
+  check_plain(activation);
   const bool on_cpu = vector::is_fast(x), on_cuda = is_fast_on_cuda(x);
   if (again != nullptr && (on_cpu || on_cuda)) *again = at::empty(dy.sizes(), dy.options());
   if (on_cpu) {

@@ -12,9 +12,10 @@ namespace lorikeet::ops {
 /// A feed-forward block's function between its projections. All compute in fp32 (fp64 for fp64 input), round
 /// once and throw Error on shapes that don't fit.
 ///
-/// Gated (Shazeer 2020, arXiv:2002.05202): act(gate) * up. gate_up: [T, 2I] with rows [gate | up], floating,
-/// contiguous. Returns [T, I] in the same dtype. `terms`, those that gated_activation_adds takes, are added
-/// to gate_up as it is read, in fp32; gate_up stays as it is.
+/// Gated (Shazeer 2020, arXiv:2002.05202): act(gate) * up, or for Activation::kClampedSwiglu what kind.h
+/// says. gate_up: [T, 2I] with rows [gate | up], floating, contiguous. Returns [T, I] in the same dtype.
+/// `terms`, those that gated_activation_adds takes, are added to gate_up as it is read, in fp32; gate_up
+/// stays as it is.
 at::Tensor gated_activation(const at::Tensor& gate_up, Activation activation,
                             const std::vector<LowRankTerm>& terms = {});
 
@@ -39,7 +40,8 @@ bool gated_activation_backward_adds(const at::Tensor& dy, const std::vector<LowR
 bool gated_activation_backward_sums(const at::Tensor& dy, const std::vector<LowRankTerm>& dy_terms,
                                     const at::Tensor& right_gradient);
 
-/// Plain: act(x). x: [T, I], floating, contiguous.
+/// Plain: act(x). x: [T, I], floating, contiguous. Throws Error for Activation::kClampedSwiglu, which is a
+/// function of two numbers.
 at::Tensor activation(const at::Tensor& x, Activation activation);
 
 /// The gradient of x, written over it; `again` as above.

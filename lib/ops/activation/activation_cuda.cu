@@ -10,6 +10,7 @@ namespace {
 
 using device::activate;
 using device::Activated;
+using device::GatedActivated;
 using device::load_pack;
 using device::store_pack;
 using device::unpack;
@@ -18,61 +19,65 @@ constexpr int kThreads = 256;
 
 // One thread an access of n elements, rows over gridDim.y in strides. Gated rows are [gate | up]; of plain
 // ones there is one, of all elements.
-template <typename T, int n, bool gated>
+template <typename T, int n, bool is_gated>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(Activation kind, const T* in, std::int64_t rows, std::int64_t width, T* out) {
   const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * n;
   if (i >= width) return;
   for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
-    const T* gate = in + row * (gated ? 2 * width : width) + i;
+    const T* gate = in + row * (is_gated ? 2 * width : width) + i;
     float x[n], up[n];
     unpack<T, n>(load_pack<n>(gate), x);
-    if constexpr (gated) unpack<T, n>(load_pack<n>(gate + width), up);
+    if constexpr (is_gated) unpack<T, n>(load_pack<n>(gate + width), up);
 #pragma unroll
-    for (int j = 0; j < n; ++j) x[j] = activate(kind, x[j]).value * (gated ? up[j] : 1.0F);
+    for (int j = 0; j < n; ++j)
+      x[j] = is_gated ? device::gated(kind, x[j], up[j]) : activate(kind, x[j]).value;
     store_pack<n>(device::pack<T, n>(x), out + row * width + i);
   }
 }
 
 // A thread writes over what it alone has read. `again` gets forward's result, or is nullptr.
-template <typename T, int n, bool gated>
+template <typename T, int n, bool is_gated>
 __global__ void __launch_bounds__(kThreads)
     backward_kernel(Activation kind, const T* dy, std::int64_t rows, std::int64_t width, T* in, T* again) {
   const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * n;
   if (i >= width) return;
   for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
-    T* gate = in + row * (gated ? 2 * width : width) + i;
+    T* gate = in + row * (is_gated ? 2 * width : width) + i;
     float d[n], x[n], up[n], y[n];
     unpack<T, n>(load_pack<n>(dy + row * width + i), d);
     unpack<T, n>(load_pack<n>(gate), x);
-    if constexpr (gated) unpack<T, n>(load_pack<n>(gate + width), up);
+    if constexpr (is_gated) unpack<T, n>(load_pack<n>(gate + width), up);
 #pragma unroll
     for (int j = 0; j < n; ++j) {
-      const Activated activated = activate(kind, x[j]);
-      y[j] = activated.value * (gated ? up[j] : 1.0F);
-      x[j] = d[j] * activated.slope * (gated ? up[j] : 1.0F);
-      d[j] *= activated.value;
+      if constexpr (is_gated) {
+        const GatedActivated activated = device::gated_backward(kind, x[j], up[j], d[j]);
+        y[j] = activated.value, x[j] = activated.gate, d[j] = activated.up;
+      } else {
+        const Activated activated = activate(kind, x[j]);
+        y[j] = activated.value, x[j] = d[j] * activated.slope;
+      }
     }
     store_pack<n>(device::pack<T, n>(x), gate);
-    if constexpr (gated) store_pack<n>(device::pack<T, n>(d), gate + width);
+    if constexpr (is_gated) store_pack<n>(device::pack<T, n>(d), gate + width);
     if (again != nullptr) store_pack<n>(device::pack<T, n>(y), again + row * width + i);
   }
 }
 
-template <typename T, int n, bool gated>
+template <typename T, int n, bool is_gated>
 void launch(bool forward, Activation kind, const T* in, std::int64_t rows, std::int64_t width, T* out,
             T* again, cudaStream_t stream) {
   const dim3 grid = device::grid_of_rows(rows, width, std::int64_t{kThreads} * n);
   if (forward) {
-    forward_kernel<T, n, gated><<<grid, kThreads, 0, stream>>>(kind, in, rows, width, out);
+    forward_kernel<T, n, is_gated><<<grid, kThreads, 0, stream>>>(kind, in, rows, width, out);
   } else {
-    backward_kernel<T, n, gated><<<grid, kThreads, 0, stream>>>(kind, in, rows, width, out, again);
+    backward_kernel<T, n, is_gated><<<grid, kThreads, 0, stream>>>(kind, in, rows, width, out, again);
   }
 }
 
 // 16-byte accesses where rows allow them. Plain elements are one row; those behind its last whole access go
 // alone.
-template <bool gated>
+template <bool is_gated>
 void launch(bool forward, CudaElement element, Activation kind, const void* in, std::int64_t rows,
             std::int64_t width, void* out, void* again, void* stream) {
   if (rows == 0 || width == 0) return;
@@ -85,13 +90,13 @@ void launch(bool forward, CudaElement element, Activation kind, const void* in, 
     T* once_more = static_cast<T*>(again);
     std::int64_t done = 0;
     if (device::is_aligned(in) && device::is_aligned(out) && device::is_aligned(again) &&
-        (!gated || width % kWide == 0)) {
+        (!is_gated || width % kWide == 0)) {
       done = width / kWide * kWide;
-      if (done > 0) launch<T, kWide, gated>(forward, kind, from, rows, done, to, once_more, on);
+      if (done > 0) launch<T, kWide, is_gated>(forward, kind, from, rows, done, to, once_more, on);
     }
     if (done < width) {
-      launch<T, 1, gated>(forward, kind, from + done, rows, width - done, to + done,
-                          once_more == nullptr ? nullptr : once_more + done, on);
+      launch<T, 1, is_gated>(forward, kind, from + done, rows, width - done, to + done,
+                             once_more == nullptr ? nullptr : once_more + done, on);
     }
   });
   device::check_launch("activation", cudaGetLastError());

@@ -11,7 +11,7 @@
 // without CUDA.
 namespace lorikeet::ops {
 
-/// out [rows, width] = act(gate) * up of gate_up [rows, 2 width] with rows [gate | up].
+/// out [rows, width] = the activation of gate_up [rows, 2 width] with rows [gate | up].
 void launch_gated_forward(CudaElement element, Activation activation, const void* gate_up, std::int64_t rows,
                           std::int64_t width, void* out, void* stream);
 /// Writes the gradients of gate and up over them. dy: [rows, width]. `again`, unless it is null, gets
@@ -19,7 +19,7 @@ void launch_gated_forward(CudaElement element, Activation activation, const void
 void launch_gated_backward(CudaElement element, Activation activation, const void* dy, std::int64_t rows,
                            std::int64_t width, void* gate_up, void* again, void* stream);
 
-/// out = act(x), `count` numbers.
+/// out = act(x), `count` numbers, for a kind that is a function of one.
 void launch_activation_forward(CudaElement element, Activation activation, const void* x, std::int64_t count,
                                void* out, void* stream);
 /// Writes the gradient of x over it; `again` as above.

@@ -36,6 +36,41 @@ LORIKEET_INLINE Activated activate(float x) {
   }
 }
 
+// A gated activation's value, and the gradients of gate and up.
+struct GatedActivated {
+  float value, gate, up;
+};
+
+// Activation::kClampedSwiglu; `d`: its gradient.
+LORIKEET_INLINE GatedActivated clamped_swiglu(float gate, float up, float d) {
+  constexpr auto kLimit = static_cast<float>(kSwigluLimit), kAlpha = static_cast<float>(kSwigluAlpha);
+  const float g = gate > kLimit ? kLimit : gate;
+  const float below = up > kLimit ? kLimit : up, u = below < -kLimit ? -kLimit : below;
+  const float of_gate = gate <= kLimit ? d : 0.0F, of_up = up <= kLimit && up >= -kLimit ? d : 0.0F;
+  const float s = vector::sigmoid(kAlpha * g), value = g * s;
+  return {(u + 1.0F) * value, of_gate * (u + 1.0F) * (s + kAlpha * value * (1.0F - s)), of_up * value};
+}
+
+template <Activation kind>
+LORIKEET_INLINE float gated(float gate, float up) {
+  if constexpr (kind == Activation::kClampedSwiglu) {
+    return clamped_swiglu(gate, up, 0.0F).value;
+  } else {
+    return activate<kind>(gate).value * up;
+  }
+}
+
+// The same with the gradients of gate and up where its own is `d`.
+template <Activation kind>
+LORIKEET_INLINE GatedActivated gated_with_gradients(float gate, float up, float d) {
+  if constexpr (kind == Activation::kClampedSwiglu) {
+    return clamped_swiglu(gate, up, d);
+  } else {
+    const Activated activated = activate<kind>(gate);
+    return {activated.value * up, d * up * activated.slope, d * activated.value};
+  }
+}
+
 // Rows of one thread. `width` is that of one part: rows of gate and up have two.
 template <typename T>
 struct Rows {
@@ -51,8 +86,7 @@ LORIKEET_INLINE void gated_forward_rows(const Rows<T>& r) {
     const T* gate = r.in + row * 2 * r.width;
     const T* up = gate + r.width;
     T* to = r.out + row * r.width;
-    for (std::int64_t i = 0; i < r.width; ++i)
-      store(activate<kind>(load(gate[i])).value * load(up[i]), to[i]);
+    for (std::int64_t i = 0; i < r.width; ++i) store(gated<kind>(load(gate[i]), load(up[i])), to[i]);
   }
 }
 
@@ -67,11 +101,10 @@ LORIKEET_INLINE void gated_backward_loop(const Rows<T>& r) {
     const T* grad = r.in + row * r.width;
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < r.width; ++i) {
-      const Activated activated = activate<kind>(load(gate[i]));
-      const float d = load(grad[i]), u = load(up[i]);
-      store(d * u * activated.slope, gate[i]);
-      store(d * activated.value, up[i]);
-      if constexpr (again) store(activated.value * u, product[i]);
+      const GatedActivated activated = gated_with_gradients<kind>(load(gate[i]), load(up[i]), load(grad[i]));
+      store(activated.gate, gate[i]);
+      store(activated.up, up[i]);
+      if constexpr (again) store(activated.value, product[i]);
     }
   }
 }
@@ -111,30 +144,39 @@ LORIKEET_INLINE void plain_backward_rows(const Rows<T>& r) {
   }
 }
 
-// Calls f with the kind as a constant.
+// Calls f with the kind, which is of one number, as a constant.
 template <typename F>
-LORIKEET_INLINE void with_kind(Activation kind, F f) {
+LORIKEET_INLINE void with_plain_kind(Activation kind, F f) {
   switch (kind) {
     case Activation::kSilu: return f.template operator()<Activation::kSilu>();
     case Activation::kGeluTanh: return f.template operator()<Activation::kGeluTanh>();
     case Activation::kGelu: return f.template operator()<Activation::kGelu>();
+    case Activation::kClampedSwiglu: return;
   }
 }
 
-// NOLINTBEGIN(bugprone-macro-parentheses): T is a type, pass a function's name
-#define LORIKEET_ACTIVATION_KERNEL(pass, T)                                                        \
-  LORIKEET_VECTOR_CLONES void pass(const Rows<T>& rows, Activation kind) {                         \
-    with_kind(kind, [&]<Activation k>() __attribute__((always_inline)) { pass##_rows<k>(rows); }); \
+// The same for every kind.
+template <typename F>
+LORIKEET_INLINE void with_gated_kind(Activation kind, F f) {
+  if (kind == Activation::kClampedSwiglu) return f.template operator()<Activation::kClampedSwiglu>();
+  with_plain_kind(kind, f);
+}
+
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type, form and pass are parts of names
+#define LORIKEET_ACTIVATION_KERNEL(form, pass, T)                                                     \
+  LORIKEET_VECTOR_CLONES void form##_##pass(const Rows<T>& rows, Activation kind) {                   \
+    with_##form##_kind(                                                                               \
+        kind, [&]<Activation k>() __attribute__((always_inline)) { form##_##pass##_rows<k>(rows); }); \
   }
 // NOLINTEND(bugprone-macro-parentheses)
-LORIKEET_ACTIVATION_KERNEL(gated_forward, float)
-LORIKEET_ACTIVATION_KERNEL(gated_forward, Bf16)
-LORIKEET_ACTIVATION_KERNEL(gated_backward, float)
-LORIKEET_ACTIVATION_KERNEL(gated_backward, Bf16)
-LORIKEET_ACTIVATION_KERNEL(plain_forward, float)
-LORIKEET_ACTIVATION_KERNEL(plain_forward, Bf16)
-LORIKEET_ACTIVATION_KERNEL(plain_backward, float)
-LORIKEET_ACTIVATION_KERNEL(plain_backward, Bf16)
+LORIKEET_ACTIVATION_KERNEL(gated, forward, float)
+LORIKEET_ACTIVATION_KERNEL(gated, forward, Bf16)
+LORIKEET_ACTIVATION_KERNEL(gated, backward, float)
+LORIKEET_ACTIVATION_KERNEL(gated, backward, Bf16)
+LORIKEET_ACTIVATION_KERNEL(plain, forward, float)
+LORIKEET_ACTIVATION_KERNEL(plain, forward, Bf16)
+LORIKEET_ACTIVATION_KERNEL(plain, backward, float)
+LORIKEET_ACTIVATION_KERNEL(plain, backward, Bf16)
 #undef LORIKEET_ACTIVATION_KERNEL
 
 // Calls kernel(rows) for the rows of both, and of `again`, which is as wide as `in`, unless it is null. Where

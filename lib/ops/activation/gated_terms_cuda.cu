@@ -9,8 +9,7 @@
 namespace lorikeet::ops {
 namespace {
 
-using device::activate;
-using device::Activated;
+using device::GatedActivated;
 using device::kLaneColumns;
 using device::kLaneRows;
 using device::kTileColumns;
@@ -63,7 +62,7 @@ __global__ void __launch_bounds__(kTileThreads)
       add_product(of_up, up_rows, up_columns.get(j), up);
 #pragma unroll
       for (int n = 0; n < 4; ++n)
-        gate[n / 2][n % 2] = activate(kind, gate[n / 2][n % 2]).value * up[n / 2][n % 2];
+        gate[n / 2][n % 2] = device::gated(kind, gate[n / 2][n % 2], up[n / 2][n % 2]);
       gates.set(j, gate);
     }
 #pragma unroll
@@ -141,11 +140,8 @@ __global__ void __launch_bounds__(kTileThreads)
 #pragma unroll
       for (int n = 0; n < 4; ++n) {
         float &d_n = d[n / 2][n % 2], &gate_n = gate[n / 2][n % 2], &up_n = up[n / 2][n % 2];
-        const Activated activated = activate(kind, gate_n);
-        gate_n = d_n * activated.slope * up_n;
-        const float product = activated.value * up_n;
-        up_n = d_n * activated.value;
-        d_n = product;
+        const GatedActivated activated = device::gated_backward(kind, gate_n, up_n, d_n);
+        gate_n = activated.gate, up_n = activated.up, d_n = activated.value;
       }
       ds.set(j, d);
       if constexpr (sums_result) of_right.add(j, dy_ranks, ds);
@@ -181,6 +177,8 @@ void dispatch(CudaElement element, Activation activation, const F& f) {
     case Activation::kSilu: return with(std::integral_constant<Activation, Activation::kSilu>{});
     case Activation::kGeluTanh: return with(std::integral_constant<Activation, Activation::kGeluTanh>{});
     case Activation::kGelu: return with(std::integral_constant<Activation, Activation::kGelu>{});
+    case Activation::kClampedSwiglu:
+      return with(std::integral_constant<Activation, Activation::kClampedSwiglu>{});
   }
 }
 

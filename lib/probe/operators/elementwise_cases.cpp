@@ -61,8 +61,10 @@ Results plain(const Place& place, Activation kind, std::int64_t tokens, std::int
 }
 
 void add_activations(std::vector<OperatorCase>& cases) {
-  constexpr std::pair<const char*, Activation> kKinds[] = {
-      {"silu", Activation::kSilu}, {"gelu by tanh", Activation::kGeluTanh}, {"gelu", Activation::kGelu}};
+  constexpr std::pair<const char*, Activation> kKinds[] = {{"silu", Activation::kSilu},
+                                                           {"gelu by tanh", Activation::kGeluTanh},
+                                                           {"gelu", Activation::kGelu},
+                                                           {"clamped swiglu", Activation::kClampedSwiglu}};
   constexpr std::pair<std::int64_t, std::int64_t> kSizes[] = {{11, 67}, {5, 2048}, {1, 8}, {0, 16}};
   for (const auto& named : kKinds) {
     const Activation kind = named.second;
@@ -72,6 +74,7 @@ void add_activations(std::vector<OperatorCase>& cases) {
           std::string(named.first) + ", " + std::to_string(tokens) + " x " + std::to_string(width);
       cases.push_back(
           {"activation", "gated " + form, [=](const Place& at) { return gated(at, kind, tokens, width); }});
+      if (kind == Activation::kClampedSwiglu) continue;  // a function of gate and up
       cases.push_back({"activation", form, [=](const Place& at) { return plain(at, kind, tokens, width); }});
     }
   }
