@@ -69,7 +69,8 @@ void name_parts(io::Checkpoint& checkpoint, const io::TensorView& view, const St
   const auto& shape = view.shape;
   if (kind.empty()) {
     if (shape.size() != 3) fail(view, "matrices of all experts, three dimensions");
-    name_parts(checkpoint, view, stack, prefix, {shape[0], shape[1], shape[2], stack.transposed, ".weight"});
+    const bool transposed = stack.transposed && shape[2] != stack.in_features;
+    name_parts(checkpoint, view, stack, prefix, {shape[0], shape[1], shape[2], transposed, ".weight"});
   } else if (kind == "_bias") {
     if (shape.size() != 2) fail(view, "biases of all experts, two dimensions");
     name_parts(checkpoint, view, stack, prefix,

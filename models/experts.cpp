@@ -61,6 +61,11 @@ void require_experts_everywhere(ConfigReader& config) {
                 "expected an empty list: layers without experts among others aren't built");
 }
 
+std::vector<io::CheckpointNames::ExpertStack> gate_up_stacks(bool transposed) {
+  return {{.tensor = "gate_up_proj", .modules = {"gate_proj", "up_proj"}, .transposed = transposed},
+          {.tensor = "down_proj", .modules = {"down_proj"}, .transposed = transposed}};
+}
+
 void set_experts(nn::CausalLMSpec& spec, const nn::ExpertsSpec& experts, const std::string& block) {
   spec.shape.intermediate_size = experts.router.per_token * experts.intermediate_size +
                                  (experts.shared ? experts.shared->intermediate_size : 0);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "models/config_reader.h"
 #include "models/sizes.h"
@@ -33,6 +34,10 @@ nn::SharedExpertSpec read_shared_expert(ConfigReader& config, std::int64_t width
 /// Throws Error for layers without experts among others (`decoder_sparse_step`, `mlp_only_layers`). Files of
 /// both kinds of layers aren't published, and PEFT would take adapters on the MLPs for those of experts.
 void require_experts_everywhere(ConfigReader& config);
+
+/// How files may stack experts' matrices: `gate_up_proj`, which has the rows of gate_proj and then those of
+/// up_proj, and `down_proj`.
+std::vector<io::CheckpointNames::ExpertStack> gate_up_stacks(bool transposed);
 
 /// Gives every layer experts in place of its MLP, as the layer's block of that name; sets the shape's
 /// intermediate_size.

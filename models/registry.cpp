@@ -11,6 +11,7 @@
 #include "models/gemma/gemma.h"
 #include "models/glm/glm.h"
 #include "models/gpt_neox/gpt_neox.h"
+#include "models/gpt_oss/gpt_oss.h"
 #include "models/granite/granite.h"
 #include "models/llama/llama.h"
 #include "models/mistral/mistral.h"
@@ -45,6 +46,7 @@ const std::vector<Family>& families() {
                                              {"glm", glm_spec},
                                              {"glm4", glm4_spec},
                                              {"gpt_neox", gpt_neox_spec},
+                                             {"gpt_oss", gpt_oss_spec},
                                              {"granite", granite_spec},
                                              {"granitemoehybrid", granitemoehybrid_spec},
                                              {"llama", llama_spec},
@@ -69,6 +71,7 @@ const std::vector<Family>& families() {
                                              {"qwen3_moe", qwen3_moe_spec},
                                              {"qwen3_next", qwen3_next_spec},
                                              {"qwen3_vl", qwen3_vl_spec},
+                                             {"qwen3_vl_moe", qwen3_vl_moe_spec},
                                              {"seed_oss", seed_oss_spec},
                                              {"smollm3", smollm3_spec},
                                              {"stablelm", stablelm_spec},

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct CheckpointNames {
     std::vector<std::string> modules;  ///< whose rows it has: {"gate_proj", "up_proj"}
     bool interleaved = false;          ///< a row of each module in turn, else all rows of a module together
     bool transposed = false;           ///< [experts, in, out], else [experts, out, in]
+    std::int64_t in_features = 0;      ///< > 0: a tensor whose last extent is that isn't transposed
   };
   /// Files may have these in place of a tensor for each expert's matrix.
   std::vector<ExpertStack> expert_stacks = {};

@@ -1,6 +1,7 @@
 #include "models/qwen3_5/qwen3_5.h"
 
 #include <string>
+#include <vector>
 
 #include "models/qwen3_5/delta_decoder.h"
 
@@ -20,11 +21,18 @@ DeltaDecoderForm experts_form() {
           .shared_width = 512};
 }
 
+// Published files have the experts of a layer in one tensor; transformers writes each by itself.
+std::vector<io::CheckpointNames::ExpertStack> stacks_of(const DeltaDecoderForm& form) {
+  if (!form.experts) return {};
+  return gate_up_stacks(/*transposed=*/false);
+}
+
 nn::CausalLMSpec text_spec(const JsonView& json, const std::string& family, const DeltaDecoderForm& form) {
   ConfigReader config(json, family);
   nn::CausalLMSpec spec = delta_decoder(config, "model", form);
   // The language model of a multimodal checkpoint that someone took the tower off.
   spec.checkpoint_names = {.prefixes = {{"model.", "model.language_model."}},
+                           .expert_stacks = stacks_of(form),
                            .other_parts = {"model.visual.", "mtp."}};
   return spec;
 }
@@ -47,6 +55,7 @@ nn::CausalLMSpec multimodal_spec(const JsonView& json, const std::string& family
   file.finish();
   // AutoModelForCausalLM makes a model without the tower of these files, and PEFT's adapters have its names.
   spec.checkpoint_names = {.prefixes = {{"model.language_model.", "model."}},
+                           .expert_stacks = stacks_of(form),
                            .other_parts = {"model.visual.", "mtp."}};
   return spec;
 }

@@ -1,6 +1,7 @@
 #include "models/qwen_vl/qwen_vl.h"
 
 #include "base/strings.h"
+#include "models/experts.h"
 #include "models/qwen2/qwen2.h"
 #include "models/qwen3/qwen3.h"
 
@@ -27,6 +28,26 @@ nn::CausalLMSpec qwen3_text(ConfigReader& config) {
   const DecoderSizes sizes = read_sizes(config, HeadDim::kRequired, {.head_dim = 128});
   const std::vector<std::int64_t> no_windows(static_cast<std::size_t>(sizes.layers), 0);
   return qwen3_decoder(config, sizes, no_windows, {.multimodal = true, .absent_theta = 5e5}, kModel);
+}
+
+nn::CausalLMSpec qwen3_moe_text(ConfigReader& config) {
+  const DecoderSizes sizes = read_sizes(config, HeadDim::kOptional, {.intermediate_size = 5632});
+  require_kv_heads(config);
+  nn::ExpertsSpec experts = read_experts(config, sizes,
+                                         {.count = 60,
+                                          .per_token = 4,
+                                          .width_key = "moe_intermediate_size",
+                                          .width = 1408,
+                                          .normalized = true,
+                                          .reads_normalized = false});
+  config.require_flag("norm_topk_prob", true, "transformers always divides a token's weights by their sum");
+  require_experts_everywhere(config);
+  experts.frozen = true;
+  const std::vector<std::int64_t> no_windows(static_cast<std::size_t>(sizes.layers), 0);
+  nn::CausalLMSpec spec =
+      qwen3_decoder(config, sizes, no_windows, {.multimodal = true, .absent_theta = 5e5}, kModel);
+  set_experts(spec, experts);
+  return spec;
 }
 
 // transformers 4.52 to 4.57 wrote a flat file's numbers beside its text_config again, and reads the latter.
@@ -77,25 +98,38 @@ nn::CausalLMSpec qwen2_family(const JsonView& json, const std::string& family) {
   return spec;
 }
 
-}  // namespace
-
-nn::CausalLMSpec qwen2_vl_spec(const JsonView& json) { return qwen2_family(json, "qwen2_vl"); }
-
-nn::CausalLMSpec qwen2_5_vl_spec(const JsonView& json) { return qwen2_family(json, "qwen2_5_vl"); }
-
-nn::CausalLMSpec qwen3_vl_spec(const JsonView& json) {
-  nn::CausalLMSpec spec = nested(json, "qwen3_vl", qwen3_text);
+nn::CausalLMSpec qwen3_family(const JsonView& json, const std::string& family, Decoder decoder) {
+  nn::CausalLMSpec spec = nested(json, family, decoder);
   const JsonView text = json.at("text_config");
   const bool tied = json.get_bool("tie_word_embeddings", false);
   if (text.has("tie_word_embeddings") && spec.shape.tied_head != tied) {
     const std::string at_top = tied ? "true" : "false";
-    ConfigReader(text, "qwen3_vl")
+    ConfigReader(text, family)
         .fail("tie_word_embeddings", "expected that of the whole file, which is " + at_top +
                                          (json.has("tie_word_embeddings") ? "" : " where it is absent") +
                                          "; write the same in both places");
   }
   spec.shape.tied_head = tied;
   spec.checkpoint_names.other_parts = {"model.visual."};
+  return spec;
+}
+
+}  // namespace
+
+nn::CausalLMSpec qwen2_vl_spec(const JsonView& json) { return qwen2_family(json, "qwen2_vl"); }
+
+nn::CausalLMSpec qwen2_5_vl_spec(const JsonView& json) { return qwen2_family(json, "qwen2_5_vl"); }
+
+nn::CausalLMSpec qwen3_vl_spec(const JsonView& json) { return qwen3_family(json, "qwen3_vl", qwen3_text); }
+
+nn::CausalLMSpec qwen3_vl_moe_spec(const JsonView& json) {
+  nn::CausalLMSpec spec = qwen3_family(json, "qwen3_vl_moe", qwen3_moe_text);
+  // As published; transformers 5 also writes models that it made itself the other way.
+  auto stacks = gate_up_stacks(/*transposed=*/true);
+  const nn::ExpertsSpec& experts = *spec.layers.front().experts;
+  stacks.front().in_features = experts.hidden_size;
+  stacks.back().in_features = experts.intermediate_size;
+  spec.checkpoint_names.expert_stacks = std::move(stacks);
   return spec;
 }
 

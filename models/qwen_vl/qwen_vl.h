@@ -18,4 +18,7 @@ nn::CausalLMSpec qwen2_5_vl_spec(const JsonView& config);
 /// Qwen3-VL (dense): Qwen3's decoder without windows, by the file's `text_config`.
 nn::CausalLMSpec qwen3_vl_spec(const JsonView& config);
 
+/// Qwen3-VL with experts in place of each MLP, which files stack transposed.
+nn::CausalLMSpec qwen3_vl_moe_spec(const JsonView& config);
+
 }  // namespace lorikeet::models

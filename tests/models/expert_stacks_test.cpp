@@ -150,6 +150,16 @@ TEST_CASE("stacked experts load as experts by themselves, whichever way their ro
   }
 }
 
+TEST_CASE("where files may be either way, a tensor's extents say which it is") {
+  const State state = random_state();
+  const Loaded by_themselves({}, policy_of(DType::kF32), state);
+  Stacks either = stacks_of(false, true);
+  either.front().in_features = kHidden;
+  either.back().in_features = kWidth;
+  for (const bool transposed : {false, true})
+    check_equal(Loaded(either, policy_of(DType::kF32), stacked(state, stacks_of(false, transposed))), by_themselves);
+}
+
 TEST_CASE("each process loads its part of stacked experts, and all their digests add up to the whole's") {
   const State state = random_state();
   const Stacks stacks = stacks_of(true, true);

@@ -10,6 +10,7 @@ import json
 
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 VOCABULARY = 48
 SIZES = dict(vocab_size=VOCABULARY, hidden_size=24, intermediate_size=36, num_hidden_layers=2, num_attention_heads=4,
@@ -46,6 +47,8 @@ MULTIMODAL = {"gemma3": VISION, "mistral3": PIXTRAL,
               "qwen2_5_vl": dict(vision_config=QWEN_VISION | dict(hidden_size=8, intermediate_size=6)),
               "qwen3_vl": dict(vision_config=QWEN_VISION | dict(hidden_size=8, intermediate_size=6, num_position_embeddings=4,
                                                                 deepstack_visual_indexes=[0])),
+              "qwen3_vl_moe": dict(vision_config=QWEN_VISION | dict(hidden_size=8, intermediate_size=6, num_position_embeddings=4,
+                                                                    deepstack_visual_indexes=[0])),
               "qwen3_5": dict(vision_config=QWEN_VISION | dict(hidden_size=8, intermediate_size=6, num_position_embeddings=4)),
               "qwen3_5_moe": dict(vision_config=QWEN_VISION | dict(hidden_size=8, intermediate_size=6, num_position_embeddings=4))}
 # What the names of their other parts have.
@@ -103,6 +106,10 @@ FAMILIES = {
     },
     "olmoe": {
         "plain": dict(intermediate_size=40, num_experts=4, num_experts_per_tok=2, rope_parameters=ROPE),
+    },
+    "gpt_oss": {
+        "windows": dict(hidden_size=32, intermediate_size=64, head_dim=8, num_local_experts=4, num_experts_per_tok=2, sliding_window=8,
+                        layer_types=[SLIDING, FULL], rope_parameters=YARN | {"truncate": False}),
     },
     "phi3": {
         "window": dict(sliding_window=8, rope_parameters=ROPE),
@@ -206,6 +213,10 @@ FAMILIES = {
         "tied": dict(head_dim=8, tie_word_embeddings=True,
                      rope_parameters=ROPE | {"mrope_section": [2, 1, 1], "mrope_interleaved": True}),
     },
+    "qwen3_vl_moe": {
+        "experts": dict(head_dim=8, moe_intermediate_size=20, num_experts=5, num_experts_per_tok=2, attention_bias=True,
+                        rope_parameters=ROPE | {"mrope_section": [2, 1, 1], "mrope_interleaved": True}),
+    },
     "qwen3_5": {
         "nested-tied": dict(DELTA_NET, head_dim=8, num_hidden_layers=4, linear_conv_kernel_dim=4, tie_word_embeddings=True,
                             rope_parameters=ROPE | {"partial_rotary_factor": 0.75, "mrope_section": [1, 1, 1],
@@ -266,9 +277,21 @@ def make_checkpoint(folder, family, variant, dtype=torch.float32, seed=0, **more
             parameter.normal_(0.0, 0.2)
             if parameter.dim() == 1 and name.endswith("weight"):
                 parameter.add_(1.0 if name.endswith("linear_attn.norm.weight") else neutral)
+            if name.endswith("experts.gate_up_proj_bias"):  # so that gpt-oss' clamps act
+                parameter.mul_(30.0)
     model.to(dtype).save_pretrained(folder)
+    if family == "qwen3_vl_moe":
+        transpose_experts(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     return folder
+
+
+def transpose_experts(folder):
+    """As published; transformers finds out by the extents, and saves what it made itself the other way."""
+    tensors = load_file(folder / "model.safetensors")
+    tensors = {name: tensor.transpose(1, 2).contiguous() if tensor.dim() == 3 and "experts" in name else tensor
+               for name, tensor in tensors.items()}
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
 
 
 def to_transformers_4(config):
@@ -332,7 +355,10 @@ def to_transformers_4(config):
         config |= {"norm_type": "layer_norm", "mlp_type": "default"}
         if config["tie_word_embeddings"]:  # the default of all classes
             config.pop("tie_word_embeddings")
-    if family not in ("exaone4", "granitemoehybrid", "ministral", "olmo3", "qwen2_moe", "qwen3_5_moe_text", "qwen3_5_text"):
+    if family == "gpt_oss":  # as published
+        config |= {"experts_per_token": config["num_experts_per_tok"], "initial_context_length": 64}
+        config.pop("swiglu_alpha")
+    if family not in ("exaone4", "gpt_oss", "granitemoehybrid", "ministral", "olmo3", "qwen2_moe", "qwen3_5_moe_text", "qwen3_5_text"):
         config.pop("layer_types", None)
     config["torch_dtype"] = config.pop("dtype", None)
     config["transformers_version"] = "4.46.0"
@@ -344,7 +370,7 @@ def qwen_vl_to_transformers_4(config):
     text = config.pop("text_config")
     rope = {key: value for key, value in text["rope_parameters"].items() if key.startswith("mrope")}
     text = to_transformers_4(text) | {"rope_scaling": rope | {"rope_type": "default"}}
-    if config["model_type"] == "qwen3_vl":
+    if config["model_type"] in ("qwen3_vl", "qwen3_vl_moe"):
         config["text_config"] = text
     else:
         config = text | config | {"rope_scaling": rope | {"type": "mrope"}}

@@ -180,6 +180,14 @@ bool open_shared_gate(DecoderLayerSpec& layer) {
   return layer.experts && layer.experts->shared && !std::exchange(layer.experts->shared->gate, "").empty();
 }
 
+// A value of experts other than `off`.
+template <typename Value>
+std::function<bool(DecoderLayerSpec&)> of_experts(Value nn::ExpertsSpec::*value, Value off) {
+  return [=](DecoderLayerSpec& layer) {
+    return layer.experts && std::exchange((*layer.experts).*value, off) != off;
+  };
+}
+
 bool fewer_experts(ops::RouterOptions& router) {
   if (router.per_token < 2) return false;
   --router.per_token;
@@ -223,6 +231,10 @@ std::vector<Feature> make_features() {
       of_layers("a token's last expert", of_router(fewer_experts)),
       of_layers("shared expert", without_shared_expert),
       of_layers("gate of the shared expert", open_shared_gate),
+      of_layers("bias of the router", of_experts(&nn::ExpertsSpec::router_bias, false)),
+      of_layers("biases of experts", of_experts(&nn::ExpertsSpec::bias, false)),
+      of_layers("activation of experts", of_experts(&nn::ExpertsSpec::activation, ops::Activation::kSilu)),
+      of_layers("sinks", set<bool>([](Layer& l) -> auto& { return l.attention.sinks; }, false)),
       of_value<bool>(
           "final norm of 1 + weight", [](Spec& s) -> auto& { return s.final_norm.unit_offset; }, false),
       of_value<bool>(

@@ -60,8 +60,12 @@ def packed(codes):
     return (pairs[:, 0] << 4 | pairs[:, 1]).to(torch.uint8)[:, None]
 
 
+def is_linear(name):
+    return name.endswith("_proj.weight")
+
+
 def linear_weights(tensors):
-    return [name for name in tensors if name.endswith("_proj.weight")]
+    return [name for name in tensors if is_linear(name)]
 
 
 def dequantized_copy(base, folder, **how):
@@ -103,16 +107,16 @@ def split(folder):
     return folder
 
 
-def changed_copy(base, folder, change):
+def changed_copy(base, folder, change, chosen=is_linear):
+    """A checkpoint with what `change` makes of each of the chosen tensors in their place."""
     folder.mkdir()
     for path in base.iterdir():
         if path.suffix != ".safetensors":
             (folder / path.name).write_bytes(path.read_bytes())
     tensors = load_file(base / "model.safetensors")
-    chosen = set(linear_weights(tensors))
     made = {}
     for name, tensor in tensors.items():
-        made |= change(name, tensor) if name in chosen else {name: tensor}
+        made |= change(name, tensor) if chosen(name) else {name: tensor}
     save_file({name: tensor.clone().contiguous() for name, tensor in made.items()}, folder / "model.safetensors", {"format": "pt"})
     return folder
 

@@ -21,13 +21,13 @@ GRADIENTS = ("test_train", "gradients are right*,gradients of all adapters*")
 DECODING = ("test_nn", "logits of cached decoding*")
 GEMMAS = {"gemma", "gemma2", "gemma3", "gemma3_text"}
 SANDWICH = GEMMAS - {"gemma"}
-YARN = {"mistral", "ministral3", "mistral3", "olmo3", "qwen3"}
+YARN = {"gpt_oss", "mistral", "ministral3", "mistral3", "olmo3", "qwen3"}
 INTERLEAVED = {"cohere", "cohere2", "ernie4_5", "glm", "glm4"}
 NESTED = {"gemma3", "gemma3_text"}
 HEAD_NORMS = ("attention.qk_norm = head_norms(", "[[maybe_unused]] const nn::QkNormSpec taken_out = head_norms(")
 WHOLE_NORMS = ("attention.qk_norm = whole_norms(", "[[maybe_unused]] const nn::QkNormSpec taken_out = whole_norms(")
 SHARED_EXPERTS = {"qwen2_moe", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"}
-EXPERTS = {"mixtral", "olmoe", "qwen3_moe"} | SHARED_EXPERTS
+EXPERTS = {"gpt_oss", "mixtral", "olmoe", "qwen3_moe"} | SHARED_EXPERTS
 DELTA_NETS = {"qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"}
 
 
@@ -81,6 +81,16 @@ FEATURES = [
         ("experts' weights that are divided by their sum", ".normalized = true", ".normalized = false"),
         ("which projection is the gate", 'names.gate = "w1";\n  experts.names.up = "w3";',
          'names.gate = "w3";\n  experts.names.up = "w1";')),
+    *of("gpt_oss", "models/gpt_oss/gpt_oss.cpp",
+        ("windows in every other layer", "options.window = windows[", "options.window = 0 * windows["),
+        ("sinks", "attention.sinks = true;", ""),
+        ("biases of attention", "attention.output_bias = bias;", "attention.output_bias = bias && sizes.layers == 0;"),
+        ("bias of the router", "experts.router_bias = experts.bias = true;", "experts.bias = true;"),
+        ("biases of experts", "experts.router_bias = experts.bias = true;", "experts.router_bias = true;"),
+        ("clamped SwiGLU", "experts.activation = ops::Activation::kClampedSwiglu;", ""),
+        ("rows of gate and up in turn", "spec.checkpoint_names.expert_stacks.front().interleaved = true;", "")),
+    *of({"gpt_oss", "qwen3_vl_moe"}, "models/experts.cpp",
+        ("which rows are the gate", '.modules = {"gate_proj", "up_proj"}', '.modules = {"up_proj", "gate_proj"}')),
     *of("olmoe", "models/olmoe/olmoe.cpp", ("norms of q and k over all heads", *WHOLE_NORMS)),
     *of({"olmoe", "qwen2_moe", "qwen3_moe"}, "lib/ops/experts/routing.cpp",
         ("experts' weights as the softmax has them", "if (options.normalized) routing.weights", "if (k > 0) routing.weights")),
