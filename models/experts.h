@@ -27,8 +27,8 @@ struct ExpertsDefaults {
 nn::ExpertsSpec read_experts(ConfigReader& config, const DecoderSizes& sizes,
                              const ExpertsDefaults& defaults);
 
-/// The shared expert, as wide as `shared_expert_intermediate_size` says, or `width` where that is absent; with
-/// its gate. Throws Error naming the key.
+/// The shared expert, as wide as `shared_expert_intermediate_size` says, or `width` where that is absent;
+/// with its gate. Throws Error naming the key.
 nn::SharedExpertSpec read_shared_expert(ConfigReader& config, std::int64_t width);
 
 /// Throws Error for layers without experts among others (`decoder_sparse_step`, `mlp_only_layers`). Files of

@@ -42,14 +42,13 @@ void declare_lora(Schema& schema) {
              "The adapter's output is scaled by alpha / rank.")
       .field("dropout", &LoraSettings::dropout, NumberRule{.at_least = 0, .below = 1},
              "Probability with which an input feature of the adapter is dropped.")
-      .field(
-          "target_modules", &LoraSettings::target_modules,
-          ListRule<TextRule>{.rule = text("a module's name, a regular expression or all-linear"),
-                             .scalar_too = true,
-                             .least = 1},
-          "Modules that get an adapter; all-linear is every linear one but the head, routers and routed experts. A "
-          "name is the module's or its end after a dot (`q_proj`, `layers.0.mlp.up_proj`); a regular "
-          "expression stands alone and matches whole names (`'.*\\.(q|v)_proj'`).")
+      .field("target_modules", &LoraSettings::target_modules,
+             ListRule<TextRule>{.rule = text("a module's name, a regular expression or all-linear"),
+                                .scalar_too = true,
+                                .least = 1},
+             "Modules that get an adapter; all-linear is every linear one but the head, routers and routed "
+             "experts. A name is the module's or its end after a dot (`q_proj`, `layers.0.mlp.up_proj`); a "
+             "regular expression stands alone and matches whole names (`'.*\\.(q|v)_proj'`).")
       .field("exclude_modules", &LoraSettings::exclude_modules,
              ListRule<TextRule>{.rule = text("a module's name or a regular expression"), .scalar_too = true},
              "Modules that get none though target_modules names them.")

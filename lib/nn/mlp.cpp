@@ -62,9 +62,9 @@ FeedForwardGradients Mlp::backward(const at::Tensor& dy, const UnitLoan& weights
   at::Tensor up = std::move(kept.up);
   {
     ops::LeftTerms left(ops::gated_activation_backward_adds);
-    ops::LoraLinearGradients down = down_->backward(dy, weights, context, kept.down_linear.front(),
-                                                    through_activation,
-                                                    gated_ && row_products == nullptr ? &left : nullptr);
+    ops::LoraLinearGradients down =
+        down_->backward(dy, weights, context, kept.down_linear.front(), through_activation,
+                        gated_ && row_products == nullptr ? &left : nullptr);
     const auto terms = up_->left_terms(kept.up_linear.front());
     const bool sums = ops::gated_activation_backward_sums(down.dx, left.terms, left.right_gradient);
     at::Tensor product;

@@ -8,8 +8,8 @@
 
 namespace lorikeet::nn {
 
-/// A mixture of experts with a shared one, an MLP that every token passes: routed(x) + sigmoid(gate x) mlp(x),
-/// or, without a gate, routed(x) + mlp(x). The gate is frozen, as the router is.
+/// A mixture of experts with a shared one, an MLP that every token passes: routed(x) + sigmoid(gate x)
+/// mlp(x), or, without a gate, routed(x) + mlp(x). The gate is frozen, as the router is.
 class SharedExpert : public FeedForward {
  public:
   /// Of a spec with a shared expert. Throws Error as Experts does.

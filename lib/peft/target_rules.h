@@ -23,7 +23,8 @@ class TargetRules {
   /// head, experts.
   bool matches(const std::string& module, bool by_name_only) const;
   /// True of one of the experts' modules where the tensors of the settings' adapter file have none of these
-  /// experts: on transformers 5, where experts are no modules, PEFT takes "down_proj" for the shared expert's.
+  /// experts: on transformers 5, where experts are no modules, PEFT takes "down_proj" for the shared
+  /// expert's.
   bool leaves_out(const std::string& expert_module) const;
   /// True if the embedding or the head is trained whole.
   bool saves(const std::string& module) const;

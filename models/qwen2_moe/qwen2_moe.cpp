@@ -32,8 +32,7 @@ nn::CausalLMSpec qwen2_moe_spec(const JsonView& json) {
   experts.shared = read_shared_expert(config, 5632);
   require_experts_everywhere(config);
   const bool bias = config.flag("qkv_bias", true);
-  nn::CausalLMSpec spec =
-      qwen2_decoder(config, sizes, read_qwen2_moe_windows(config, sizes), {}, "model");
+  nn::CausalLMSpec spec = qwen2_decoder(config, sizes, read_qwen2_moe_windows(config, sizes), {}, "model");
   for (nn::DecoderLayerSpec& layer : spec.layers) layer.attention.qkv_bias = bias;
   set_experts(spec, experts);
   return spec;

@@ -56,7 +56,8 @@ nn::GatedDeltaNetSpec read_delta_net(ConfigReader& config, const DecoderSizes& s
 std::optional<nn::ExpertsSpec> read_experts_and_shared(ConfigReader& config, const DecoderSizes& sizes,
                                                        const DeltaDecoderForm& form) {
   if (!form.experts) return std::nullopt;
-  if (!form.experts->reads_normalized) config.require_flag("norm_topk_prob", true, "transformers always does");
+  if (!form.experts->reads_normalized)
+    config.require_flag("norm_topk_prob", true, "transformers always does");
   nn::ExpertsSpec experts = read_experts(config, sizes, *form.experts);
   experts.shared = read_shared_expert(config, form.shared_width);
   require_experts_everywhere(config);
@@ -78,14 +79,13 @@ nn::CausalLMSpec delta_decoder(ConfigReader& config, const std::string& model, c
   const std::vector<bool> delta = read_delta_layers(config, sizes);
   const nn::GatedDeltaNetSpec net = read_delta_net(config, sizes, eps, form.fused);
   const std::optional<nn::ExpertsSpec> experts = read_experts_and_shared(config, sizes, form);
-  nn::CausalLMSpec spec = decoder_spec(
-      sizes,
-      read_rope(config, sizes.head_dim,
-                {.partial_allowed = true,
-                 .multimodal = form.multimodal_rope,
-                 .absent_theta = 1e4,
-                 .absent_partial = 0.25}),
-      eps, model);
+  nn::CausalLMSpec spec = decoder_spec(sizes,
+                                       read_rope(config, sizes.head_dim,
+                                                 {.partial_allowed = true,
+                                                  .multimodal = form.multimodal_rope,
+                                                  .absent_theta = 1e4,
+                                                  .absent_partial = 0.25}),
+                                       eps, model);
   config.finish();
   spec.final_norm.unit_offset = true;
   for (std::int64_t i = 0; i < sizes.layers; ++i) {

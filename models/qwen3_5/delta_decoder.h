@@ -10,11 +10,11 @@ namespace lorikeet::models {
 
 /// What the families of this decoder have otherwise.
 struct DeltaDecoderForm {
-  DecoderSizes sizes;                              ///< of absent keys
-  bool multimodal_rope = true;                     ///< RopeKeys'
-  std::optional<nn::FusedDeltaNet> fused = {};     ///< GatedDeltaNetSpec's
-  std::optional<ExpertsDefaults> experts = {};     ///< in place of each MLP; with a shared expert
-  std::int64_t shared_width = 0;                   ///< of the shared expert, where the file doesn't say it
+  DecoderSizes sizes;                           ///< of absent keys
+  bool multimodal_rope = true;                  ///< RopeKeys'
+  std::optional<nn::FusedDeltaNet> fused = {};  ///< GatedDeltaNetSpec's
+  std::optional<ExpertsDefaults> experts = {};  ///< in place of each MLP; with a shared expert
+  std::int64_t shared_width = 0;                ///< of the shared expert, where the file doesn't say it
 };
 
 /// The decoder of Qwen 3.5 and Qwen3-Next: gated delta nets in most layers, in every fourth attention with a

@@ -138,9 +138,10 @@ TEST_CASE("Qwen2-MoE's windows are those of layer_types") {
         std::vector<std::int64_t>{8, 8});
   CHECK(windows(R"({"use_sliding_window": false, "layer_types": "absent"})") ==
         std::vector<std::int64_t>{0, 0});
-  check_refused({{kWindows, R"({"layer_types": "absent"})", "layer_types] is missing, but use_sliding_window"},
-                 {kWindows, R"({"use_sliding_window": false})", "layer_types] has sliding_attention, but"},
-                 {kWindows, R"({"sliding_window": null})", "sliding_window] is missing, but layers slide"}});
+  check_refused(
+      {{kWindows, R"({"layer_types": "absent"})", "layer_types] is missing, but use_sliding_window"},
+       {kWindows, R"({"use_sliding_window": false})", "layer_types] has sliding_attention, but"},
+       {kWindows, R"({"sliding_window": null})", "sliding_window] is missing, but layers slide"}});
 }
 
 TEST_CASE("Qwen3-Next's delta nets have fused modules, whose rows go by key heads") {

@@ -111,17 +111,17 @@ nn::CausalLMSpec toy_forms_spec() {
   granite.mlp.activation = ops::Activation::kClampedSwiglu;
 
   mixture.mlp_norm = norm("transformer.h.4.ln_2");
-  mixture.experts = nn::ExpertsSpec{.prefix = "transformer.h.4.ffn",
-                                    .hidden_size = kHidden,
-                                    .intermediate_size = kIntermediate / 2,
-                                    .count = 3,
-                                    .router = {.per_token = 2},
-                                    .names = {.gate = "w1", .up = "w3", .down = "w2"},
-                                    .shared = nn::SharedExpertSpec{
-                                        .intermediate_size = kIntermediate / 2 - 2,
-                                        .name = "shared",
-                                        .gate = "shared_gate",
-                                        .modules = {.gate = "w1", .up = "w3", .down = "w2"}}};
+  mixture.experts =
+      nn::ExpertsSpec{.prefix = "transformer.h.4.ffn",
+                      .hidden_size = kHidden,
+                      .intermediate_size = kIntermediate / 2,
+                      .count = 3,
+                      .router = {.per_token = 2},
+                      .names = {.gate = "w1", .up = "w3", .down = "w2"},
+                      .shared = nn::SharedExpertSpec{.intermediate_size = kIntermediate / 2 - 2,
+                                                     .name = "shared",
+                                                     .gate = "shared_gate",
+                                                     .modules = {.gate = "w1", .up = "w3", .down = "w2"}}};
   mixture.attention.output_gate = true;
 
   delta.mlp_norm = norm("transformer.h.5.ln_2");

@@ -106,7 +106,8 @@ TEST_CASE("a shared expert is added, times its gate, with the gradient through b
   bf16.base_storage = DType::kBF16;
   nf4.quantization = precision::FourBits{};
   const at::Tensor x = random({21, 64}, 1), dy = random({21, 64}, 2);
-  constexpr double kLimit = 2e-6;  // fp32 sums of a few hundred terms; weights are compared as they are stored
+  constexpr double kLimit =
+      2e-6;  // fp32 sums of a few hundred terms; weights are compared as they are stored
   for (const precision::Policy& policy : {test::fp32_policy(), bf16, nf4}) {
     for (const bool gated : {true, false}) {
       CAPTURE(gated);

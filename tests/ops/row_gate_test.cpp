@@ -118,7 +118,8 @@ TEST_CASE("the row gate names what doesn't fit") {
              Contains("a dense sum of the input's shape and type"));
   CHECK_THAT(error_text([&] { add_row_gate_(at::zeros({8, 3}).t(), x, gate); }),
              Contains("a dense sum of the input's shape and type"));
-  CHECK_THAT(error_text([&] { row_gate_backward(at::zeros({4}), gate); }), Contains("a product for each row"));
+  CHECK_THAT(error_text([&] { row_gate_backward(at::zeros({4}), gate); }),
+             Contains("a product for each row"));
   CHECK_THAT(error_text([&] { row_gate_backward(at::zeros({3}, at::kDouble), gate); }),
              Contains("a product for each row, in the type of sums"));
 }

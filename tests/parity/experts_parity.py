@@ -10,6 +10,7 @@ import reference
 import tiny_llama
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file, save_file
 
 LIMIT = 1e-5
 LOSS_LIMIT = NORM_LIMIT = 2e-5
@@ -55,6 +56,14 @@ def taken_apart(base):
         layer.mlp.experts = Experts(layer.mlp.experts)
     model.config.model_type = "taken_apart"  # or PEFT would take the modules' names for those of stacked parameters
     return model
+
+
+def stack_of(tensors, name):
+    """The matrices of a layer's experts as one tensor, of gate and up the rows of gate before those of up."""
+    block, stack = name.rsplit(".", 1)
+    modules = ["gate_proj", "up_proj"] if stack == "gate_up_proj" else [stack]
+    count = len({key.removeprefix(block + ".").split(".")[0] for key in tensors if key.startswith(block + ".")})
+    return torch.stack([torch.cat([tensors[f"{block}.{number}.{module}.weight"] for module in modules]) for number in range(count)])
 
 
 class ExpertsParity(live_test.LiveTest):
@@ -125,6 +134,44 @@ class ExpertsParity(live_test.LiveTest):
         config = json.loads((run / "adapter_config.json").read_text())
         self.assertEqual(sorted(config["target_modules"]), ["q_proj", "w1", "w2", "w3"])
         self.check_likelihoods(run, "Mixtral, our adapter in PEFT")
+
+    def test_files_that_stack_experts_are_the_same_base(self):
+        self.prepare("qwen3_5_moe_text", "experts")
+        alone = self.base
+        stacked = self.stacked_copy(alone)
+        targets = "lora.target_modules=[q_proj, gate_proj, up_proj, down_proj]"
+        self.train(self.root / "of alone", targets)
+        self.base = stacked
+        self.train(self.root / "of stacked", targets)
+        adapters = [load_file(self.root / name / "adapter_model.safetensors") for name in ("of alone", "of stacked")]
+        self.assertTrue(any(".experts.4." in name for name in adapters[0]))
+        self.assertEqual(adapters[0].keys(), adapters[1].keys())
+        self.assertTrue(all(torch.equal(tensor, adapters[1][name]) for name, tensor in adapters[0].items()))
+        run = self.root / "of stacked"
+        ours, _ = self.programs.token_nll(stacked, self.few_data, run)  # PEFT doesn't read it
+        merged = self.programs.merge(stacked, run, self.root / "merged")
+        before, after = (load_file(folder / "model.safetensors") for folder in (stacked, merged))
+        self.assertEqual({name: tensor.shape for name, tensor in before.items()}, {name: tensor.shape for name, tensor in after.items()})
+        experts = [name for name in before if name.endswith((".gate_up_proj", "experts.down_proj"))]
+        self.assertTrue(experts and not any(torch.equal(before[name], after[name]) for name in experts))
+        theirs = reference.token_nll(reference.load(merged, dtype="auto"), self.few)
+        self.below(reference.deviation(ours, theirs), LIMIT, "stacked and merged, in transformers")
+        apart = load_file(self.programs.merge(alone, run, self.root / "merged alone") / "model.safetensors")
+        for name in experts:
+            self.assertTrue(torch.equal(after[name], stack_of(apart, name)), name)
+
+    def stacked_copy(self, base):
+        folder = self.root / "stacked"
+        folder.mkdir()
+        for path in base.iterdir():
+            if path.suffix != ".safetensors":
+                (folder / path.name).write_bytes(path.read_bytes())
+        tensors = load_file(base / "model.safetensors")
+        stacks = {name.split(".experts.")[0] + ".experts." + stack for name in tensors if ".experts." in name
+                  for stack in ("gate_up_proj", "down_proj")}
+        rest = {name: tensor for name, tensor in tensors.items() if ".experts." not in name}
+        save_file(rest | {name: stack_of(tensors, name) for name in stacks}, folder / "model.safetensors", {"format": "pt"})
+        return folder
 
     def test_all_linear_leaves_experts_out(self):
         self.prepare("qwen3_moe", "normalized")

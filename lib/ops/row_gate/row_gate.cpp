@@ -28,12 +28,10 @@ bool fits_on_cuda(const at::Tensor& x) {
 
 void launch(const at::Tensor& x, const at::Tensor& gate, const at::Tensor& y, bool add) {
   launch_on_device_of(x, [&](void* stream) {
-    launch_row_gate(cuda_element(x),
-                    {.rows = x.size(0),
-                     .width = x.size(1),
-                     .x = x.const_data_ptr(),
-                     .gate = gate.const_data_ptr()},
-                    y.mutable_data_ptr(), add, stream);
+    launch_row_gate(
+        cuda_element(x),
+        {.rows = x.size(0), .width = x.size(1), .x = x.const_data_ptr(), .gate = gate.const_data_ptr()},
+        y.mutable_data_ptr(), add, stream);
   });
 }
 

@@ -5,9 +5,9 @@
 namespace lorikeet::ops {
 
 /// The gate of a shared expert (Qwen team 2024, Qwen1.5-MoE): one number a row, y = sigmoid(gate) * x, in
-/// fp32 (fp64 for fp64), rounded once. x: [T, D], floating, contiguous; gate: [T, 1] of x's dtype, contiguous.
-/// Returns a dense tensor of x's shape and dtype. From dy, the gradient of the result, it makes that of x.
-/// Throws Error on shapes that don't fit.
+/// fp32 (fp64 for fp64), rounded once. x: [T, D], floating, contiguous; gate: [T, 1] of x's dtype,
+/// contiguous. Returns a dense tensor of x's shape and dtype. From dy, the gradient of the result, it makes
+/// that of x. Throws Error on shapes that don't fit.
 at::Tensor row_gate(const at::Tensor& x, const at::Tensor& gate);
 
 /// y += sigmoid(gate) * x, the sum in fp32 (fp64 for fp64), rounded once. y: of x's shape and dtype,
