@@ -58,6 +58,9 @@ class SharedExpert(ModelRuns):
     def test_in_16_bits_and_in_4(self):
         self.check("shared-nf4", BF16_RELATIVE, "precision.base_storage=nf4", "lora.target_modules=[q_proj, shared_expert.down_proj]")
 
+    def test_two_cards_compute_what_one_does(self):
+        self.check_two_cards()
+
 
 if __name__ == "__main__":
     result = unittest.main(argv=[sys.argv[0], *sys.argv[5:]], verbosity=2, exit=False).result

@@ -13,7 +13,6 @@ from peft.optimizers import create_loraplus_optimizer
 from safetensors.torch import load_file
 from transformers import AutoConfig, get_cosine_schedule_with_warmup
 
-SHARED_EXPERTS = ("qwen2_moe", "qwen3_next")
 LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
@@ -26,9 +25,9 @@ def load(folder, dtype=torch.float32, rope=None):
 
 
 def for_peft(model):
-    """The model, of which PEFT 0.21 would take the names of a shared expert's modules for those of experts, which transformers
-    5 stacks."""
-    if model.config.model_type in SHARED_EXPERTS:
+    """The model; of Qwen3-Next PEFT 0.21 would take the names of a shared expert's modules for those of routed experts, which
+    transformers 5 stacks."""
+    if model.config.model_type == "qwen3_next":
         model.config.model_type += "_in_peft"
     return model
 
