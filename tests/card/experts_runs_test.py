@@ -5,7 +5,7 @@ import sys
 import unittest
 
 from card_programs import SECOND, ModelRuns, called_operators
-from mixture import write_mixture, write_shared_mixture
+from mixture import write_gpt_oss, write_mixture, write_shared_mixture
 
 BF16_RELATIVE = 1e-2  # runs_test.py's, and a token near two experts may take the other one
 LAYERS = 4
@@ -57,6 +57,19 @@ class SharedExpert(ModelRuns):
 
     def test_in_16_bits_and_in_4(self):
         self.check("shared-nf4", BF16_RELATIVE, "precision.base_storage=nf4", "lora.target_modules=[q_proj, shared_expert.down_proj]")
+
+    def test_two_cards_compute_what_one_does(self):
+        self.check_two_cards()
+
+
+class GptOss(ModelRuns):
+    write_model = staticmethod(write_gpt_oss)
+
+    def test_the_cpus_losses_with_experts_in_mxfp4(self):
+        report = self.check("mxfp4", self.FP32_RELATIVE, "precision.preset=fp32", "training.activation_checkpointing=mlp")
+        self.assertGreater(report["kernels"]["sinks_cuda.cu"], 0)
+        self.assertGreater(report["kernels"]["dequantize_cuda.cu"], report["kernels"]["sinks_cuda.cu"])
+        self.check("mxfp4-bf16", BF16_RELATIVE)
 
     def test_two_cards_compute_what_one_does(self):
         self.check_two_cards()

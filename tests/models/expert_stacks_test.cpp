@@ -157,7 +157,8 @@ TEST_CASE("where files may be either way, a tensor's extents say which it is") {
   either.front().in_features = kHidden;
   either.back().in_features = kWidth;
   for (const bool transposed : {false, true})
-    check_equal(Loaded(either, policy_of(DType::kF32), stacked(state, stacks_of(false, transposed))), by_themselves);
+    check_equal(Loaded(either, policy_of(DType::kF32), stacked(state, stacks_of(false, transposed))),
+                by_themselves);
 }
 
 TEST_CASE("each process loads its part of stacked experts, and all their digests add up to the whole's") {

@@ -1,6 +1,7 @@
-"""The example's model as a mixture of experts (Mixtral, Qwen2-MoE), written without PyTorch."""
+"""The example's model as a mixture of experts (Mixtral, Qwen2-MoE, gpt-oss), written without PyTorch."""
 
 import json
+import math
 import random
 import shutil
 import struct
@@ -64,5 +65,43 @@ def write_shared_mixture(folder):
             logits = [draw.gauss(0, 0.2) for _ in range(tensor[1][1])]
             tensors[name.replace("mlp.gate.", "mlp.shared_expert_gate.")] = (
                 "F32", [1, len(logits)], struct.pack(f"<{len(logits)}f", *logits))
+    harness.write_tensors(folder / "model.safetensors", tensors)
+    return folder
+
+
+def write_gpt_oss(folder):
+    """The example's attention with sinks and windows, beside random experts in mxfp4 as gpt-oss is published."""
+    base = harness.EXAMPLE / "base"
+    shutil.copytree(base, folder)
+    config = json.loads((base / "config.json").read_text())
+    hidden, width, layers = config["hidden_size"], 64, config["num_hidden_layers"]
+    for key in ("mlp_bias", "pretraining_tp"):
+        del config[key]
+    kinds = ["sliding_attention", "full_attention"]
+    config |= {"model_type": "gpt_oss", "architectures": ["GptOssForCausalLM"], "intermediate_size": width, "attention_bias": False,
+               "num_local_experts": EXPERTS, "num_experts_per_tok": PER_TOKEN, "sliding_window": 16,
+               "layer_types": [kinds[i % 2] for i in range(layers)], "quantization_config": {"quant_method": "mxfp4"}}
+    config["head_dim"] = hidden // config["num_attention_heads"]
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    draw = random.Random(9)
+
+    def numbers(*shape, spread):
+        count = math.prod(shape)
+        return "F32", list(shape), struct.pack(f"<{count}f", *(draw.gauss(0, spread) for _ in range(count)))
+
+    def octets(*shape, low, high):
+        return "U8", list(shape), bytes(draw.randint(low, high) for _ in range(math.prod(shape)))
+
+    tensors = {name: tensor for name, tensor in harness.read_tensors(base / "model.safetensors").items() if ".mlp." not in name}
+    for layer in range(layers):
+        block = f"model.layers.{layer}."
+        tensors[block + "self_attn.sinks"] = numbers(config["num_attention_heads"], spread=1.0)
+        tensors[block + "mlp.router.weight"] = numbers(EXPERTS, hidden, spread=0.2)
+        tensors[block + "mlp.router.bias"] = numbers(EXPERTS, spread=0.2)
+        for name, rows, columns in (("gate_up_proj", 2 * width, hidden), ("down_proj", hidden, width)):
+            stack = f"{block}mlp.experts.{name}"
+            tensors[stack + "_blocks"] = octets(EXPERTS, rows, columns // 32, 16, low=0, high=255)
+            tensors[stack + "_scales"] = octets(EXPERTS, rows, columns // 32, low=120, high=122)
+            tensors[stack + "_bias"] = numbers(EXPERTS, rows, spread=0.2)
     harness.write_tensors(folder / "model.safetensors", tensors)
     return folder
