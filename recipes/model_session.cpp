@@ -85,6 +85,22 @@ void warn_of_rank(const peft::LoraAdapters& adapters) {
               "): a higher rank than these have can't be learned");
 }
 
+// PEFT 0.21 on transformers 5, which stacks experts, says nothing where it leaves tensors of an adapter out.
+void warn_of_unread_modules(const peft::LoraAdapters& adapters, const std::string& family) {
+  const bool shared = family == "qwen3_next";
+  const bool routed = family == "qwen2_moe" || family == "qwen3_5_moe" || family == "qwen3_5_moe_text";
+  if (!shared && !routed) return;
+  const std::string part = shared ? ".shared_expert." : ".experts.";
+  const auto& modules = adapters.modules();
+  const auto found = std::find_if(modules.begin(), modules.end(), [&](const auto& module) {
+    return module.name.find(part) != std::string::npos;
+  });
+  if (found == modules.end()) return;
+  log_warning("lora.target_modules has " + found->name +
+              " and others on which PEFT passes over adapters of this family without saying so; merge what "
+              "is trained (lorikeet merge), or leave them out: docs/families.md, Mixtures of experts");
+}
+
 }  // namespace
 
 precision::Policy choose_policy(const config::PrecisionSettings& settings, const device::Device& device) {
@@ -184,6 +200,8 @@ ModelSession open_config(Json config, const std::string& where, const precision:
     session.model = std::make_unique<nn::CausalLM>(spec, factory);
     session.adapters->require_matches();
     warn_of_rank(*session.adapters);
+    if (!lora->from_file)
+      warn_of_unread_modules(*session.adapters, JsonView(session.config, where).at("model_type").as_string());
   } else {
     nn::FrozenFactory factory(session.policy);
     factory.keep_plain(is_plain);

@@ -1,0 +1,61 @@
+"""Mixtures of experts as a user meets them: gpt-oss with experts in mxfp4 from training to a merged checkpoint, and what is
+said of adapters that PEFT passes over."""
+
+import json
+import sys
+import unittest
+
+import harness
+from mixture import write_gpt_oss, write_shared_mixture
+
+STEPS = ["training.max_steps=4"]
+
+
+class Experts(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.programs = harness.Programs(sys.argv[1])
+        cls.gpt_oss = write_gpt_oss(cls.programs.work / "gpt-oss")
+        cls.shared = write_shared_mixture(cls.programs.work / "shared")
+
+    def train(self, name, model, *overrides, code=0):
+        result = self.programs.train(self.programs.work / name, f"model.path={model}", *STEPS, *overrides)
+        self.assertEqual(result.returncode, code, result.stderr)
+        return result.stderr
+
+    def test_gpt_oss_is_trained_evaluated_used_and_merged_with_its_experts_left_in_mxfp4(self):
+        said = self.train("oss", self.gpt_oss)
+        self.assertNotIn("warning", said)
+        run, merged = self.programs.work / "oss", self.programs.work / "oss merged"
+        config = json.loads((run / "adapter_config.json").read_text())
+        self.assertEqual(sorted(config["target_modules"]), ["k_proj", "o_proj", "q_proj", "v_proj"])
+        result = self.programs.verb("merge", self.gpt_oss, run, merged, "device=cpu")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        before, after = (harness.read_tensors(folder / "model.safetensors") for folder in (self.gpt_oss, merged))
+        self.assertEqual(before.keys(), after.keys())
+        changed = {name.rsplit(".", 2)[1] for name in before if before[name] != after[name]}
+        self.assertEqual(changed, {"q_proj", "k_proj", "v_proj", "o_proj"})
+        self.assertEqual(json.loads((merged / "config.json").read_text())["quantization_config"], {"quant_method": "mxfp4"})
+        texts = [self.programs.verb("generate", *arguments, "--prompt", "The", "--max-new-tokens", "8", "device=cpu",
+                                    "precision.preset=fp32") for arguments in ((self.gpt_oss, "--adapter", run), (merged,))]
+        for text in texts:
+            self.assertEqual(text.returncode, 0, text.stderr)
+        self.assertEqual(texts[0].stdout, texts[1].stdout)
+
+    def test_what_gpt_oss_has_not_is_refused(self):
+        said = self.train("nf4", self.gpt_oss, "precision.base_storage=nf4", code=2)
+        self.assertIn("[precision.base_storage] expected null for", said)
+        self.assertIn("(mxfp4, a power of two for each 32)", said)
+        said = self.train("experts", self.gpt_oss, "lora.target_modules=[q_proj, gate_proj]", code=2)
+        self.assertIn("gate_proj", said)
+        self.assertFalse((self.programs.work / "experts").exists())
+
+    def test_adapters_that_peft_passes_over_are_warned_of(self):
+        passed_over = "on which PEFT passes over adapters of this family without saying so"
+        said = self.train("routed", self.shared, "lora.target_modules=[q_proj, down_proj]")
+        self.assertIn(f"lora.target_modules has model.layers.0.mlp.experts.0.down_proj and others {passed_over}", said)
+        self.assertNotIn(passed_over, self.train("all", self.shared, "lora.target_modules=all-linear"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
