@@ -27,7 +27,7 @@ NESTED = {"gemma3", "gemma3_text"}
 HEAD_NORMS = ("attention.qk_norm = head_norms(", "[[maybe_unused]] const nn::QkNormSpec taken_out = head_norms(")
 WHOLE_NORMS = ("attention.qk_norm = whole_norms(", "[[maybe_unused]] const nn::QkNormSpec taken_out = whole_norms(")
 SHARED_EXPERTS = {"qwen2_moe", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"}
-EXPERTS = {"gpt_oss", "mixtral", "olmoe", "qwen3_moe"} | SHARED_EXPERTS
+EXPERTS = {"gpt_oss", "mixtral", "olmoe", "qwen3_moe", "qwen3_vl_moe"} | SHARED_EXPERTS
 DELTA_NETS = {"qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"}
 
 
@@ -63,8 +63,8 @@ FEATURES = [
         ("window from a layer on", "options.window = windows[", "options.window = 0 * windows[")),
     *of({"qwen2_5_vl", "qwen2_vl"}, "models/qwen_vl/qwen_vl.cpp",
         ("names of a multimodal checkpoint", '"model."}', '"tower."}')),
-    *of({"qwen3", "qwen3_moe", "qwen3_vl"}, "models/qwen3/qwen3.cpp", ("norms of q and k by head", *HEAD_NORMS)),
-    *of({"qwen3", "qwen3_moe"}, "models/qwen3/qwen3.cpp",
+    *of({"qwen3", "qwen3_moe", "qwen3_vl", "qwen3_vl_moe"}, "models/qwen3/qwen3.cpp", ("norms of q and k by head", *HEAD_NORMS)),
+    *of({"qwen3", "qwen3_moe", "qwen3_vl_moe"}, "models/qwen3/qwen3.cpp",
         ("biases of attention", "attention.output_bias = bias;", "attention.output_bias = bias && sizes.layers == 0;")),
     *of("qwen3_moe", "models/qwen3_moe/qwen3_moe.cpp",
         ("window", "used ? config.size(", "used && sizes.layers == 0 ? config.size(")),
@@ -83,7 +83,7 @@ FEATURES = [
          'names.gate = "w3";\n  experts.names.up = "w1";')),
     *of("gpt_oss", "models/gpt_oss/gpt_oss.cpp",
         ("windows in every other layer", "options.window = windows[", "options.window = 0 * windows["),
-        ("sinks", "attention.sinks = true;", ""),
+        ("sinks", "attention.sinks = true;", "attention.sinks = false;"),
         ("biases of attention", "attention.output_bias = bias;", "attention.output_bias = bias && sizes.layers == 0;"),
         ("bias of the router", "experts.router_bias = experts.bias = true;", "experts.bias = true;"),
         ("biases of experts", "experts.router_bias = experts.bias = true;", "experts.router_bias = true;"),
