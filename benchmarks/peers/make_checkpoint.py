@@ -28,8 +28,12 @@ def main():
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if weight.dim() == 1:
-                # A scale of 1, which Qwen 3.5 stores as 0 but for the norm in its delta nets; their other numbers are 0.
-                weight.fill_(1 if kind != "qwen3_5_text" or name.endswith("linear_attn.norm.weight") else 0)
+                # A scale of 1, which Qwen 3.5 stores as 0 but for the norm in its delta nets; their other numbers are 0, and so
+                # are sinks and biases.
+                is_scale = kind != "qwen3_5_text" and name.endswith("norm.weight") or name.endswith("linear_attn.norm.weight")
+                weight.fill_(1 if is_scale else 0)
+            elif name.endswith("_bias"):  # of all experts
+                weight.fill_(0)
             elif "embed_tokens" in name and not config.tie_word_embeddings:
                 weight.normal_(std=1)
             else:  # a head that is the embedding's table makes that one's rows as small as its own

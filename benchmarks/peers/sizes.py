@@ -34,6 +34,14 @@ def qwen3_5(hidden, intermediate, layers, heads, kv_heads, value_heads, **more):
                  linear_conv_kernel_dim=4, partial_rotary_factor=0.25, rope_theta=1e7, **more)
 
 
+def gpt_oss(hidden, expert, layers, heads, kv_heads, experts, per_token, vocabulary):
+    """Experts as numbers: transformers makes numbers of mxfp4 on a CPU."""
+    return dict(model_type="gpt_oss", architectures=["GptOssForCausalLM"], hidden_size=hidden, intermediate_size=expert,
+                num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=64,
+                num_experts=experts, num_experts_per_tok=per_token, vocab_size=vocabulary, sliding_window=128,
+                max_position_embeddings=131072, tie_word_embeddings=False)
+
+
 # What config.json says of each size; head_dim is always given.
 MODELS = {
     "tiny": llama(128, 352, 2, 4, 2, 2000),
@@ -43,6 +51,8 @@ MODELS = {
     "135m": llama(576, 1536, 30, 9, 3, 49152, rope_theta=1e5, tie_word_embeddings=True),  # SmolLM2-135M
     "tiny-moe": qwen3_moe(128, 64, 2, 4, 8, 2, num_key_value_heads=2, head_dim=64, vocab_size=2000),
     "moe-500m": qwen3_moe(1024, 512, 8, 8, 32, 4, num_key_value_heads=4, vocab_size=32000),  # of which a token passes 140M
+    "tiny-oss": gpt_oss(128, 64, 2, 4, 2, 8, 2, 2000),
+    "oss-500m": gpt_oss(1024, 1024, 8, 16, 4, 16, 4, 32000),  # of which a token passes 155M
     "tiny-delta": qwen3_5(128, 352, 4, 2, 1, 16, vocab_size=2000),
     "delta-160m": qwen3_5(1024, 3584, 8, 8, 2, 16, vocab_size=32000),  # Qwen3.5-0.8B's layers, a third of them
     "qwen3-0.6b": qwen3(1024, 3072, 28, 16),
@@ -106,7 +116,7 @@ def layouts(model, device):
                  Layout("fixed", length, 1, packs, 4)]
     elif model.startswith("tiny"):
         found = [Layout("padded", 256, 4, 1), Layout("packed", 256, 4, 2), Layout("fixed", 128, 1, 2)]
-    elif model in ("57m", "135m", "moe-500m", "delta-160m"):
+    elif model in ("57m", "135m", "moe-500m", "oss-500m", "delta-160m"):
         found = [Layout("padded", 1024, 8, 1), Layout("packed", 1024, 8, 2), Layout("fixed", 512, 1, 4)]
     else:
         found = [Layout("fixed", 512, 1, 2)]
@@ -132,7 +142,8 @@ def flops(config, lengths, labels):
     a token without a label."""
     tokens, total = sum(lengths), 4 * config["hidden_size"] * config["vocab_size"] * labels
     heads = config["num_attention_heads"] * config["head_dim"]
-    mlp = [(config["hidden_size"], config["intermediate_size"])] * 3  # of all experts that a token passes
+    passed = config["num_experts_per_tok"] if config["model_type"] == "gpt_oss" else 1  # else it is that of all of them
+    mlp = [(config["hidden_size"], passed * config["intermediate_size"])] * 3  # of all experts that a token passes
     adapted_mlp = [] if "num_experts" in config else mlp
 
     def products(shapes, adapted):
