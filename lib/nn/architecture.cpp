@@ -111,7 +111,7 @@ void add_delta_net(Lines& lines, const GatedDeltaNetSpec& net) {
 
 void add_mlp(Lines& lines, const MlpSpec& mlp) {
   [[maybe_unused]] const auto& [prefix, hidden_size, intermediate_size, activation, bias, names,
-                                fused_gate_up, gated] = mlp;
+                                fused_gate_up, gated, by_name_only] = mlp;
   lines.add("mlp.intermediate_size", intermediate_size);
   lines.add("mlp.activation", activation_name(activation));
   lines.add_unless(false, "mlp.bias", bias);
@@ -131,7 +131,7 @@ void add_experts(Lines& lines, const ExpertsSpec& experts) {
   lines.add_unless(false, "experts.router_bias", router_bias);
   lines.add_unless(false, "experts.bias", bias);
   if (!shared) return;
-  [[maybe_unused]] const auto& [shared_size, name, gate, modules] = *shared;
+  [[maybe_unused]] const auto& [shared_size, name, gate, modules, by_name_only] = *shared;
   lines.add("experts.shared.intermediate_size", shared_size);
   lines.add_unless(false, "experts.shared.gated", !gate.empty());
 }

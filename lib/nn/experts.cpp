@@ -42,7 +42,8 @@ MlpSpec ExpertsSpec::shared_mlp() const {
           .hidden_size = hidden_size,
           .intermediate_size = shared->intermediate_size,
           .activation = activation,
-          .names = shared->modules};
+          .names = shared->modules,
+          .by_name_only = shared->by_name_only};
 }
 
 Module ExpertsSpec::shared_gate_module() const { return {prefix + "." + shared->gate, 1}; }

@@ -23,6 +23,7 @@ struct SharedExpertSpec {
   /// The module that makes the logit by whose sigmoid a token's output is multiplied; empty: there is none.
   std::string gate = "shared_expert_gate";
   MlpNames modules;
+  bool by_name_only = false;  ///< GroupSpec's
 };
 
 /// A mixture of experts: gated MLPs, of which each token passes a few.

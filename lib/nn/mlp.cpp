@@ -16,8 +16,8 @@ Module MlpSpec::down_module() const { return {prefix + "." + names.down, hidden_
 
 Mlp::Mlp(const MlpSpec& spec, LinearFactory& factory, WeightUnit& unit)
     : gated_(spec.gated), activation_(spec.activation) {
-  up_ = factory.linear({spec.gate_up_modules(), spec.hidden_size, spec.bias}, unit);
-  down_ = factory.linear({{spec.down_module()}, spec.intermediate_size, spec.bias}, unit);
+  up_ = factory.linear({spec.gate_up_modules(), spec.hidden_size, spec.bias, spec.by_name_only}, unit);
+  down_ = factory.linear({{spec.down_module()}, spec.intermediate_size, spec.bias, spec.by_name_only}, unit);
 }
 
 at::Tensor Mlp::activated(const at::Tensor& up, const std::vector<ops::LowRankTerm>& terms) const {

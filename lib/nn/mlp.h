@@ -23,6 +23,7 @@ struct MlpSpec {
   MlpNames names;
   std::optional<FusedModule> fused_gate_up;  ///< absent: gate and up are modules of their own
   bool gated = true;                         ///< else there is no gate: down(act(up x))
+  bool by_name_only = false;                 ///< GroupSpec's
 
   /// The modules that make [gate | up], or up alone.
   std::vector<Module> gate_up_modules() const;

@@ -202,8 +202,15 @@ void save_adapter(const std::filesystem::path& folder, const LoraAdapters& adapt
 LoraConfig load_adapter_config(const std::filesystem::path& folder) {
   const Json json = read_adapter_json(folder);
   LoraConfig config = read_adapter_config(JsonView(json, (folder / kAdapterConfig).string()));
-  const auto file = open_adapter_tensors(folder);
-  for (const io::TensorView& tensor : file.tensors()) {
+  std::optional<io::SafetensorsFile> file;
+  try {
+    file.emplace(open_adapter_tensors(folder));
+  } catch (const Error&) {
+    // Who loads the tensors says so, behind what is wrong with the settings.
+    if (!config.modules_to_save.empty()) throw;
+    return config;
+  }
+  for (const io::TensorView& tensor : file->tensors()) {
     const std::size_t begin = std::string_view(kAdapterPrefix).size(), end = tensor.name.find(".lora_A.");
     if (end != std::string::npos && tensor.name.starts_with(kAdapterPrefix))
       config.modules_in_file.insert(tensor.name.substr(begin, end - begin));

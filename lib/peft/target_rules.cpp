@@ -139,7 +139,8 @@ bool TargetRules::leaves_out(const std::string& expert_module) const {
   if (!config_.from_file || in_file.empty()) return false;
   return !by_any_name(expert_module, [&](const std::string& module) {
     // "model.layers.0.mlp.experts.3.down_proj" -> "model.layers.0.mlp.experts."
-    const std::size_t number = module.rfind('.', module.rfind('.') - 1);
+    const std::size_t end = module.rfind('.'), number = module.rfind('.', end - 1);
+    if (module[number + 1] < '0' || module[number + 1] > '9') return true;  // a shared expert's module
     const std::string experts = module.substr(0, number + 1);
     const auto first = in_file.lower_bound(experts);
     return first != in_file.end() && first->starts_with(experts);

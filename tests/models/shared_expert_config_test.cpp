@@ -70,6 +70,12 @@ TEST_CASE("every layer has routed experts and a shared one with its gate, under 
   }
 }
 
+TEST_CASE("all-linear leaves the shared expert out in Qwen3-Next, where PEFT passes over it") {
+  for (const auto& variant : {kQwen2, kText, kNested})
+    CHECK_FALSE(experts_of(variant).shared_mlp().by_name_only);
+  CHECK(experts_of(kNext).shared_mlp().by_name_only);
+}
+
 TEST_CASE("a shared expert's parameters are passed by every token") {
   const nn::ModelShape shape = spec_of(kQwen2).shape;
   constexpr std::int64_t kQkv = 24 * (24 + 12 + 12), kOutput = 24 * 24, kExpert = 3 * 24 * 24;

@@ -24,14 +24,6 @@ def load(folder, dtype=torch.float32, rope=None):
     return auto_class(config).from_pretrained(folder, config=config, dtype=dtype, **attention(config)).eval()
 
 
-def for_peft(model):
-    """The model; of Qwen3-Next PEFT 0.21 would take the names of a shared expert's modules for those of routed experts, which
-    transformers 5 stacks."""
-    if model.config.model_type == "qwen3_next":
-        model.config.model_type += "_in_peft"
-    return model
-
-
 def attention(config):
     """Arguments of from_pretrained: only eager attention has soft caps."""
     return {"attn_implementation": "eager"} if getattr(config, "attn_logit_softcapping", None) else {}
@@ -64,7 +56,7 @@ def make_adapter(base, folder, targets=LINEARS, rank=4, alpha=8, seed=3, **more)
     torch.manual_seed(seed)
     targets = targets if isinstance(targets, str) else list(targets)
     config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=targets, task_type="CAUSAL_LM", **more)
-    model = get_peft_model(for_peft(load(base)), config)
+    model = get_peft_model(load(base), config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "lora_B" in name or "lora_embedding_A" in name or "modules_to_save" in name:
@@ -106,7 +98,7 @@ def product_deviation(ours, theirs):
 
 
 def with_adapter(base, folder, trainable=False, dtype=torch.float32, rope=None):
-    return PeftModel.from_pretrained(for_peft(load(base, dtype, rope)), folder, is_trainable=trainable)
+    return PeftModel.from_pretrained(load(base, dtype, rope), folder, is_trainable=trainable)
 
 
 def train(model, rows, output, bf16=False, lr=1e-3, batch=4, warmup_steps=2, causal=True, loraplus_lr_ratio=None,

@@ -125,6 +125,7 @@ TEST_CASE("an adapter file leaves out experts of a layer of which it has none") 
                             "model.layers.1.mlp.experts.3.down_proj"};
   CHECK(TargetRules(config).leaves_out(expert));
   CHECK_FALSE(TargetRules(config).leaves_out("model.layers.1.mlp.experts.0.down_proj"));
+  CHECK_FALSE(TargetRules(config).leaves_out("model.layers.2.mlp.shared_expert.down_proj"));
   config.checkpoint_names.prefixes = {{"model.", "model.language_model."}};
   config.modules_in_file = {"model.language_model.layers.0.mlp.experts.1.down_proj"};
   CHECK_FALSE(TargetRules(config).leaves_out(expert));
