@@ -12,13 +12,15 @@ import contextlib
 import torch
 from batches import IGNORED, Job, StepLog
 from peft import LoraConfig, get_peft_model
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 
 def load(job, dtype):
     """The base model with adapters, on the job's device; PEFT keeps adapters in fp32."""
+    # Of gpt-oss, whose sinks it knows no other way to have on a CPU, attention that holds all scores.
+    attention = "eager" if AutoConfig.from_pretrained(job.model).model_type == "gpt_oss" else "sdpa"
     model = AutoModelForCausalLM.from_pretrained(job.model, dtype=torch.float32 if dtype == "fp32" else torch.bfloat16,
-                                                 attn_implementation="sdpa", device_map=job.device)
+                                                 attn_implementation=attention, device_map=job.device)
     model.config.use_cache = False
     lora = LoraConfig(r=job.settings["rank"], lora_alpha=job.settings["alpha"], lora_dropout=0.0,
                       target_modules=job.settings["targets"], task_type="CAUSAL_LM")
