@@ -1,5 +1,7 @@
 #include "models/multimodal.h"
 
+#include <string>
+
 namespace lorikeet::models {
 
 io::CheckpointNames llava_names() {
@@ -7,6 +9,16 @@ io::CheckpointNames llava_names() {
                        {"lm_head.", "language_model.lm_head."}},
           .other_parts = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
                           "model.multi_modal_projector."}};
+}
+
+bool read_tie_of_file(const JsonView& file, ConfigReader& text, bool of_text) {
+  const char* const key = "tie_word_embeddings";
+  const bool tied = file.get_bool(key, false);
+  if (text.has(key) && of_text != tied) {
+    text.fail(key, "expected that of the whole file, which is " + std::string(tied ? "true" : "false") +
+                       (file.has(key) ? "" : " where it is absent") + "; write the same in both places");
+  }
+  return tied;
 }
 
 }  // namespace lorikeet::models

@@ -1,6 +1,8 @@
 #pragma once
 
+#include "base/json.h"
 #include "io/checkpoint_names.h"
+#include "models/config_reader.h"
 
 namespace lorikeet::models {
 
@@ -9,5 +11,9 @@ namespace lorikeet::models {
 /// "model.language_model.layers.0..." and "lm_head"; checkpoints have them, or
 /// "language_model.model.layers.0..." as they were published. The tower and the projector are left alone.
 io::CheckpointNames llava_names();
+
+/// The whole file's `tie_word_embeddings`, where absent means false and `text_config`, which `text` reads,
+/// has the same or none: `of_text` is what the latter says. Throws Error naming the key where they differ.
+bool read_tie_of_file(const JsonView& file, ConfigReader& text, bool of_text);
 
 }  // namespace lorikeet::models

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "models/multimodal.h"
 #include "models/qwen3_5/delta_decoder.h"
 
 namespace lorikeet::models {
@@ -44,14 +45,7 @@ nn::CausalLMSpec multimodal_spec(const JsonView& json, const std::string& family
   ConfigReader text(json.at("text_config"), family);
   text.choice("model_type", family + "_text", {family + "_text"});
   nn::CausalLMSpec spec = delta_decoder(text, "model.language_model", form);
-  const bool tied = file.flag("tie_word_embeddings", false);
-  if (text.has("tie_word_embeddings") && spec.shape.tied_head != tied) {
-    text.fail("tie_word_embeddings", "expected that of the whole file, which is " +
-                                         std::string(tied ? "true" : "false") +
-                                         (json.has("tie_word_embeddings") ? "" : " where it is absent") +
-                                         "; write the same in both places");
-  }
-  spec.shape.tied_head = tied;
+  spec.shape.tied_head = read_tie_of_file(json, text, spec.shape.tied_head);
   file.finish();
   // AutoModelForCausalLM makes a model without the tower of these files, and PEFT's adapters have its names.
   spec.checkpoint_names = {.prefixes = {{"model.language_model.", "model."}},

@@ -2,6 +2,7 @@
 
 #include "base/strings.h"
 #include "models/experts.h"
+#include "models/multimodal.h"
 #include "models/qwen2/qwen2.h"
 #include "models/qwen3/qwen3.h"
 
@@ -100,16 +101,8 @@ nn::CausalLMSpec qwen2_family(const JsonView& json, const std::string& family) {
 
 nn::CausalLMSpec qwen3_family(const JsonView& json, const std::string& family, Decoder decoder) {
   nn::CausalLMSpec spec = nested(json, family, decoder);
-  const JsonView text = json.at("text_config");
-  const bool tied = json.get_bool("tie_word_embeddings", false);
-  if (text.has("tie_word_embeddings") && spec.shape.tied_head != tied) {
-    const std::string at_top = tied ? "true" : "false";
-    ConfigReader(text, family)
-        .fail("tie_word_embeddings", "expected that of the whole file, which is " + at_top +
-                                         (json.has("tie_word_embeddings") ? "" : " where it is absent") +
-                                         "; write the same in both places");
-  }
-  spec.shape.tied_head = tied;
+  ConfigReader text(json.at("text_config"), family);
+  spec.shape.tied_head = read_tie_of_file(json, text, spec.shape.tied_head);
   spec.checkpoint_names.other_parts = {"model.visual."};
   return spec;
 }

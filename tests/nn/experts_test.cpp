@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "nn/batch.h"
+#include "nn/filled_unit.h"
 #include "support/catch.h"
 #include "support/error_text.h"
 #include "support/toy_lora.h"
@@ -12,6 +13,8 @@
 using namespace lorikeet;
 using namespace lorikeet::nn;
 using test::error_text;
+using test::fill_randomly;
+using test::random;
 
 namespace {
 
@@ -23,24 +26,11 @@ ExpertsSpec spec_of(std::int64_t per_token, bool normalized) {
           .router = {.per_token = per_token, .normalized = normalized}};
 }
 
-at::Tensor random(at::IntArrayRef sizes, std::uint64_t seed) {
-  return at::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(seed), at::TensorOptions(at::kFloat));
-}
-
 // A unit with a block of experts, filled with random weights, which are kept as its policy stores them.
 struct Block {
   Block(const ExpertsSpec& spec, const precision::Policy& policy)
       : factory(policy), unit("layer 0"), experts(spec, factory, unit) {
-    unit.allocate(at::kCPU);
-    for (std::size_t i = 0; i < unit.segments().size(); ++i) {
-      const WeightSegment& segment = unit.segments()[i];
-      const at::Tensor numbers = 0.2 * random(segment.shape, 100 + i);
-      if (segment.quantized != nullptr) {
-        unit.held(i).values.copy_(ops::quantized_matrix(numbers, segment.quantized->quantization()).bytes);
-      } else {
-        unit.held(i).values.copy_(numbers.flatten());
-      }
-    }
+    fill_randomly(unit);
   }
 
   UnitLoan loan() const { return {&unit, unit.part()}; }

@@ -4,6 +4,7 @@
 
 #include "ops/attention/cpu.h"
 #include "ops/vector.h"
+#include "ops/vector_log.h"
 
 namespace lorikeet::ops::cpu {
 namespace {
@@ -24,18 +25,6 @@ struct HeadRows {
   std::int64_t rows, head_dim, out_row;  // out_row: elements from one row of out to the next
 };
 
-// log(1 + x) for x in [0, 1], to 2 units in the last place: 2 atanh(z) with z = x / (2 + x), at most 1/3.
-LORIKEET_INLINE float log1p(float x) {
-  const float z = x / (2.0F + x), square = z * z;
-  float p = 1.0F / 13.0F;
-  p = p * square + 1.0F / 11.0F;
-  p = p * square + 1.0F / 9.0F;
-  p = p * square + 1.0F / 7.0F;
-  p = p * square + 1.0F / 5.0F;
-  p = p * square + 1.0F / 3.0F;
-  return 2.0F * (z + z * square * p);
-}
-
 template <typename T>
 LORIKEET_INLINE void scale_rows(const HeadRows<T>& r) {
   for (std::int64_t begin = 0; begin < r.rows; begin += kBlock) {
@@ -47,7 +36,7 @@ LORIKEET_INLINE void scale_rows(const HeadRows<T>& r) {
     for (std::int64_t i = 0; i < count; ++i) {
       const float d = lse[i] - r.sink, e = vector::exp(d < 0 ? d : -d), all = 1.0F / (1.0F + e);
       share[i] = d < 0 ? e * all : all;
-      lse[i] = (d < 0 ? r.sink : lse[i]) + log1p(e);
+      lse[i] = (d < 0 ? r.sink : lse[i]) + vector::log_1_plus(e);
     }
     for (std::int64_t i = 0; i < count; ++i) {
       T* const row = r.out + (begin + i) * r.out_row;

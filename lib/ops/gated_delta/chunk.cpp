@@ -3,26 +3,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/vector_log.h"
+
 namespace lorikeet::ops::cpu::delta {
 namespace {
 
 using vector::Bf16;
 using vector::kLanes;
 
-// log(1 + t) for t in [0, 1], to 1e-7 of itself: 2 atanh(s) for s = t / (2 + t) <= 1/3, by its series.
-LORIKEET_INLINE float log_1_plus(float t) {
-  const float s = t / (2.0F + t), square = s * s;
-  float p = 1.0F / 13.0F;
-  p = p * square + 1.0F / 11.0F;
-  p = p * square + 1.0F / 9.0F;
-  p = p * square + 1.0F / 7.0F;
-  p = p * square + 1.0F / 5.0F;
-  p = p * square + 1.0F / 3.0F;
-  return 2.0F * s * (p * square + 1.0F);
-}
-
 LORIKEET_INLINE float softplus(float x) {
-  return (x > 0.0F ? x : 0.0F) + log_1_plus(vector::exp(x < 0.0F ? x : -x));
+  return (x > 0.0F ? x : 0.0F) + vector::log_1_plus(vector::exp(x < 0.0F ? x : -x));
 }
 
 template <typename T>
