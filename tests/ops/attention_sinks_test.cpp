@@ -1,15 +1,13 @@
 #include "ops/attention/sinks.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
 #include <limits>
 
 #include "base/error.h"
 #include "ops/attention/attention.h"
-#include "ops/attention_cases.h"
-#include "support/as_autograd.h"
+#include "ops/attention_runs.h"
 #include "support/catch.h"
 #include "support/gradcheck.h"
 #include "support/reference_ops.h"
@@ -33,41 +31,6 @@ const Tolerance kTolerances[] = {
 // dtype holds exactly.
 at::Tensor sinks_of(std::int64_t heads) {
   return (leaf({heads}, 31).detach() * 2).to(at::kBFloat16).to(at::kFloat);
-}
-
-struct Run {
-  at::Tensor out, grad;
-};
-
-template <typename F>
-Run run(const F& f, const at::Tensor& qkv, const at::Tensor& upstream) {
-  const auto x = qkv.detach().clone().requires_grad_(true);
-  const auto out = f(x);
-  return {out, torch::autograd::grad({out}, {x}, {upstream})[0]};
-}
-
-Run run_fused(const Case& c, const at::Tensor& qkv, const at::Tensor& upstream, const at::Tensor& sinks) {
-  const auto sequences = sequences_of(c.lengths);
-  return run(
-      [&](const at::Tensor& x) {
-        return as_autograd(x, [&](const at::Tensor& in, Backward& backward) {
-          AttentionStatistics statistics;
-          const auto out = attention(in, c.layout, sequences, c.options, &statistics, sinks);
-          backward = [=](const at::Tensor& dy) {
-            return pack(attention_backward(dy, in, out, statistics, c.layout, sequences, c.options));
-          };
-          return out;
-        });
-      },
-      qkv, upstream);
-}
-
-Run run_reference(const Case& c, const at::Tensor& qkv, const at::Tensor& upstream, const at::Tensor& sinks) {
-  return run(
-      [&](const auto& x) {
-        return reference::attention(x, c.layout, sequences_of(c.lengths), c.options, sinks);
-      },
-      qkv.to(at::kDouble), upstream.to(at::kDouble));
 }
 
 // The statistics and the output of T tokens, H heads of D.

@@ -1,14 +1,12 @@
 #include "ops/attention/attention.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
 
 #include "base/error.h"
-#include "ops/attention_cases.h"
+#include "ops/attention_runs.h"
 #include "ops/forced_products.h"
-#include "support/as_autograd.h"
 #include "support/catch.h"
 #include "support/gradcheck.h"
 #include "support/tolerance.h"
@@ -28,39 +26,6 @@ const Tolerance kTolerances[] = {
      "probabilities and of the scores' gradients"},
     {at::kHalf, 1e-3, 2e-3, "one rounding to 11 bits each way"},
 };
-
-struct Run {
-  at::Tensor out, grad;
-};
-
-template <typename F>
-Run run(const F& f, const at::Tensor& qkv, const at::Tensor& upstream) {
-  const auto x = qkv.detach().clone().requires_grad_(true);
-  const auto out = f(x);
-  if (out.numel() == 0) return {out, x};
-  return {out, torch::autograd::grad({out}, {x}, {upstream})[0]};
-}
-
-Run run_fused(const Case& c, const at::Tensor& qkv, const at::Tensor& upstream) {
-  const auto sequences = sequences_of(c.lengths);
-  const auto pair = [&](const at::Tensor& x) {
-    return as_autograd(x, [&](const at::Tensor& in, Backward& backward) {
-      AttentionStatistics statistics;
-      const auto out = attention(in, c.layout, sequences, c.options, &statistics);
-      backward = [=](const at::Tensor& dy) {
-        return pack(attention_backward(dy, in, out, statistics, c.layout, sequences, c.options));
-      };
-      return out;
-    });
-  };
-  return run(pair, qkv, upstream);
-}
-
-Run run_reference(const Case& c, const at::Tensor& qkv, const at::Tensor& upstream) {
-  return run(
-      [&](const auto& x) { return reference::attention(x, c.layout, sequences_of(c.lengths), c.options); },
-      qkv.to(at::kDouble), upstream.to(at::kDouble));
-}
 
 }  // namespace
 
