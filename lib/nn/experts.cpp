@@ -19,11 +19,6 @@ const ExpertsSpec& checked(const ExpertsSpec& spec) {
               " experts a token, as many as there are, got " + std::to_string(spec.router.per_token));
 }
 
-// What an expert's group keeps; nothing where nobody keeps anything.
-LinearKept* part(std::vector<LinearKept>* kept, std::size_t expert) {
-  return kept != nullptr ? &kept->at(expert) : nullptr;
-}
-
 }  // namespace
 
 Module ExpertsSpec::router_module() const { return {prefix + "." + names.router, count}; }
@@ -72,41 +67,19 @@ Experts::Experts(const ExpertsSpec& spec, LinearFactory& factory, WeightUnit& un
         .modules = std::move(modules), .in_features = in_features, .bias = spec.bias, .by_name_only = true};
     return spec.frozen ? factory.frozen(made, unit) : factory.linear(made, unit);
   };
+  std::vector<std::unique_ptr<LinearGroup>> up, down;
   for (std::int64_t e = 0; e < spec.count; ++e) {
-    experts_.push_back({.up = group(spec.gate_up_modules(e), spec.hidden_size),
-                        .down = group({spec.down_module(e)}, spec.intermediate_size)});
-    learns_ = learns_ || experts_.back().up->learns() || experts_.back().down->learns();
+    up.push_back(group(spec.gate_up_modules(e), spec.hidden_size));
+    down.push_back(group({spec.down_module(e)}, spec.intermediate_size));
   }
-}
-
-at::Tensor Experts::Rows::of(const at::Tensor& all) const { return ops::part(all, 0, begin, end); }
-
-template <typename F>
-void Experts::for_each(const ops::Routing& routing, const ForwardContext& context, F&& f) const {
-  const bool may_drop = learns_ && context.training;
-  Batch all;  // what keys dropout
-  if (may_drop) all = ids_of_rows(context.batch, routing.tokens);
-  for (std::size_t e = 0; e < experts_.size(); ++e) {
-    const std::int64_t begin = routing.begin(e), end = routing.ends[e];
-    if (begin == end && !learns_) continue;
-    Batch own;
-    if (may_drop) {
-      own.position_ids = ops::part(all.position_ids, 0, begin, end);
-      own.sample_ids = ops::part(all.sample_ids, 0, begin, end);
-    }
-    f(Rows{e, begin, end, {.batch = own, .training = context.training, .step = context.step}});
-  }
+  up_ = LinearStack(std::move(up));
+  down_ = LinearStack(std::move(down));
 }
 
 at::Tensor Experts::up(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                        const ops::Routing& routing, std::vector<LinearKept>* kept) const {
-  if (kept != nullptr) kept->resize(experts_.size());
   at::Tensor up = at::empty({routing.tokens.size(0), 2 * intermediate_size_}, x.options());
-  const at::Tensor rows = ops::spread_rows(x, routing, RowWeights::kNone);
-  for_each(routing, context, [&](const Rows& own) {
-    experts_[own.expert].up->forward(own.of(rows), weights, own.context, part(kept, own.expert), nullptr,
-                                     own.of(up));
-  });
+  up_.forward(up, ops::spread_rows(x, routing, RowWeights::kNone), weights, context, routing, kept);
   return up;
 }
 
@@ -121,15 +94,10 @@ at::Tensor Experts::forward(const at::Tensor& x, const UnitLoan& weights, const 
     if (kept != nullptr) {
       kept->up = std::move(up);
       kept->router_logits = std::move(logits);
-      kept->down_linear.resize(experts_.size());
     }
   }
   at::Tensor rows = at::empty({product.size(0), hidden_size_}, x.options());
-  for_each(routing, context, [&](const Rows& own) {
-    experts_[own.expert].down->forward(own.of(product), weights, own.context,
-                                       part(kept != nullptr ? &kept->down_linear : nullptr, own.expert),
-                                       nullptr, own.of(rows));
-  });
+  down_.forward(rows, product, weights, context, routing, kept != nullptr ? &kept->down_linear : nullptr);
   product.reset();
   at::Tensor y = ops::combine_rows(rows, routing, RowWeights::kRouter);
   if (kept != nullptr) kept->routing = std::move(routing);
@@ -142,11 +110,8 @@ void Experts::up_again(const at::Tensor& x, const UnitLoan& weights, const Forwa
 }
 
 at::Tensor Experts::of_output_biases(const at::Tensor& dy, const ops::Routing& routing) const {
-  std::vector<at::Tensor> biases;
-  biases.reserve(experts_.size());
-  for (const Expert& expert : experts_) biases.push_back(expert.down->bias());
   const at::Tensor products =
-      ops::lora_linear(dy, ops::frozen_matrix(at::stack(biases)), {}, {}, std::nullopt);
+      ops::lora_linear(dy, ops::frozen_matrix(down_.biases()), {}, {}, std::nullopt);
   return products.gather(1, routing.experts).to(routing.weights.scalar_type()).mul_(routing.weights);
 }
 
@@ -162,28 +127,19 @@ FeedForwardGradients Experts::backward(const at::Tensor& dy, const UnitLoan& wei
                                        const ForwardContext& context, FeedForwardKept& kept,
                                        bool input_gradient) const {
   FeedForwardGradients gradients;
-  if (!input_gradient && !learns_) return gradients;
+  if (!input_gradient && !learns()) return gradients;
   gradients.routing = std::exchange(kept.routing, {});
   const ops::Routing& routing = gradients.routing;
   at::Tensor up = std::move(kept.up), weighted_gradient;
   {
     at::Tensor d_product = at::empty({up.size(0), intermediate_size_}, dy.options());
-    std::vector<ops::LoraLinearGradients> down(experts_.size());
-    {
-      const at::Tensor rows = ops::spread_rows(dy, routing, RowWeights::kRouter);
-      for_each(routing, context, [&](const Rows& own) {
-        down[own.expert] = experts_[own.expert].down->backward(
-            own.of(rows), weights, own.context, kept.down_linear[own.expert],
-            /*input_gradient=*/true, nullptr, own.of(d_product));
-      });
-    }
+    const auto down =
+        down_.backward(d_product, ops::spread_rows(dy, routing, RowWeights::kRouter), weights, context,
+                       routing, kept.down_linear);
     // The gradient is written over what was kept; the product comes from the same pass.
     at::Tensor product;
     ops::gated_activation_backward_(d_product, up, activation_, &product);
-    for_each(routing, context, [&](const Rows& own) {
-      if (down[own.expert].want_input())
-        experts_[own.expert].down->add_a_gradients(down[own.expert], own.of(product), own.context);
-    });
+    down_.add_a_gradients(down, product, context, routing);
     kept.down_linear.clear();
     // That of a row's weight, times the weight, is the product of the row and its gradient.
     if (input_gradient) weighted_gradient = ops::of_places(ops::row_products(d_product, product), routing);
@@ -191,15 +147,7 @@ FeedForwardGradients Experts::backward(const at::Tensor& dy, const UnitLoan& wei
   }
   at::Tensor rows;
   if (input_gradient) rows = at::empty({up.size(0), hidden_size_}, dy.options());
-  gradients.up.resize(experts_.size());
-  for_each(routing, context, [&](const Rows& own) {
-    ops::LoraLinearGradients& of_expert = gradients.up[own.expert];
-    of_expert = experts_[own.expert].up->backward(own.of(up), weights, own.context,
-                                                  kept.up_linear[own.expert], input_gradient, nullptr,
-                                                  input_gradient ? own.of(rows) : at::Tensor());
-    of_expert.dx.reset();
-    kept.up_linear[own.expert] = {};
-  });
+  gradients.up = up_.backward(rows, up, weights, context, routing, kept.up_linear);
   up.reset();
   if (!input_gradient) return gradients;
   gradients.dx = ops::combine_rows(rows, routing, RowWeights::kNone);
@@ -211,11 +159,8 @@ FeedForwardGradients Experts::backward(const at::Tensor& dy, const UnitLoan& wei
 
 void Experts::add_a_gradients(const FeedForwardGradients& gradients, const at::Tensor& x,
                               const ForwardContext& context) const {
-  const at::Tensor rows = ops::spread_rows(x, gradients.routing, RowWeights::kNone);
-  for_each(gradients.routing, context, [&](const Rows& own) {
-    if (gradients.up[own.expert].want_input())
-      experts_[own.expert].up->add_a_gradients(gradients.up[own.expert], own.of(rows), own.context);
-  });
+  up_.add_a_gradients(gradients.up, ops::spread_rows(x, gradients.routing, RowWeights::kNone), context,
+                      gradients.routing);
 }
 
 }  // namespace lorikeet::nn

@@ -7,6 +7,7 @@
 
 #include "nn/batch.h"
 #include "nn/feed_forward.h"
+#include "nn/linear_stack.h"
 #include "nn/mlp.h"
 #include "ops/activation/activation.h"
 
@@ -72,24 +73,9 @@ class Experts : public FeedForward {
                                 FeedForwardKept& kept, bool input_gradient) const override;
   void add_a_gradients(const FeedForwardGradients& gradients, const at::Tensor& x,
                        const ForwardContext& context) const override;
-  bool learns() const override { return learns_; }
+  bool learns() const override { return up_.learns() || down_.learns(); }
 
  private:
-  struct Expert {
-    std::unique_ptr<LinearGroup> up, down;
-  };
-  // The rows of one expert, and what a pass knows of them.
-  struct Rows {
-    std::size_t expert;
-    std::int64_t begin, end;
-    const ForwardContext& context;
-
-    at::Tensor of(const at::Tensor& all) const;
-  };
-  // Calls f(Rows) for each expert: those without rows too where experts learn, whose gradients are zeros
-  // then.
-  template <typename F>
-  void for_each(const ops::Routing& routing, const ForwardContext& context, F&& f) const;
   // [rows, gate | up] of the experts' rows. `kept`: of each expert's group, or null.
   at::Tensor up(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                 const ops::Routing& routing, std::vector<LinearKept>* kept) const;
@@ -105,8 +91,7 @@ class Experts : public FeedForward {
   ops::Activation activation_;
   bool bias_;
   GroupWeights router_;
-  std::vector<Expert> experts_;
-  bool learns_ = false;
+  LinearStack up_, down_;
 };
 
 }  // namespace lorikeet::nn

@@ -27,7 +27,7 @@ class FrozenGroup : public LinearGroup {
   }
   void add_a_gradients(const ops::LoraLinearGradients& /*gradients*/, const at::Tensor& /*x*/,
                        const ForwardContext& /*context*/) const override {}
-  at::Tensor bias() const override { return weights_.bias(); }
+  const GroupWeights& weights() const override { return weights_; }
   bool learns() const override { return false; }
 
  private:

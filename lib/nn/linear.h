@@ -53,6 +53,30 @@ struct GroupSpec {
   std::int64_t out_features() const;
 };
 
+/// Where a frozen matrix [rows, cols] lies: consecutive segments of a unit.
+struct MatrixPlace {
+  const WeightUnit* unit = nullptr;
+  std::size_t segment = 0;
+  std::int64_t rows = 0, cols = 0;
+
+  ops::FrozenMatrix of(const UnitLoan& loan) const { return loan.matrix(segment, rows, cols); }
+};
+
+/// The weight and bias of a group, declared in a unit: what every factory's groups hold. Throws Error for a
+/// module whose row order doesn't have its rows.
+struct GroupWeights {
+  /// `plain`: numbers, whatever the policy says of linear weights.
+  GroupWeights(const GroupSpec& spec, WeightUnit& unit, const precision::Policy& policy, bool plain);
+  /// The concatenated bias [sum of out] or an undefined tensor.
+  at::Tensor bias() const;
+
+  MatrixPlace weight;
+
+ private:
+  std::size_t bias_segment_ = 0;
+  bool has_bias_ = false;
+};
+
 /// What a group keeps for its backward beside its input; nothing where it is frozen.
 struct LinearKept {
   at::Tensor low_rank;      ///< [T, sum of ranks]
@@ -82,8 +106,8 @@ class LinearGroup {
   /// The rest of a backward, with forward's x.
   virtual void add_a_gradients(const ops::LoraLinearGradients& gradients, const at::Tensor& x,
                                const ForwardContext& context) const = 0;
-  /// Its modules' biases after each other, [sum of out], or an undefined tensor.
-  virtual at::Tensor bias() const = 0;
+  /// Its modules' weights and biases.
+  virtual const GroupWeights& weights() const = 0;
   /// Whether anything of the group is trainable.
   virtual bool learns() const = 0;
 };
@@ -141,30 +165,6 @@ struct HeadSpec {
   std::int64_t vocab_size;
   double soft_cap = 0;
   double scale = 1;
-};
-
-/// Where a frozen matrix [rows, cols] lies: consecutive segments of a unit.
-struct MatrixPlace {
-  const WeightUnit* unit = nullptr;
-  std::size_t segment = 0;
-  std::int64_t rows = 0, cols = 0;
-
-  ops::FrozenMatrix of(const UnitLoan& loan) const { return loan.matrix(segment, rows, cols); }
-};
-
-/// The weight and bias of a group, declared in a unit: what every factory's groups hold. Throws Error for a
-/// module whose row order doesn't have its rows.
-struct GroupWeights {
-  /// `plain`: numbers, whatever the policy says of linear weights.
-  GroupWeights(const GroupSpec& spec, WeightUnit& unit, const precision::Policy& policy, bool plain);
-  /// The concatenated bias [sum of out] or an undefined tensor.
-  at::Tensor bias() const;
-
-  MatrixPlace weight;
-
- private:
-  std::size_t bias_segment_ = 0;
-  bool has_bias_ = false;
 };
 
 /// Makes the linear parts of a model. A family asks for them by their checkpoint names and never learns

@@ -13,6 +13,10 @@ namespace lorikeet::ops {
 
 WeightFormat::~WeightFormat() = default;
 
+void WeightFormat::rows_out(const at::Tensor& out, const FrozenMatrix& matrix, std::int64_t begin) const {
+  out.copy_(rows(matrix, begin, begin + out.size(0), out.scalar_type()));
+}
+
 std::int64_t DenseFormat::bytes(std::int64_t rows, std::int64_t cols) const {
   return rows * cols * static_cast<std::int64_t>(dtype_size(storage_));
 }

@@ -50,6 +50,9 @@ class WeightFormat {
   virtual at::Tensor rows(const FrozenMatrix& matrix, std::int64_t begin, std::int64_t end,
                           at::ScalarType dtype) const = 0;
 
+  /// The same of rows [begin, begin + out.size(0)), written to the dense `out`, in its dtype.
+  virtual void rows_out(const at::Tensor& out, const FrozenMatrix& matrix, std::int64_t begin) const;
+
   /// The rows `ids` (int64 [T]) as [T, cols] of `dtype`.
   virtual at::Tensor lookup(const FrozenMatrix& matrix, const at::Tensor& ids,
                             at::ScalarType dtype) const = 0;
@@ -57,6 +60,9 @@ class WeightFormat {
   /// out [T, rows] = x W^T + bias (undefined or [rows]) + terms, as matmul_nt_out. x: [T, cols].
   virtual void forward(at::Tensor& out, const at::Tensor& x, const FrozenMatrix& matrix,
                        const std::vector<LowRankTerm>& terms, const at::Tensor& bias) const = 0;
+
+  /// Whether `forward` multiplies x as it is: not where it brings x to fp8.
+  virtual bool exact_products() const { return true; }
 
   /// out [T, rows] = x W^T in x's dtype, also where `forward` brings x to fp8.
   virtual void exact_forward(at::Tensor& out, const at::Tensor& x, const FrozenMatrix& matrix) const {

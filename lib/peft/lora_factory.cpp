@@ -61,7 +61,7 @@ class LoraGroup : public nn::LinearGroup {
     ops::add_a_gradients(gradients, x, adapters_.dropout(context, group_));
   }
 
-  at::Tensor bias() const override { return weights_.bias(); }
+  const nn::GroupWeights& weights() const override { return weights_; }
   bool learns() const override { return true; }
 
  private:

@@ -57,7 +57,7 @@ class CutGroup : public nn::LinearGroup {
                        const nn::ForwardContext& context) const override {
     group_->add_a_gradients(gradients, x, context);
   }
-  at::Tensor bias() const override { return group_->bias(); }
+  const nn::GroupWeights& weights() const override { return group_->weights(); }
   bool learns() const override { return false; }
 
  private:

@@ -6,7 +6,9 @@
 #include <string>
 
 #include "ops/check.h"
+#include "ops/cuda_launch.h"
 #include "ops/experts/cpu.h"
+#include "ops/experts/expert_rows_cuda.h"
 #include "ops/take_rows.h"
 #include "ops/vector.h"
 #include "ops/wide.h"
@@ -30,7 +32,8 @@ Routing dry_routing(const at::Tensor& logits, std::int64_t k) {
           .weights = at::empty({tokens, k}, logits.options().dtype(wide_type(logits))),
           .tokens = at::empty({tokens * k}, indices),
           .places = at::empty({tokens, k}, indices),
-          .ends = equal_ends(tokens * k, logits.size(1))};
+          .ends = equal_ends(tokens * k, logits.size(1)),
+          .ends_on_device = at::empty({logits.size(1)}, indices)};
 }
 
 // One expert of each token after the other: a copy of all rows would be k times as large as the result.
@@ -56,7 +59,31 @@ at::Tensor spread_by_aten(const at::Tensor& x, const Routing& routing, RowWeight
   return rows.mul_(of_rows.unsqueeze(1));
 }
 
+// What the kernels of a GPU take of a routing; `weights` are fp32 there.
+ExpertRowsOnDevice rows_on_device(const Routing& routing, std::int64_t width, RowWeights weights) {
+  ExpertRowsOnDevice rows{.tokens = routing.places.size(0),
+                          .width = width,
+                          .per_token = routing.places.size(1),
+                          .places = nullptr,
+                          .weights = nullptr};
+  if (routing.places.is_meta()) return rows;
+  rows.places = routing.places.const_data_ptr<std::int64_t>();
+  if (weights == RowWeights::kRouter) rows.weights = routing.weights.const_data_ptr<float>();
+  return rows;
+}
+
+bool fits_on_cuda(const at::Tensor& x) {
+  return has_cuda_elements(x) && x.is_contiguous() && is_aligned(x) &&
+         expert_row_kernels_fit(cuda_element(x), x.size(1));
+}
+
 }  // namespace
+
+std::int64_t Routing::busy() const {
+  std::int64_t busy = 0;
+  for (std::size_t e = 0; e < ends.size(); ++e) busy += begin(e) < ends[e] ? 1 : 0;
+  return busy;
+}
 
 Routing route(const at::Tensor& logits, const RouterOptions& options) {
   check_tensor(logits.defined() && logits.dim() == 2 && logits.is_floating_point(), kOp,
@@ -73,9 +100,9 @@ Routing route(const at::Tensor& logits, const RouterOptions& options) {
   routing.tokens = slots.div(k, "floor");
   routing.places =
       at::empty_like(slots).scatter_(0, slots, at::arange(tokens * k, slots.options())).view({tokens, k});
-  const at::Tensor ends =
-      at::searchsorted(of_rows, at::arange(experts, slots.options()), /*out_int32=*/false, /*right=*/true)
-          .cpu();
+  routing.ends_on_device =
+      at::searchsorted(of_rows, at::arange(experts, slots.options()), /*out_int32=*/false, /*right=*/true);
+  const at::Tensor ends = routing.ends_on_device.cpu();
   routing.ends.assign(ends.const_data_ptr<std::int64_t>(), ends.const_data_ptr<std::int64_t>() + experts);
   return routing;
 }
@@ -99,9 +126,17 @@ at::Tensor route_backward(const at::Tensor& weighted_gradient, const at::Tensor&
 at::Tensor spread_rows(const at::Tensor& x, const Routing& routing, RowWeights weights) {
   check_tensor(x.defined() && x.dim() == 2 && x.size(0) == routing.places.size(0), "spread_rows",
                "rows [tokens, width]", x);
-  if (!vector::is_fast(x)) return spread_by_aten(x, routing, weights);
+  const bool on_cpu = vector::is_fast(x);
+  if (!on_cpu && !fits_on_cuda(x)) return spread_by_aten(x, routing, weights);
   auto rows = at::empty({routing.tokens.size(0), x.size(1)}, x.options());
-  cpu::spread_rows(x, routing, weights, rows);
+  if (on_cpu) {
+    cpu::spread_rows(x, routing, weights, rows);
+  } else {
+    launch_on_device_of(x, [&](void* stream) {
+      launch_spread_rows(cuda_element(x), rows_on_device(routing, x.size(1), weights), x.const_data_ptr(),
+                         rows.mutable_data_ptr(), stream);
+    });
+  }
   return rows;
 }
 
@@ -109,9 +144,17 @@ at::Tensor combine_rows(const at::Tensor& rows, const Routing& routing, RowWeigh
   const std::int64_t tokens = routing.places.size(0);
   check_tensor(rows.defined() && rows.dim() == 2 && rows.size(0) == routing.tokens.size(0), "combine_rows",
                "rows [tokens * experts of a token, width]", rows);
-  if (!vector::is_fast(rows)) return combine_by_aten(rows, routing, weights);
+  const bool on_cpu = vector::is_fast(rows);
+  if (!on_cpu && !fits_on_cuda(rows)) return combine_by_aten(rows, routing, weights);
   auto out = at::empty({tokens, rows.size(1)}, rows.options());
-  cpu::combine_rows(rows, routing, weights, out);
+  if (on_cpu) {
+    cpu::combine_rows(rows, routing, weights, out);
+  } else {
+    launch_on_device_of(rows, [&](void* stream) {
+      launch_combine_rows(cuda_element(rows), rows_on_device(routing, rows.size(1), weights),
+                          rows.const_data_ptr(), out.mutable_data_ptr(), stream);
+    });
+  }
   return out;
 }
 
@@ -126,6 +169,13 @@ at::Tensor row_products(const at::Tensor& a, const at::Tensor& b) {
   auto out = at::empty({a.size(0)}, a.options().dtype(wide_type(a)));
   if (vector::is_fast(a) && vector::is_fast(b)) {
     cpu::row_products(a, b, out);
+    return out;
+  }
+  if (fits_on_cuda(a) && fits_on_cuda(b)) {
+    launch_on_device_of(a, [&](void* stream) {
+      launch_row_products(cuda_element(a), a.size(0), a.size(1), a.const_data_ptr(), b.const_data_ptr(),
+                          out.mutable_data_ptr<float>(), stream);
+    });
     return out;
   }
   constexpr std::int64_t kChunkElements = std::int64_t{1} << 22;  // of scratch in the wide type

@@ -22,7 +22,10 @@ struct Routing {
   at::Tensor places;   ///< int64 [T, k], the row of each token's experts
   /// [experts], on the host: expert e computes the rows from ends[e - 1] (0 for the first) to ends[e].
   std::vector<std::int64_t> ends = {};
+  at::Tensor ends_on_device = {};  ///< the same, int64 [experts], where the logits are
 
+  /// Experts that have rows.
+  std::int64_t busy() const;
   std::int64_t begin(std::size_t expert) const { return expert == 0 ? 0 : ends[expert - 1]; }
 };
 

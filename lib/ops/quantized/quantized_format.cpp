@@ -77,6 +77,15 @@ at::Tensor QuantizedFormat::rows(const FrozenMatrix& matrix, std::int64_t begin,
   return numbers.to(dtype);
 }
 
+void QuantizedFormat::rows_out(const at::Tensor& out, const FrozenMatrix& matrix, std::int64_t begin) const {
+  if (out.scalar_type() == at::kDouble) return WeightFormat::rows_out(out, matrix, begin);
+  decode(matrix, begin, begin + out.size(0), out.scalar_type(), out);
+}
+
+bool QuantizedFormat::exact_products() const {
+  return !float8_products() || !has_float8_products(quantization_);
+}
+
 at::Tensor QuantizedFormat::lookup(const FrozenMatrix&, const at::Tensor&, at::ScalarType) const {
   fail("embedding", "a table of at least 16 bits", describe(quantization_));
 }
@@ -95,7 +104,7 @@ RowSource QuantizedFormat::source(const FrozenMatrix& matrix, at::ScalarType rou
 
 void QuantizedFormat::forward(at::Tensor& out, const at::Tensor& x, const FrozenMatrix& matrix,
                               const std::vector<LowRankTerm>& terms, const at::Tensor& bias) const {
-  if (float8_products() && has_float8_products(quantization_)) {
+  if (!exact_products()) {
     float8_forward(out, x, matrix, std::get<precision::Float8>(quantization_), terms, bias);
   } else {
     decoded_forward(out, x, matrix, terms, bias);

@@ -18,6 +18,8 @@ class QuantizedFormat : public WeightFormat {
   std::int64_t bytes(std::int64_t rows, std::int64_t cols) const override;
   at::Tensor rows(const FrozenMatrix& matrix, std::int64_t begin, std::int64_t end,
                   at::ScalarType dtype) const override;
+  void rows_out(const at::Tensor& out, const FrozenMatrix& matrix, std::int64_t begin) const override;
+  bool exact_products() const override;
   at::Tensor lookup(const FrozenMatrix& matrix, const at::Tensor& ids, at::ScalarType dtype) const override;
   void forward(at::Tensor& out, const at::Tensor& x, const FrozenMatrix& matrix,
                const std::vector<LowRankTerm>& terms, const at::Tensor& bias) const override;

@@ -1,0 +1,197 @@
+#include "ops/experts/grouped_products.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "ops/capability.h"
+#include "ops/check.h"
+#include "ops/cuda_launch.h"
+#include "ops/dtype.h"
+#include "ops/experts/grouped_products_cuda.h"
+#include "ops/low_rank_on_device.h"
+#include "ops/part.h"
+
+namespace lorikeet::ops {
+namespace {
+
+constexpr const char* kOp = "experts";
+constexpr std::int64_t kChunk = 8;  // elements of 16 bytes
+
+bool has_kernels(const at::Tensor& tensor) {
+  return has_cuda_elements(tensor) && at::isReducedFloatingType(tensor.scalar_type()) &&
+         has_tensor_core_kernels(capability_of(tensor));
+}
+
+// Whether one expert's product, by itself, has fewer tiles than would fill a large GPU twice.
+bool leaves_device_idle(const Routing& routing, std::int64_t width) {
+  constexpr std::int64_t kTile = 128, kTilesOfDevice = 256;
+  const auto busy = std::max<std::int64_t>(1, routing.busy());
+  const std::int64_t rows = (routing.tokens.size(0) + busy - 1) / busy;
+  return (rows + kTile - 1) / kTile * ((width + kTile - 1) / kTile) < kTilesOfDevice;
+}
+
+const void* data_of(const at::Tensor& tensor) {
+  return tensor.defined() && !tensor.is_meta() ? tensor.const_data_ptr() : nullptr;
+}
+
+// Experts [begin, end) and their rows.
+struct Range {
+  std::int64_t begin, end, first_row, end_row;
+};
+
+Range range_of(const Routing& routing, std::int64_t begin, std::int64_t end) {
+  return {begin, end, routing.begin(static_cast<std::size_t>(begin)),
+          begin == end ? 0 : routing.ends[static_cast<std::size_t>(end - 1)]};
+}
+
+Range all_of(const Routing& routing) { return range_of(routing, 0, std::ssize(routing.ends)); }
+
+ExpertsOnDevice on_device(const Routing& routing, const Range& range, bool transposed) {
+  ExpertsOnDevice experts{.rows = range.end_row - range.first_row,
+                          .experts = range.end - range.begin,
+                          .ends = nullptr,
+                          .first = range.first_row,
+                          .transposed = transposed};
+  if (!routing.ends_on_device.is_meta())
+    experts.ends = routing.ends_on_device.const_data_ptr<std::int64_t>() + range.begin;
+  return experts;
+}
+
+// `right`: of all experts, or of those of the range.
+GroupedOperands operands_of(const at::Tensor& left, const at::Tensor& right, std::int64_t begin,
+                            const Range& range, bool transposed) {
+  const at::Tensor rows = part(left, 0, range.first_row, range.end_row);
+  const at::Tensor own = right.size(0) == range.end - range.begin ? right : part(right, 0, range.begin, range.end);
+  const std::int64_t inner = transposed ? 1 : 2, columns = own.size(3 - inner);
+  check(rows.size(1) == own.size(inner), kOp, "operands of one inner dimension",
+        [&] { return describe(rows) + " and " + describe(own); });
+  check(groups_operand(left) && groups_operand(right), kOp, "aligned operands",
+        [&] { return describe(left) + " and " + describe(right); });
+  return {.left = data_of(rows),
+          .left_row = rows.stride(0),
+          .right = data_of(own),
+          .right_row = own.stride(1),
+          .right_expert = own.stride(0),
+          .inner = rows.size(1),
+          .begin = begin,
+          .end = begin + columns};
+}
+
+void launch(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right,
+            const std::vector<GroupedTerm>& terms, double scale, const at::Tensor& bias, bool transposed,
+            const Routing& routing, const Range& range) {
+  check(terms.size() <= GroupedProduct::kMostTerms, kOp, "at most two terms",
+        [&] { return std::to_string(terms.size()); });
+  GroupedProduct product{.operands = operands_of(left, right, 0, range, transposed),
+                         .term_count = static_cast<int>(terms.size()),
+                         .scale = static_cast<float>(scale)};
+  for (std::size_t i = 0; i < terms.size(); ++i)
+    product.terms[i] = operands_of(terms[i].left, terms[i].right, terms[i].begin, range, transposed);
+  const at::Tensor rows = part(out, 0, range.first_row, range.end_row);
+  check_tensor(groups_operand(out) && rows.size(1) == product.operands.end, kOp,
+               "an aligned result as wide as the product", out);
+  const at::Tensor own_bias = bias.defined() ? part(bias, 0, range.begin, range.end) : bias;
+  product.bias = data_of(own_bias);
+  product.bias_expert = bias.defined() ? bias.stride(0) : 0;
+  product.out_row = rows.stride(0);
+  launch_on_device_of(out, [&](void* stream) {
+    product.out = rows.mutable_data_ptr();
+    launch_grouped_product(cuda_element(out), on_device(routing, range, transposed), product, stream);
+  });
+}
+
+// The experts' matrices as numbers where they are stored so: [experts, rows, cols], a view.
+at::Tensor numbers_in_place(const MatrixStack& matrices, at::ScalarType dtype) {
+  if (matrices.first.format != &dense_format(from_torch(dtype))) return {};
+  const auto size = static_cast<std::int64_t>(at::elementSize(dtype));
+  return matrices.bytes.view(dtype).as_strided({matrices.count, matrices.first.rows, matrices.first.cols},
+                                               {matrices.apart / size, matrices.first.cols, 1});
+}
+
+// Calls f(range, right) with the numbers of the experts' matrices, as many experts at a time as fit scratch.
+template <typename F>
+void with_numbers(const MatrixStack& matrices, const at::Tensor& like, const Routing& routing, F&& f) {
+  if (const at::Tensor all = numbers_in_place(matrices, like.scalar_type()); all.defined()) {
+    f(all_of(routing), all);
+    return;
+  }
+  constexpr std::int64_t kScratchBytes = std::int64_t{256} << 20;
+  const std::int64_t each = matrices.first.rows * matrices.first.cols * 2;
+  const std::int64_t at_once = std::clamp<std::int64_t>(kScratchBytes / each, 1, matrices.count);
+  const at::Tensor scratch = at::empty({at_once, matrices.first.rows, matrices.first.cols}, like.options());
+  for (std::int64_t begin = 0; begin < matrices.count; begin += at_once) {
+    const Range range = range_of(routing, begin, std::min(begin + at_once, matrices.count));
+    for (std::int64_t e = begin; e < range.end; ++e) {
+      if (routing.begin(static_cast<std::size_t>(e)) == routing.ends[static_cast<std::size_t>(e)]) continue;
+      const FrozenMatrix matrix = matrices.of(e);
+      matrix.format->rows_out(scratch.select(0, e - begin), matrix, 0);
+    }
+    f(range, part(scratch, 0, 0, range.end - begin));
+  }
+}
+
+}  // namespace
+
+FrozenMatrix MatrixStack::of(std::int64_t expert) const {
+  FrozenMatrix matrix = first;
+  matrix.bytes = bytes.narrow(0, expert * apart, first.bytes.numel());
+  return matrix;
+}
+
+bool groups_products(const at::Tensor& rows, const Routing& routing, const MatrixStack& matrices) {
+  return has_kernels(rows) && groups_operand(rows) && matrices.first.rows % kChunk == 0 &&
+         matrices.first.cols % kChunk == 0 && matrices.first.format->exact_products() &&
+         leaves_device_idle(routing, matrices.first.rows);
+}
+
+bool groups_operand(const at::Tensor& operand) {
+  if (!is_aligned(operand) || operand.stride(-1) != 1) return false;
+  for (std::int64_t dim = 0; dim + 1 < operand.dim(); ++dim) {
+    if (operand.stride(dim) % kChunk != 0) return false;
+  }
+  return operand.size(-1) % kChunk == 0;
+}
+
+void grouped_forward(at::Tensor& out, const at::Tensor& x, const Routing& routing,
+                     const MatrixStack& matrices, const std::vector<GroupedTerm>& terms, double scale) {
+  with_numbers(matrices, x, routing, [&](const Range& range, const at::Tensor& right) {
+    launch(out, x, right, terms, scale, matrices.bias, /*transposed=*/false, routing, range);
+  });
+}
+
+void grouped_backward(at::Tensor& dx, const at::Tensor& dy, const Routing& routing,
+                      const MatrixStack& matrices, const std::vector<GroupedTerm>& terms, double scale) {
+  with_numbers(matrices, dy, routing, [&](const Range& range, const at::Tensor& right) {
+    launch(dx, dy, right, terms, scale, {}, /*transposed=*/true, routing, range);
+  });
+}
+
+void grouped_product(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, bool transposed,
+                     const Routing& routing) {
+  launch(out, left, right, {}, 1, {}, transposed, routing, all_of(routing));
+}
+
+void grouped_sums(const at::Tensor& sums, const at::Tensor& left, const at::Tensor& right, double scale,
+                  const Routing& routing) {
+  check_tensor(sums.dim() == 3 && sums.scalar_type() == at::kFloat && sums.size(1) == left.size(1) &&
+                   sums.size(2) == right.size(1) && sums.stride(2) == 1 && sums.stride(1) == sums.size(2),
+               kOp, "fp32 sums [experts, left's width, right's width]", sums);
+  check(groups_operand(left) && groups_operand(right) && left.size(0) == right.size(0), kOp,
+        "aligned operands of as many rows", [&] { return describe(left) + " and " + describe(right); });
+  launch_on_device_of(left, [&](void* stream) {
+    launch_grouped_sums(cuda_element(left), on_device(routing, all_of(routing), false),
+                        {.left = left.const_data_ptr(),
+                         .right = right.const_data_ptr(),
+                         .left_row = left.stride(0),
+                         .left_width = left.size(1),
+                         .right_row = right.stride(0),
+                         .right_width = right.size(1),
+                         .out = sums.mutable_data_ptr<float>(),
+                         .out_expert = sums.stride(0),
+                         .scale = static_cast<float>(scale)},
+                        stream);
+  });
+}
+
+}  // namespace lorikeet::ops

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "ops/experts/routing.h"
+#include "ops/weight_format.h"
+
+// Products of experts' rows, those of all experts in one launch: on GPUs with tensor cores, in 16 bits. By
+// themselves the products of many small experts leave a GPU half idle, and the host launches them one by one.
+namespace lorikeet::ops {
+
+/// Frozen matrices of one format and shape, one for each expert, that lie at equal distances in memory.
+struct MatrixStack {
+  FrozenMatrix first;
+  at::Tensor bytes;    ///< uint8, flat, from the first matrix's begin to the last one's end
+  std::int64_t apart;  ///< bytes from one matrix's begin to the next one's
+  std::int64_t count;
+  at::Tensor bias = {};  ///< [count, rows], or undefined
+
+  FrozenMatrix of(std::int64_t expert) const;
+};
+
+/// A low-rank term of a product: of the columns from `begin` on, for each row left [r] times its expert's
+/// right: [experts, columns, r], or, in a gradient of the input, [experts, r, columns]. Operands' last
+/// dimension is dense; left: [rows, r].
+struct GroupedTerm {
+  at::Tensor left, right;
+  std::int64_t begin = 0;
+};
+
+/// Whether functions here take rows [T * k, features] of these experts: 16 bits, on a GPU with tensor cores,
+/// aligned, none that are multiplied in fp8, and experts so small that a launch for each leaves the GPU idle.
+bool groups_products(const at::Tensor& rows, const Routing& routing, const MatrixStack& matrices);
+
+/// Whether they take these operands of terms, or as such: aligned, of dimensions that are multiples of 8.
+bool groups_operand(const at::Tensor& operand);
+
+/// out [rows, out features] = x W_e^T + bias_e + scale * terms, for the rows of each expert e; sums are fp32,
+/// rounded once. Matrices that aren't stored as numbers of x's dtype are decoded, of as many experts at a
+/// time as fit 256 MiB. At most two terms.
+void grouped_forward(at::Tensor& out, const at::Tensor& x, const Routing& routing,
+                     const MatrixStack& matrices, const std::vector<GroupedTerm>& terms = {},
+                     double scale = 1);
+
+/// dx [rows, in features] = dy W_e + scale * terms.
+void grouped_backward(at::Tensor& dx, const at::Tensor& dy, const Routing& routing,
+                      const MatrixStack& matrices, const std::vector<GroupedTerm>& terms = {},
+                      double scale = 1);
+
+/// out [rows, columns] = left right_e^T, right: [experts, columns, inner], or, transposed, left right_e,
+/// right: [experts, inner, columns].
+void grouped_product(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, bool transposed,
+                     const Routing& routing);
+
+/// sums [experts, m, n], fp32, += scale * left^T right over each expert's rows; left: [rows, m], right:
+/// [rows, n].
+void grouped_sums(const at::Tensor& sums, const at::Tensor& left, const at::Tensor& right, double scale,
+                  const Routing& routing);
+
+}  // namespace lorikeet::ops

@@ -1,0 +1,53 @@
+#pragma once
+
+// Included by .cu files alone: what products by groups of rows share.
+#include <cstdint>
+
+#include "ops/cuda_tensor_core.h"
+#include "ops/cuda_vector.h"
+
+namespace lorikeet::ops::device {
+
+inline constexpr int kChunk = 8;       // elements of 16 bytes
+inline constexpr int kTileInner = 32;  // of the inner dimension, in shared memory at a time
+inline constexpr int kInnerChunks = kTileInner / kChunk;
+inline constexpr int kProductInner = 16;  // of one tensor core operation
+inline constexpr int kWarpThreads = 32;
+
+/// Where a chunk of a row lies, so that the same chunk of eight rows below each other is in different banks;
+/// rows have `chunks`.
+template <int chunks>
+__device__ __forceinline__ int swizzled(int row, int chunk) {
+  static_assert(chunks == 4 || chunks % 8 == 0);
+  if constexpr (chunks == 4) return row * chunks + (chunk ^ (row / 2 % chunks));
+  return row * chunks + (chunk ^ (row % 8));
+}
+
+/// Rows of one expert: [begin, end).
+struct RowRange {
+  std::int64_t begin, end;
+};
+
+__device__ __forceinline__ RowRange rows_of_expert(const std::int64_t* ends, std::int64_t first, int expert) {
+  return {expert == 0 ? 0 : ends[expert - 1] - first, ends[expert] - first};
+}
+
+/// Tiles of `tile_rows` rows, each within an expert: as many are given to expert e as lie between the tiles'
+/// borders next to its ends, counted from tile (begin / tile_rows + e) on, so that a tile's expert is found
+/// without sums over those before. One of an expert's tiles may be empty.
+inline std::int64_t row_tiles(std::int64_t rows, std::int64_t experts, int tile_rows) {
+  return rows / tile_rows + experts;
+}
+
+/// The expert of a tile: how many experts' tiles end before it. A whole warp calls it.
+__device__ __forceinline__ int expert_of_tile(std::int64_t tile, const std::int64_t* ends, std::int64_t first,
+                                              int experts, int tile_rows) {
+  int before = 0;
+  for (int e = static_cast<int>(threadIdx.x) % kWarpThreads; e < experts; e += kWarpThreads)
+    before += (ends[e] - first) / tile_rows + e + 1 <= tile ? 1 : 0;
+#pragma unroll
+  for (int lanes = kWarpThreads / 2; lanes > 0; lanes /= 2) before += __shfl_xor_sync(~0U, before, lanes);
+  return before;
+}
+
+}  // namespace lorikeet::ops::device
