@@ -147,7 +147,7 @@ FeedForwardGradients Experts::backward(const at::Tensor& dy, const UnitLoan& wei
   }
   at::Tensor rows;
   if (input_gradient) rows = at::empty({up.size(0), hidden_size_}, dy.options());
-  gradients.up = up_.backward(rows, up, weights, context, routing, kept.up_linear);
+  gradients.experts = up_.backward(rows, up, weights, context, routing, kept.up_linear);
   up.reset();
   if (!input_gradient) return gradients;
   gradients.dx = ops::combine_rows(rows, routing, RowWeights::kNone);
@@ -159,7 +159,7 @@ FeedForwardGradients Experts::backward(const at::Tensor& dy, const UnitLoan& wei
 
 void Experts::add_a_gradients(const FeedForwardGradients& gradients, const at::Tensor& x,
                               const ForwardContext& context) const {
-  up_.add_a_gradients(gradients.up, ops::spread_rows(x, gradients.routing, RowWeights::kNone), context,
+  up_.add_a_gradients(gradients.experts, ops::spread_rows(x, gradients.routing, RowWeights::kNone), context,
                       gradients.routing);
 }
 

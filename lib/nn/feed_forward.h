@@ -1,9 +1,9 @@
 #pragma once
 
-#include <algorithm>
 #include <vector>
 
 #include "nn/linear.h"
+#include "nn/linear_stack.h"
 #include "ops/experts/routing.h"
 
 namespace lorikeet::nn {
@@ -12,7 +12,7 @@ namespace lorikeet::nn {
 /// its groups keep may be given up (FeedForward::up_again).
 struct FeedForwardKept {
   at::Tensor up;  ///< [rows, gate | up], or [rows, up]; the activation may have been left its low-rank terms
-  /// Of the groups before and behind the activation: one of each, or one of each expert.
+  /// Of the groups before and behind the activation: one of each, or what LinearStack keeps of the experts'.
   std::vector<LinearKept> up_linear, down_linear;
   at::Tensor router_logits;  ///< [T, experts]; undefined without experts
   ops::Routing routing = {};
@@ -23,14 +23,14 @@ struct FeedForwardKept {
 /// What a feed-forward block's backward gives.
 struct FeedForwardGradients {
   at::Tensor dx = {};  ///< [T, D], or undefined where it wasn't asked for
-  /// For add_a_gradients: of the group before the activation, or of that of each expert, the shared one last.
-  std::vector<ops::LoraLinearGradients> up = {};
-  ops::Routing routing = {};  ///< of experts
+  /// For add_a_gradients: of the group before the activation, of an MLP or of the expert that every token
+  /// passes, and of the routed experts' groups.
+  ops::LoraLinearGradients up = {};
+  StackGradients experts = {};
+  ops::Routing routing = {};
 
   /// Whether add_a_gradients has something to do.
-  bool want_input() const {
-    return std::any_of(up.begin(), up.end(), [](const auto& group) { return group.want_input(); });
-  }
+  bool want_input() const { return up.want_input() || experts.want_input(); }
 };
 
 /// A layer's block behind its attention: an MLP, or a mixture of experts.

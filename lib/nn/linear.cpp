@@ -27,6 +27,10 @@ class FrozenGroup : public LinearGroup {
   }
   void add_a_gradients(const ops::LoraLinearGradients& /*gradients*/, const at::Tensor& /*x*/,
                        const ForwardContext& /*context*/) const override {}
+  std::optional<std::vector<ops::LoraProjection>> plain_updates(
+      const ForwardContext& /*context*/) const override {
+    return std::vector<ops::LoraProjection>();
+  }
   const GroupWeights& weights() const override { return weights_; }
   bool learns() const override { return false; }
 

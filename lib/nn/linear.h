@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -106,6 +107,10 @@ class LinearGroup {
   /// The rest of a backward, with forward's x.
   virtual void add_a_gradients(const ops::LoraLinearGradients& gradients, const at::Tensor& x,
                                const ForwardContext& context) const = 0;
+  /// The low-rank updates, where such a pass adds these alone to the frozen product: nothing with DoRA or
+  /// dropout.
+  virtual std::optional<std::vector<ops::LoraProjection>> plain_updates(
+      const ForwardContext& context) const = 0;
   /// Its modules' weights and biases.
   virtual const GroupWeights& weights() const = 0;
   /// Whether anything of the group is trainable.

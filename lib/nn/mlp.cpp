@@ -89,8 +89,8 @@ FeedForwardGradients Mlp::backward(const at::Tensor& dy, const UnitLoan& weights
     if (sums) ops::a_gradients_added(down);
   }
   FeedForwardGradients gradients;
-  gradients.up.push_back(up_->backward(up, weights, context, kept.up_linear.front(), input_gradient));
-  gradients.dx = std::exchange(gradients.up.front().dx, {});
+  gradients.up = up_->backward(up, weights, context, kept.up_linear.front(), input_gradient);
+  gradients.dx = std::exchange(gradients.up.dx, {});
   return gradients;
 }
 

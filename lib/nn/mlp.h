@@ -47,7 +47,7 @@ class Mlp : public FeedForward {
                                 FeedForwardKept& kept, bool input_gradient, at::Tensor* row_products) const;
   void add_a_gradients(const FeedForwardGradients& gradients, const at::Tensor& x,
                        const ForwardContext& context) const override {
-    up_->add_a_gradients(gradients.up.front(), x, context);
+    up_->add_a_gradients(gradients.up, x, context);
   }
   bool learns() const override { return up_->learns() || down_->learns(); }
 

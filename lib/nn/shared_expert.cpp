@@ -45,7 +45,7 @@ FeedForwardGradients SharedExpert::backward(const at::Tensor& dy, const UnitLoan
   FeedForwardGradients own =
       mlp_.backward(gate_ ? ops::row_gate(dy, gate) : dy, weights, context, own_kept.front(), input_gradient,
                     through_gate ? &products : nullptr);
-  gradients.up.push_back(own.up.empty() ? ops::LoraLinearGradients{} : std::move(own.up.front()));
+  gradients.up = std::move(own.up);
   if (input_gradient) gradients.dx.add_(own.dx);
   own.dx.reset();
   if (through_gate) {
@@ -60,8 +60,7 @@ FeedForwardGradients SharedExpert::backward(const at::Tensor& dy, const UnitLoan
 void SharedExpert::add_a_gradients(const FeedForwardGradients& gradients, const at::Tensor& x,
                                    const ForwardContext& context) const {
   if (experts_.learns()) experts_.add_a_gradients(gradients, x, context);
-  if (!gradients.up.empty() && gradients.up.back().want_input())
-    mlp_.add_a_gradients({.up = {gradients.up.back()}}, x, context);
+  if (gradients.up.want_input()) mlp_.add_a_gradients(gradients, x, context);
 }
 
 }  // namespace lorikeet::nn

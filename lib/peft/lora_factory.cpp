@@ -61,6 +61,11 @@ class LoraGroup : public nn::LinearGroup {
     ops::add_a_gradients(gradients, x, adapters_.dropout(context, group_));
   }
 
+  std::optional<std::vector<ops::LoraProjection>> plain_updates(
+      const nn::ForwardContext& context) const override {
+    if (adapters_.config().use_dora || adapters_.dropout(context, group_)) return {};
+    return projections();
+  }
   const nn::GroupWeights& weights() const override { return weights_; }
   bool learns() const override { return true; }
 

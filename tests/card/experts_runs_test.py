@@ -35,8 +35,20 @@ class Experts(ModelRuns):
         self.assertEqual(copies(6) - copies(3), 3 * LAYERS)
 
     def test_in_16_bits_and_in_4(self):
-        self.check("bf16", BF16_RELATIVE, ON_EXPERTS)
-        self.check("nf4", BF16_RELATIVE, "precision.base_storage=nf4")
+        adapted = self.check("bf16", BF16_RELATIVE, ON_EXPERTS, "training.activation_checkpointing=mlp")
+        dropped = self.check("bf16-dropout", BF16_RELATIVE, ON_EXPERTS, "lora.dropout=0.1")
+        frozen = self.check("nf4", BF16_RELATIVE, "precision.base_storage=nf4")
+        passes = frozen["operators"]["aten::topk.values"]
+        # Of all experts at once: gate and up, and down, in each layer's forward pass, and what flows back through both.
+        trained = self.STEPS * LAYERS
+        self.assertEqual(frozen["kernels"]["grouped_products_cuda.cu"], 2 * passes + 2 * trained)
+        self.assertNotIn("grouped_sums_cuda.cu", frozen["kernels"])
+        # With adapters also a product by each group's A, and back by each of the three B, where sums are added to the
+        # gradients of all. Gate and up, with their A, are computed a second time.
+        self.assertEqual(adapted["kernels"]["grouped_products_cuda.cu"], 4 * passes + (5 + 2) * trained)
+        self.assertEqual(adapted["kernels"]["grouped_sums_cuda.cu"], 5 * trained)
+        # Dropout masks are each expert's own.
+        self.assertNotIn("grouped_products_cuda.cu", dropped["kernels"])
 
     def test_two_cards_compute_what_one_does(self):
         self.check_two_cards(ON_EXPERTS)

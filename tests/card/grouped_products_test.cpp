@@ -5,6 +5,7 @@
 
 #include "card/kernel_checks.h"
 #include "ops/dtype.h"
+#include "ops/experts/grouped_lora.h"
 #include "ops/quantized/quantized_format.h"
 
 using namespace lorikeet;
@@ -94,7 +95,7 @@ TEST_CASE("each expert's rows are multiplied by its own matrix, of any shape, in
       CAPTURE(dtype, columns, inner);
       const at::Tensor left = numbers({rows, inner}, 1, dtype), right = numbers({experts, columns, inner}, 2, dtype);
       const at::Tensor out = at::empty({rows, columns}, left.options());
-      CHECK(launched([&] { grouped_product(out, left, right, /*transposed=*/false, routing); }).products == 1);
+      CHECK(launched([&] { grouped_product(out, left, {right}, /*transposed=*/false, routing); }).products == 1);
       const at::Tensor expected = expected_product(left, right.transpose(1, 2), routing);
       CHECK(relative_distance(on_host(out), expected) < rounding(dtype));
       const at::Tensor shifted = expected_product(left, right.roll(1, 0).transpose(1, 2), routing);
@@ -102,7 +103,7 @@ TEST_CASE("each expert's rows are multiplied by its own matrix, of any shape, in
 
       out.fill_(1);
       const at::Tensor transposed = right.transpose(1, 2).contiguous();
-      CHECK(launched([&] { grouped_product(out, left, transposed, /*transposed=*/true, routing); }).products == 1);
+      CHECK(launched([&] { grouped_product(out, left, {transposed}, /*transposed=*/true, routing); }).products == 1);
       CHECK(relative_distance(on_host(out), expected) < rounding(dtype));
     }
   }
@@ -112,7 +113,7 @@ TEST_CASE("products of a part of the columns are written to a part of a result, 
   const Routing routing = routing_of({3, 130});
   const at::Tensor dy = numbers({133, 64}, 1), b = numbers({2, 24, 16}, 2);
   const at::Tensor out = at::full({133, 48}, 7, dy.options());
-  grouped_product(out.slice(1, 16, 32), dy.slice(1, 40, 64), b, /*transposed=*/true, routing);
+  grouped_product(out.slice(1, 16, 32), dy.slice(1, 40, 64), {b}, /*transposed=*/true, routing);
   CHECK(relative_distance(on_host(out.slice(1, 16, 32)), expected_product(dy.slice(1, 40, 64), b, routing)) <
         rounding(at::kBFloat16));
   CHECK((on_host(out.slice(1, 0, 16)) == 7).all().item<bool>());
@@ -129,14 +130,14 @@ TEST_CASE("low-rank terms and biases are added before the result is rounded") {
   stack.bias = numbers({experts, 2 * half}, 5);
   at::Tensor out = at::empty({rows, 2 * half}, x.options());
   const auto term = [&](std::int64_t i) {
-    return GroupedTerm{u.slice(1, i * rank, (i + 1) * rank), b.slice(1, i * half, (i + 1) * half), i * half};
+    return GroupedTerm{u.slice(1, i * rank, (i + 1) * rank), {b.slice(1, i * half, (i + 1) * half)}, i * half};
   };
   at::Tensor expected = expected_product(x, w.transpose(1, 2), routing);
   for_each(routing, [&](std::int64_t e, std::int64_t begin, std::int64_t end) {
     expected.slice(0, begin, end) += on_host(stack.bias)[e];
   });
   const auto of_term = [&](std::int64_t i) {
-    return scale * expected_product(term(i).left, term(i).right.transpose(1, 2), routing);
+    return scale * expected_product(term(i).left, term(i).right.in_memory.transpose(1, 2), routing);
   };
   grouped_forward(out, x, routing, stack);
   CHECK(relative_distance(on_host(out), expected) < rounding(at::kBFloat16));
@@ -151,7 +152,7 @@ TEST_CASE("low-rank terms and biases are added before the result is rounded") {
   const at::Tensor du = numbers({rows, 2 * rank}, 6), a = numbers({experts, 2 * rank, in}, 7);
   const at::Tensor dy = numbers({rows, 2 * half}, 8);
   at::Tensor dx = at::empty({rows, in}, x.options());
-  grouped_backward(dx, dy, routing, stack, {{du, a}}, scale);
+  grouped_backward(dx, dy, routing, stack, {{du, {a}}}, scale);
   CHECK(relative_distance(on_host(dx), expected_product(dy, w, routing) + scale * expected_product(du, a, routing)) <
         rounding(at::kBFloat16));
 }
@@ -167,7 +168,7 @@ TEST_CASE("sums over each expert's rows are added to what is there") {
     for_each(routing, [&](std::int64_t e, std::int64_t begin, std::int64_t end) {
       expected[e] += 0.5 * on_host(left).slice(0, begin, end).t().mm(on_host(right).slice(0, begin, end));
     });
-    CHECK(launched([&] { grouped_sums(sums, left, right, 0.5, routing); }).sums == 1);
+    CHECK(launched([&] { grouped_sums({sums}, left, right, 0.5, routing); }).sums == 1);
     // fp32 sums of products of 16-bit numbers, which are exact.
     CHECK(relative_distance(on_host(sums), expected) < 1e-6);
   }
@@ -212,4 +213,80 @@ TEST_CASE("which products of experts go into one launch") {
   // Large ones fill a GPU by themselves.
   CHECK(takes(1024, 128 * 31, 8, at::kBFloat16));
   CHECK_FALSE(takes(1024, 128 * 32, 8, at::kBFloat16));
+}
+
+TEST_CASE("low-rank updates of all experts compute what each expert's own do") {
+  // An adapter store has the last group first.
+  const bool reversed = GENERATE(false, true);
+  CAPTURE(reversed);
+  constexpr std::int64_t kExperts = 3, kIn = 40, kHalf = 24, kRank = 8;
+  const Routing routing = routing_of({130, 0, 5});
+  const at::Tensor w = numbers({kExperts, 2 * kHalf, kIn}, 1), x = numbers({135, kIn}, 2), dy = numbers({135, 2 * kHalf}, 3);
+  const MatrixStack stack = stack_of(w);
+  // Of each expert A of both modules, then B of both.
+  constexpr std::int64_t kOfExpert = 2 * kRank * (kIn + kHalf);
+  const at::Tensor values = numbers({kExperts * kOfExpert}, 4);
+  const auto on_card = at::TensorOptions(at::kFloat).device(kCard);
+  const at::Tensor together = at::zeros({kExperts * kOfExpert}, on_card), alone = at::zeros_like(together);
+  bool reached[2 * kExperts] = {};
+  const auto projections = [&](const at::Tensor& gradients, std::int64_t e) {
+    std::vector<LoraProjection> both;
+    const std::int64_t place = (reversed ? kExperts - 1 - e : e) * kOfExpert;
+    for (std::int64_t i = 0; i < 2; ++i) {
+      const auto a = [&](const at::Tensor& all) {
+        return all.narrow(0, place + i * kRank * kIn, kRank * kIn).view({kRank, kIn});
+      };
+      const auto b = [&](const at::Tensor& all) {
+        return all.narrow(0, place + kRank * (2 * kIn + i * kHalf), kRank * kHalf).view({kHalf, kRank});
+      };
+      both.push_back({i * kHalf, (i + 1) * kHalf, a(values), b(values), a(gradients), b(gradients), 1.5,
+                      &reached[2 * e + i]});
+    }
+    return both;
+  };
+  std::vector<std::vector<LoraProjection>> experts;
+  for (std::int64_t e = 0; e < kExperts; ++e) experts.push_back(projections(together, e));
+  const auto updates = stack_updates(experts);
+  REQUIRE(updates);
+  card::reset_report();
+  at::Tensor y = at::empty({135, 2 * kHalf}, x.options()), dx = at::empty_like(x);
+  const at::Tensor low_rank = grouped_lora_forward(y, x, routing, stack, *updates);
+  const at::Tensor gradient = grouped_lora_backward(dx, dy, low_rank, routing, stack, *updates);
+  grouped_a_gradients(gradient, x, routing, *updates);
+  CHECK(card::report().hazards.empty());
+  // x A^T and y; of each module its part of the gradient, then dx. Of each B, and of all A.
+  CHECK(card::report().kernels[kProducts] == 5);
+  CHECK(card::report().kernels[kSums] == 3);
+  for (const bool of_one : reached) CHECK(of_one);
+  for_each(routing, [&](std::int64_t e, std::int64_t begin, std::int64_t end) {
+    const auto rows = [&](const at::Tensor& all) { return all.slice(0, begin, end); };
+    at::Tensor own_low_rank;
+    const auto own = projections(alone, e);
+    const at::Tensor own_y = lora_linear(rows(x), stack.of(e), {}, own, {}, &own_low_rank);
+    const at::Tensor own_dx = lora_linear_backward(rows(dy), rows(x), own_low_rank, stack.of(e), own, {}, true);
+    if (begin == end) return;
+    // There the product is rounded before the term is added, and once more behind it.
+    CHECK(relative_distance(on_host(rows(y)), on_host(own_y)) < 8e-3);
+    CHECK(relative_distance(on_host(rows(dx)), on_host(own_dx)) < 8e-3);
+  });
+  CHECK(relative_distance(on_host(together), on_host(alone)) < 4e-3);
+  CHECK(alone.abs().max().item<double>() > 1);
+
+  // Not alike, or not at equal distances.
+  auto other = experts;
+  other[1][1].scale = 2;
+  CHECK_FALSE(stack_updates(other));
+  other = experts;
+  other[2].pop_back();
+  CHECK_FALSE(stack_updates(other));
+  other = experts;
+  std::swap(other[1], other[2]);
+  CHECK_FALSE(stack_updates(other));
+  // PiSSA trains a part of the ranks.
+  other = experts;
+  for (auto& of_expert : other) {
+    for (LoraProjection& p : of_expert) p.grad_b = p.grad_b.slice(1, 0, kRank / 2);
+  }
+  CHECK_FALSE(stack_updates(other));
+  CHECK_FALSE(stack_updates({experts.front()}));
 }

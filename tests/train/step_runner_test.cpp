@@ -57,6 +57,10 @@ class CutGroup : public nn::LinearGroup {
                        const nn::ForwardContext& context) const override {
     group_->add_a_gradients(gradients, x, context);
   }
+  std::optional<std::vector<ops::LoraProjection>> plain_updates(
+      const nn::ForwardContext& context) const override {
+    return group_->plain_updates(context);
+  }
   const nn::GroupWeights& weights() const override { return group_->weights(); }
   bool learns() const override { return false; }
 

@@ -58,27 +58,31 @@ ExpertsOnDevice on_device(const Routing& routing, const Range& range, bool trans
   return experts;
 }
 
-// `right`: of all experts, or of those of the range.
-GroupedOperands operands_of(const at::Tensor& left, const at::Tensor& right, std::int64_t begin,
-                            const Range& range, bool transposed) {
-  const at::Tensor rows = part(left, 0, range.first_row, range.end_row);
-  const at::Tensor own = right.size(0) == range.end - range.begin ? right : part(right, 0, range.begin, range.end);
-  const std::int64_t inner = transposed ? 1 : 2, columns = own.size(3 - inner);
-  check(rows.size(1) == own.size(inner), kOp, "operands of one inner dimension",
-        [&] { return describe(rows) + " and " + describe(own); });
-  check(groups_operand(left) && groups_operand(right), kOp, "aligned operands",
-        [&] { return describe(left) + " and " + describe(right); });
-  return {.left = data_of(rows),
-          .left_row = rows.stride(0),
-          .right = data_of(own),
-          .right_row = own.stride(1),
-          .right_expert = own.stride(0),
-          .inner = rows.size(1),
-          .begin = begin,
-          .end = begin + columns};
+// The first element of an expert's matrix.
+const void* data_of(const MatrixList& matrices, std::int64_t expert) {
+  return data_of(matrices.in_memory.select(0, matrices.place(expert)));
 }
 
-void launch(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right,
+// `right`: of all experts, or of those of the range.
+GroupedOperands operands_of(const at::Tensor& left, const MatrixList& right, std::int64_t begin,
+                            const Range& range, bool transposed) {
+  const at::Tensor rows = part(left, 0, range.first_row, range.end_row);
+  const std::int64_t inner = transposed ? right.rows() : right.cols();
+  check(rows.size(1) == inner, kOp, "operands of one inner dimension",
+        [&] { return describe(rows) + " and " + describe(right.in_memory); });
+  check(groups_operand(left) && groups_operand(right.in_memory), kOp, "aligned operands",
+        [&] { return describe(left) + " and " + describe(right.in_memory); });
+  return {.left = data_of(rows),
+          .left_row = rows.stride(0),
+          .right = data_of(right, right.count() == range.end - range.begin ? 0 : range.begin),
+          .right_row = right.in_memory.stride(1),
+          .right_expert = right.apart(),
+          .inner = inner,
+          .begin = begin,
+          .end = begin + (transposed ? right.cols() : right.rows())};
+}
+
+void launch(const at::Tensor& out, const at::Tensor& left, const MatrixList& right,
             const std::vector<GroupedTerm>& terms, double scale, const at::Tensor& bias, bool transposed,
             const Routing& routing, const Range& range) {
   check(terms.size() <= GroupedProduct::kMostTerms, kOp, "at most two terms",
@@ -113,7 +117,7 @@ at::Tensor numbers_in_place(const MatrixStack& matrices, at::ScalarType dtype) {
 template <typename F>
 void with_numbers(const MatrixStack& matrices, const at::Tensor& like, const Routing& routing, F&& f) {
   if (const at::Tensor all = numbers_in_place(matrices, like.scalar_type()); all.defined()) {
-    f(all_of(routing), all);
+    f(all_of(routing), MatrixList{all});
     return;
   }
   constexpr std::int64_t kScratchBytes = std::int64_t{256} << 20;
@@ -127,7 +131,7 @@ void with_numbers(const MatrixStack& matrices, const at::Tensor& like, const Rou
       const FrozenMatrix matrix = matrices.of(e);
       matrix.format->rows_out(scratch.select(0, e - begin), matrix, 0);
     }
-    f(range, part(scratch, 0, 0, range.end - begin));
+    f(range, MatrixList{part(scratch, 0, 0, range.end - begin)});
   }
 }
 
@@ -155,28 +159,29 @@ bool groups_operand(const at::Tensor& operand) {
 
 void grouped_forward(at::Tensor& out, const at::Tensor& x, const Routing& routing,
                      const MatrixStack& matrices, const std::vector<GroupedTerm>& terms, double scale) {
-  with_numbers(matrices, x, routing, [&](const Range& range, const at::Tensor& right) {
+  with_numbers(matrices, x, routing, [&](const Range& range, const MatrixList& right) {
     launch(out, x, right, terms, scale, matrices.bias, /*transposed=*/false, routing, range);
   });
 }
 
 void grouped_backward(at::Tensor& dx, const at::Tensor& dy, const Routing& routing,
                       const MatrixStack& matrices, const std::vector<GroupedTerm>& terms, double scale) {
-  with_numbers(matrices, dy, routing, [&](const Range& range, const at::Tensor& right) {
+  with_numbers(matrices, dy, routing, [&](const Range& range, const MatrixList& right) {
     launch(dx, dy, right, terms, scale, {}, /*transposed=*/true, routing, range);
   });
 }
 
-void grouped_product(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, bool transposed,
+void grouped_product(const at::Tensor& out, const at::Tensor& left, const MatrixList& right, bool transposed,
                      const Routing& routing) {
   launch(out, left, right, {}, 1, {}, transposed, routing, all_of(routing));
 }
 
-void grouped_sums(const at::Tensor& sums, const at::Tensor& left, const at::Tensor& right, double scale,
+void grouped_sums(const MatrixList& sums, const at::Tensor& left, const at::Tensor& right, double scale,
                   const Routing& routing) {
-  check_tensor(sums.dim() == 3 && sums.scalar_type() == at::kFloat && sums.size(1) == left.size(1) &&
-                   sums.size(2) == right.size(1) && sums.stride(2) == 1 && sums.stride(1) == sums.size(2),
-               kOp, "fp32 sums [experts, left's width, right's width]", sums);
+  check_tensor(sums.in_memory.scalar_type() == at::kFloat && sums.rows() == left.size(1) &&
+                   sums.cols() == right.size(1) && sums.in_memory.stride(2) == 1 &&
+                   sums.in_memory.stride(1) == sums.cols(),
+               kOp, "fp32 sums [experts, left's width, right's width]", sums.in_memory);
   check(groups_operand(left) && groups_operand(right) && left.size(0) == right.size(0), kOp,
         "aligned operands of as many rows", [&] { return describe(left) + " and " + describe(right); });
   launch_on_device_of(left, [&](void* stream) {
@@ -187,8 +192,8 @@ void grouped_sums(const at::Tensor& sums, const at::Tensor& left, const at::Tens
                          .left_width = left.size(1),
                          .right_row = right.stride(0),
                          .right_width = right.size(1),
-                         .out = sums.mutable_data_ptr<float>(),
-                         .out_expert = sums.stride(0),
+                         .out = sums[0].mutable_data_ptr<float>(),
+                         .out_expert = sums.apart(),
                          .scale = static_cast<float>(scale)},
                         stream);
   });

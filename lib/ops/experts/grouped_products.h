@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/experts/routing.h"
+#include "ops/in_place.h"
 #include "ops/weight_format.h"
 
 // Products of experts' rows, those of all experts in one launch: on GPUs with tensor cores, in 16 bits. By
@@ -27,7 +28,8 @@ struct MatrixStack {
 /// right: [experts, columns, r], or, in a gradient of the input, [experts, r, columns]. Operands' last
 /// dimension is dense; left: [rows, r].
 struct GroupedTerm {
-  at::Tensor left, right;
+  at::Tensor left;
+  MatrixList right;
   std::int64_t begin = 0;
 };
 
@@ -52,12 +54,12 @@ void grouped_backward(at::Tensor& dx, const at::Tensor& dy, const Routing& routi
 
 /// out [rows, columns] = left right_e^T, right: [experts, columns, inner], or, transposed, left right_e,
 /// right: [experts, inner, columns].
-void grouped_product(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, bool transposed,
+void grouped_product(const at::Tensor& out, const at::Tensor& left, const MatrixList& right, bool transposed,
                      const Routing& routing);
 
 /// sums [experts, m, n], fp32, += scale * left^T right over each expert's rows; left: [rows, m], right:
 /// [rows, n].
-void grouped_sums(const at::Tensor& sums, const at::Tensor& left, const at::Tensor& right, double scale,
+void grouped_sums(const MatrixList& sums, const at::Tensor& left, const at::Tensor& right, double scale,
                   const Routing& routing);
 
 }  // namespace lorikeet::ops

@@ -8,6 +8,7 @@
 #include "ops/capability.h"
 #include "ops/check.h"
 #include "ops/cuda_launch.h"
+#include "ops/in_place.h"
 #include "ops/lora/low_rank_split.h"
 #include "ops/low_rank_on_device.h"
 #include "ops/matmul/matmul.h"
@@ -25,21 +26,6 @@ at::Tensor result(at::IntArrayRef shape, const at::Tensor& like, const at::Tenso
   check_tensor(into.sizes() == shape && into.scalar_type() == like.scalar_type() && into.is_contiguous(), kOp,
                "a dense place of the result's shape and dtype", into);
   return into;
-}
-
-// The rows of all parts as one matrix, where they follow each other in memory, as a group's do in an adapter
-// store; else undefined.
-at::Tensor rows_in_place(const std::vector<at::Tensor>& parts) {
-  const at::Tensor& first = parts.front();
-  std::int64_t rows = 0;
-  for (const at::Tensor& part : parts) {
-    if (!part.defined() || !part.is_contiguous() || !part.is_alias_of(first) ||
-        part.scalar_type() != first.scalar_type() || part.size(1) != first.size(1) ||
-        part.storage_offset() != first.storage_offset() + rows * first.size(1))
-      return {};
-    rows += part.size(0);
-  }
-  return first.as_strided({rows, first.size(1)}, {first.size(1), 1});
 }
 
 template <typename Part>
