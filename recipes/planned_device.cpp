@@ -293,8 +293,12 @@ PlannedDevice planned_device(const DeviceRequest& request, const config::Setting
 
 void settle_rate(PlannedDevice& device, const ModelSession& session, const data::TokenDataset& rows) {
   if (device.target.device == at::kCUDA) {
+    constexpr int kTensorCores = 80;
+    const precision::Policy& policy = session.policy;
+    const bool at_once = device.target.capability >= kTensorCores && dtype_size(policy.compute) == 2 &&
+                         policy.base_storage == policy.compute && !policy.quantization;
     device.machine.least_seconds_per_layer =
-        plan::kHostSecondsPerLayer + plan::experts_host_seconds_per_layer(session.model->spec());
+        plan::kHostSecondsPerLayer + plan::experts_host_seconds_per_layer(session.model->spec(), at_once);
   }
   if (device.machine.flops_per_second > 0) return;
   if (device.target.device == at::kCUDA) {

@@ -163,7 +163,8 @@ void require_graphs_possible(const StepChoiceInput& in) {
   if (!in.session.device.is_cuda()) refuse("the device is a CPU, which has no graphs");
   const auto& layers = in.session.model->spec().layers;
   if (std::any_of(layers.begin(), layers.end(), [](const auto& layer) { return layer.experts.has_value(); }))
-    refuse("the host reads in each layer how many tokens each expert has, which can't be recorded");
+    refuse(
+        "the host may have to read in each layer how many tokens each expert has, which can't be recorded");
   if (in.degree > 1)
     refuse(
         "ranks share the weights, which come and go within a step; with distributed.strategy=replicate they "

@@ -80,6 +80,7 @@ void print_row(const Case& one, double microseconds, double copy_rate) {
 void run(const Settings& settings) {
   std::vector<Case> cases = bf16_kernels(settings.tokens);
   for (Case& one : low_rank_kernels(settings.tokens)) cases.push_back(std::move(one));
+  for (Case& one : expert_kernels(settings.tokens)) cases.push_back(std::move(one));
   for (Case& one : quantized_kernels(settings.tokens)) cases.push_back(std::move(one));
   std::erase_if(cases, [&](const Case& one) { return one.kernel.find(settings.only) == std::string::npos; });
   if (cases.empty()) throw std::invalid_argument("no kernel's name contains " + settings.only);

@@ -18,6 +18,13 @@ void check(cudaError_t status, const char* call) {
               ErrorKind::kRunFailed);
 }
 
+int capability() {
+  int major = 0, minor = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), "cudaDeviceGetAttribute");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0), "cudaDeviceGetAttribute");
+  return 10 * major + minor;
+}
+
 DeviceMemory::~DeviceMemory() {
   // A failed kernel's error comes back from here, too; it was reported by then.
   for (void* buffer : buffers_) (void)cudaFree(buffer);

@@ -12,6 +12,9 @@ namespace lorikeet::bench {
 /// Throws Error("[call] ...") where a call of the CUDA runtime failed.
 void check(cudaError_t status, const char* call);
 
+/// The first card's compute capability, 10 * major + minor.
+int capability();
+
 /// Buffers on the current card, filled with random contents; freed with this object. Outputs are filled, too.
 class DeviceMemory {
  public:

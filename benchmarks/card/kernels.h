@@ -19,6 +19,9 @@ std::vector<Case> bf16_kernels(std::int64_t tokens);
 std::vector<Case> low_rank_kernels(std::int64_t tokens);
 /// Decoding of 4-bit and fp8 matrices to bf16, and encoding of `tokens` rows of bf16 as fp8.
 std::vector<Case> quantized_kernels(std::int64_t tokens);
+/// Mixtures of experts of Qwen3-30B-A3B's shape with equally many rows of `tokens`: what moves rows to
+/// experts and back, and, on GPUs with tensor cores, products of all experts at once.
+std::vector<Case> expert_kernels(std::int64_t tokens);
 /// A copy from device memory to device memory by the driver, of 1 GiB.
 Case device_copy();
 

@@ -134,14 +134,6 @@ void add_gated_terms(std::vector<Case>& to, std::int64_t tokens, std::int64_t wi
                 }});
 }
 
-// Of the first card, 10 * major + minor.
-int capability() {
-  int major = 0, minor = 0;
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), "cudaDeviceGetAttribute");
-  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0), "cudaDeviceGetAttribute");
-  return 10 * major + minor;
-}
-
 // Of one projection with `columns` columns.
 void add_low_rank_gradients(std::vector<Case>& to, std::int64_t tokens, std::int64_t columns,
                             std::int64_t rank) {

@@ -110,8 +110,7 @@ void Experts::up_again(const at::Tensor& x, const UnitLoan& weights, const Forwa
 }
 
 at::Tensor Experts::of_output_biases(const at::Tensor& dy, const ops::Routing& routing) const {
-  const at::Tensor products =
-      ops::lora_linear(dy, ops::frozen_matrix(down_.biases()), {}, {}, std::nullopt);
+  const at::Tensor products = ops::lora_linear(dy, ops::frozen_matrix(down_.biases()), {}, {}, std::nullopt);
   return products.gather(1, routing.experts).to(routing.weights.scalar_type()).mul_(routing.weights);
 }
 
@@ -133,9 +132,8 @@ FeedForwardGradients Experts::backward(const at::Tensor& dy, const UnitLoan& wei
   at::Tensor up = std::move(kept.up), weighted_gradient;
   {
     at::Tensor d_product = at::empty({up.size(0), intermediate_size_}, dy.options());
-    const auto down =
-        down_.backward(d_product, ops::spread_rows(dy, routing, RowWeights::kRouter), weights, context,
-                       routing, kept.down_linear);
+    const auto down = down_.backward(d_product, ops::spread_rows(dy, routing, RowWeights::kRouter), weights,
+                                     context, routing, kept.down_linear);
     // The gradient is written over what was kept; the product comes from the same pass.
     at::Tensor product;
     ops::gated_activation_backward_(d_product, up, activation_, &product);

@@ -54,8 +54,9 @@ void LinearStack::for_each(const ops::Routing& routing, const ForwardContext& co
   const bool may_drop = learns_ && context.training;
   Batch all;  // what keys dropout
   if (may_drop) all = ids_of_rows(context.batch, routing.tokens);
+  const std::vector<std::int64_t>& ends = routing.host_ends();
   for (std::size_t e = 0; e < experts_.size(); ++e) {
-    const std::int64_t begin = routing.begin(e), end = routing.ends[e];
+    const std::int64_t begin = e == 0 ? 0 : ends[e - 1], end = ends[e];
     if (begin == end && !learns_) continue;
     Batch own;
     if (may_drop) {
@@ -69,7 +70,8 @@ void LinearStack::for_each(const ops::Routing& routing, const ForwardContext& co
 std::optional<ops::MatrixStack> LinearStack::matrices(const UnitLoan& weights) const {
   if (!apart_) return {};
   const MatrixPlace& place = experts_.front()->weights().weight;
-  ops::MatrixStack stack{.first = place.of(weights), .bytes = {}, .apart = *apart_, .count = std::ssize(experts_)};
+  ops::MatrixStack stack{
+      .first = place.of(weights), .bytes = {}, .apart = *apart_, .count = std::ssize(experts_)};
   stack.bytes = weights.matrices.narrow(0, segment_of(*experts_.front()).offset_bytes,
                                         (stack.count - 1) * *apart_ + stack.first.bytes.numel());
   stack.bias = biases();
@@ -94,7 +96,7 @@ void LinearStack::forward(at::Tensor& out, const at::Tensor& x, const UnitLoan& 
   const ops::StackedUpdates* const updates = learns_ ? this->updates(context) : nullptr;
   if (!learns_ || updates != nullptr) {
     const auto stack = matrices(weights);
-    if (stack && ops::groups_products(x, routing, *stack)) {
+    if (stack && ops::groups_products(x, *stack)) {
       at::Tensor low_rank;
       if (updates != nullptr) {
         low_rank = ops::grouped_lora_forward(out, x, routing, *stack, *updates);
@@ -121,8 +123,7 @@ StackGradients LinearStack::backward(at::Tensor& dx, const at::Tensor& dy, const
     const ops::MatrixStack stack = *matrices(weights);
     if (learns_) {
       const ops::StackedUpdates& updates = *this->updates(context);
-      gradients.low_rank =
-          ops::grouped_lora_backward(dx, dy, kept.front().low_rank, routing, stack, updates);
+      gradients.low_rank = ops::grouped_lora_backward(dx, dy, kept.front().low_rank, routing, stack, updates);
       if (!updates.grad_a.defined()) gradients.low_rank.reset();
     } else {
       ops::grouped_backward(dx, dy, routing, stack);

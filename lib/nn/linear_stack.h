@@ -22,9 +22,9 @@ struct StackGradients {
   bool want_input() const;
 };
 
-/// A linear group of each expert, all of one shape. Each computes its own rows: one after the other, or, where
-/// that uses the device better, by one launch a product for all (ops/experts/grouped_lora.h), which has no
-/// form of DoRA and dropout.
+/// A linear group of each expert, all of one shape. Each computes its own rows: one after the other, or,
+/// where that uses the device better, by one launch a product for all (ops/experts/grouped_lora.h), which has
+/// no form of DoRA and dropout.
 class LinearStack {
  public:
   LinearStack() = default;  ///< to be assigned to
@@ -35,9 +35,9 @@ class LinearStack {
   /// backward needs: of each expert, or one for the rows of all, which is never so where there is one expert.
   void forward(at::Tensor& out, const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                const ops::Routing& routing, std::vector<LinearKept>* kept) const;
-  /// The gradient of x into the dense dx [rows, in], unless that is undefined; adds those of what is trainable
-  /// but for those that need x: where the result says so, add_a_gradients has to follow. Gives back what was
-  /// kept on the way.
+  /// The gradient of x into the dense dx [rows, in], unless that is undefined; adds those of what is
+  /// trainable but for those that need x: where the result says so, add_a_gradients has to follow. Gives back
+  /// what was kept on the way.
   StackGradients backward(at::Tensor& dx, const at::Tensor& dy, const UnitLoan& weights,
                           const ForwardContext& context, const ops::Routing& routing,
                           std::vector<LinearKept>& kept) const;

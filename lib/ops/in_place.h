@@ -8,8 +8,8 @@
 // Matrices that lie in one buffer, seen as one tensor without a copy.
 namespace lorikeet::ops {
 
-/// The rows of all `parts`, dense matrices of one width, as one matrix, where they follow each other in memory,
-/// as a group's do in an adapter store; else undefined.
+/// The rows of all `parts`, dense matrices of one width, as one matrix, where they follow each other in
+/// memory, as a group's do in an adapter store; else undefined.
 at::Tensor rows_in_place(const std::vector<at::Tensor>& parts);
 
 /// Matrices of one shape.

@@ -152,11 +152,11 @@ double card_seconds(const CardLoad& load, const CardRates& rates) {
          load.moved_bytes / rates.memory;
 }
 
-double experts_host_seconds_per_layer(const nn::CausalLMSpec& spec) {
-  constexpr double kLaunch = 10e-6;
+double experts_host_seconds_per_layer(const nn::CausalLMSpec& spec, bool at_once) {
+  constexpr double kLaunch = 10e-6, kMovingRows = 10;
   double launches = 0;
   for (const nn::DecoderLayerSpec& layer : spec.layers)
-    launches += layer.experts ? d(2 * layer.experts->count) : 0;
+    launches += !layer.experts ? 0 : at_once ? kMovingRows : d(2 * layer.experts->count);
   return kLaunch * launches / d(std::max<std::int64_t>(std::ssize(spec.layers), 1));
 }
 

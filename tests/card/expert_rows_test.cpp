@@ -21,7 +21,8 @@ Routing routing_of(std::int64_t tokens, std::int64_t experts, std::int64_t per_t
 // Each token's rows of [T * k, width], [T, k, width], times the weights.
 at::Tensor of_tokens(const at::Tensor& rows, const Routing& routing, RowWeights weights) {
   const at::Tensor places = routing.places.cpu();
-  const at::Tensor own = on_host(rows).index_select(0, places.flatten()).view({places.size(0), places.size(1), -1});
+  const at::Tensor own =
+      on_host(rows).index_select(0, places.flatten()).view({places.size(0), places.size(1), -1});
   return weights == RowWeights::kRouter ? own * on_host(routing.weights).unsqueeze(2) : own;
 }
 
@@ -62,15 +63,14 @@ TEST_CASE("rows between tokens and experts on a card are fp64's to their dtype's
           CHECK(card::report().kernels[kKernels] == 2);
           CHECK(card::report().hazards.empty());
           CHECK(relative_distance(on_host(sums), of_tokens(rows, routing, weights).sum(1)) < tolerance);
-          const at::Tensor expected =
-              weights == RowWeights::kNone
-                  ? on_host(x).unsqueeze(1).expand({9, per_token, width})
-                  : on_host(x).unsqueeze(1) * on_host(routing.weights).unsqueeze(2);
+          const at::Tensor expected = weights == RowWeights::kNone
+                                          ? on_host(x).unsqueeze(1).expand({9, per_token, width})
+                                          : on_host(x).unsqueeze(1) * on_host(routing.weights).unsqueeze(2);
           CHECK(relative_distance(of_tokens(copies, routing, RowWeights::kNone), expected) < tolerance);
         }
         // Sums in fp32 of at most some thousand terms, in another order.
-        CHECK(relative_distance(on_host(row_products(rows, others)), (on_host(rows) * on_host(others)).sum(1)) <
-              3e-6);
+        CHECK(relative_distance(on_host(row_products(rows, others)),
+                                (on_host(rows) * on_host(others)).sum(1)) < 3e-6);
       }
     }
   }

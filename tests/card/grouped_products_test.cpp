@@ -26,18 +26,20 @@ at::Tensor numbers(at::IntArrayRef sizes, std::uint64_t seed, at::ScalarType dty
 // Of rows as many as `counts` says, one expert's after the other's.
 Routing routing_of(const std::vector<std::int64_t>& counts) {
   Routing routing;
-  for (const std::int64_t count : counts)
-    routing.ends.push_back((routing.ends.empty() ? 0 : routing.ends.back()) + count);
-  routing.ends_on_device = at::tensor(routing.ends).to(kCard);
-  routing.tokens = at::arange(routing.ends.back()).to(kCard);
+  routing.ends = at::tensor(counts).cumsum(0).to(kCard);
+  routing.tokens = at::arange(routing.host_ends().back()).to(kCard);
   return routing;
 }
 
 // Calls f(expert, begin, end) for each expert.
 template <typename F>
 void for_each(const Routing& routing, F&& f) {
-  for (std::size_t e = 0; e < routing.ends.size(); ++e)
-    f(static_cast<std::int64_t>(e), routing.begin(e), routing.ends[e]);
+  std::int64_t begin = 0;
+  for (std::size_t e = 0; e < routing.host_ends().size(); ++e) {
+    const std::int64_t end = routing.host_ends()[e];
+    f(static_cast<std::int64_t>(e), begin, end);
+    begin = end;
+  }
 }
 
 // In fp64: left [rows, inner] times its expert's matrix [inner, columns].
@@ -51,12 +53,17 @@ at::Tensor expected_product(const at::Tensor& left, const at::Tensor& right, con
 
 // Matrices [experts, rows, cols] as stored numbers, with a gap between two of them.
 MatrixStack stack_of(const at::Tensor& matrices) {
-  const std::int64_t count = matrices.size(0), bytes = matrices.size(1) * matrices.size(2) * 2, apart = bytes + 512;
-  MatrixStack stack{.first = {&dense_format(from_torch(matrices.scalar_type())), {}, matrices.size(1),
-                              matrices.size(2), nullptr},
-                    .bytes = at::zeros({(count - 1) * apart + bytes}, at::TensorOptions(at::kByte).device(kCard)),
-                    .apart = apart,
-                    .count = count};
+  const std::int64_t count = matrices.size(0), bytes = matrices.size(1) * matrices.size(2) * 2,
+                     apart = bytes + 512;
+  MatrixStack stack{
+      .first = {&dense_format(from_torch(matrices.scalar_type())),
+                {},
+                matrices.size(1),
+                matrices.size(2),
+                nullptr},
+      .bytes = at::zeros({(count - 1) * apart + bytes}, at::TensorOptions(at::kByte).device(kCard)),
+      .apart = apart,
+      .count = count};
   for (std::int64_t e = 0; e < count; ++e)
     stack.bytes.narrow(0, e * apart, bytes).copy_(matrices[e].contiguous().view({-1}).view(at::kByte));
   stack.first.bytes = stack.bytes.narrow(0, 0, bytes);
@@ -86,16 +93,22 @@ const std::vector<std::int64_t> kCounts = {0, 5, 128, 0, 129, 300, 1, 0};
 
 TEST_CASE("each expert's rows are multiplied by its own matrix, of any shape, in one launch") {
   const Routing routing = routing_of(kCounts);
-  const std::int64_t rows = routing.ends.back(), experts = std::ssize(kCounts);
+  const std::int64_t rows = routing.host_ends().back(), experts = std::ssize(kCounts);
   for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
     // Columns of a narrow tile and of wide ones, not all full; an inner dimension of less than a stage, of as
     // many stages as there are, and of more.
-    for (const auto& [columns, inner] :
-         {std::pair<std::int64_t, std::int64_t>{8, 8}, {24, 104}, {32, 96}, {40, 64}, {128, 32}, {264, 136}}) {
+    for (const auto& [columns, inner] : {std::pair<std::int64_t, std::int64_t>{8, 8},
+                                         {24, 104},
+                                         {32, 96},
+                                         {40, 64},
+                                         {128, 32},
+                                         {264, 136}}) {
       CAPTURE(dtype, columns, inner);
-      const at::Tensor left = numbers({rows, inner}, 1, dtype), right = numbers({experts, columns, inner}, 2, dtype);
+      const at::Tensor left = numbers({rows, inner}, 1, dtype),
+                       right = numbers({experts, columns, inner}, 2, dtype);
       const at::Tensor out = at::empty({rows, columns}, left.options());
-      CHECK(launched([&] { grouped_product(out, left, {right}, /*transposed=*/false, routing); }).products == 1);
+      CHECK(launched([&] { grouped_product(out, left, {right}, /*transposed=*/false, routing); }).products ==
+            1);
       const at::Tensor expected = expected_product(left, right.transpose(1, 2), routing);
       CHECK(relative_distance(on_host(out), expected) < rounding(dtype));
       const at::Tensor shifted = expected_product(left, right.roll(1, 0).transpose(1, 2), routing);
@@ -103,7 +116,9 @@ TEST_CASE("each expert's rows are multiplied by its own matrix, of any shape, in
 
       out.fill_(1);
       const at::Tensor transposed = right.transpose(1, 2).contiguous();
-      CHECK(launched([&] { grouped_product(out, left, {transposed}, /*transposed=*/true, routing); }).products == 1);
+      CHECK(launched([&] {
+              grouped_product(out, left, {transposed}, /*transposed=*/true, routing);
+            }).products == 1);
       CHECK(relative_distance(on_host(out), expected) < rounding(dtype));
     }
   }
@@ -122,7 +137,8 @@ TEST_CASE("products of a part of the columns are written to a part of a result, 
 
 TEST_CASE("low-rank terms and biases are added before the result is rounded") {
   const Routing routing = routing_of(kCounts);
-  const std::int64_t rows = routing.ends.back(), experts = std::ssize(kCounts), in = 72, half = 136, rank = 16;
+  const std::int64_t rows = routing.host_ends().back(), experts = std::ssize(kCounts), in = 72, half = 136,
+                     rank = 16;
   const double scale = 1.7;
   const at::Tensor x = numbers({rows, in}, 1), w = numbers({experts, 2 * half, in}, 2);
   const at::Tensor u = numbers({rows, 2 * rank}, 3), b = numbers({experts, 2 * half, rank}, 4);
@@ -130,7 +146,8 @@ TEST_CASE("low-rank terms and biases are added before the result is rounded") {
   stack.bias = numbers({experts, 2 * half}, 5);
   at::Tensor out = at::empty({rows, 2 * half}, x.options());
   const auto term = [&](std::int64_t i) {
-    return GroupedTerm{u.slice(1, i * rank, (i + 1) * rank), {b.slice(1, i * half, (i + 1) * half)}, i * half};
+    return GroupedTerm{
+        u.slice(1, i * rank, (i + 1) * rank), {b.slice(1, i * half, (i + 1) * half)}, i * half};
   };
   at::Tensor expected = expected_product(x, w.transpose(1, 2), routing);
   for_each(routing, [&](std::int64_t e, std::int64_t begin, std::int64_t end) {
@@ -153,13 +170,14 @@ TEST_CASE("low-rank terms and biases are added before the result is rounded") {
   const at::Tensor dy = numbers({rows, 2 * half}, 8);
   at::Tensor dx = at::empty({rows, in}, x.options());
   grouped_backward(dx, dy, routing, stack, {{du, {a}}}, scale);
-  CHECK(relative_distance(on_host(dx), expected_product(dy, w, routing) + scale * expected_product(du, a, routing)) <
+  CHECK(relative_distance(on_host(dx),
+                          expected_product(dy, w, routing) + scale * expected_product(du, a, routing)) <
         rounding(at::kBFloat16));
 }
 
 TEST_CASE("sums over each expert's rows are added to what is there") {
   const Routing routing = routing_of(kCounts);
-  const std::int64_t rows = routing.ends.back(), experts = std::ssize(kCounts);
+  const std::int64_t rows = routing.host_ends().back(), experts = std::ssize(kCounts);
   for (const auto& [m, n] : {std::pair<std::int64_t, std::int64_t>{136, 16}, {16, 264}, {8, 8}, {72, 64}}) {
     CAPTURE(m, n);
     const at::Tensor left = numbers({rows, m}, 1), right = numbers({rows, n}, 2);
@@ -174,36 +192,47 @@ TEST_CASE("sums over each expert's rows are added to what is there") {
   }
 }
 
-TEST_CASE("matrices in 4 bits are decoded for the product, those of experts with rows") {
-  const Routing routing = routing_of({3, 0, 40});
-  const at::Tensor w = random({3, 24, 64}, 1).to(at::kFloat);
-  std::vector<FrozenMatrix> matrices;
-  for (std::int64_t e = 0; e < 3; ++e) matrices.push_back(quantized_matrix(w[e]));
-  const std::int64_t each = matrices.front().bytes.numel();
-  MatrixStack stack{.first = matrices.front(), .bytes = {}, .apart = each, .count = 3};
-  std::vector<at::Tensor> bytes, numbers_of;
-  for (const FrozenMatrix& matrix : matrices) {
+TEST_CASE("matrices in 4 bits are decoded for the product, as many at a time as scratch holds") {
+  constexpr std::int64_t kOut = 24, kIn = 64;
+  const std::vector<std::int64_t> counts = {3, 0, 140, 5, 1};
+  const Routing routing = routing_of(counts);
+  const std::int64_t rows = routing.host_ends().back(), experts = std::ssize(counts);
+  const at::Tensor w = random({experts, kOut, kIn}, 1).to(at::kFloat);
+  std::vector<at::Tensor> bytes, decoded;
+  MatrixStack stack{.first = quantized_matrix(w[0]), .bytes = {}, .apart = 0, .count = experts};
+  for (std::int64_t e = 0; e < experts; ++e) {
+    const FrozenMatrix matrix = quantized_matrix(w[e]);
     bytes.push_back(matrix.bytes);
-    numbers_of.push_back(matrix.dense(at::kBFloat16));
+    decoded.push_back(matrix.dense(at::kBFloat16));
   }
+  stack.apart = stack.first.bytes.numel();
   stack.bytes = at::cat(bytes).to(kCard);
-  stack.first.bytes = stack.bytes.narrow(0, 0, each);
-  const at::Tensor x = numbers({43, 64}, 2), dy = numbers({43, 24}, 3), dense = at::stack(numbers_of);
-  at::Tensor out = at::empty({43, 24}, x.options()), dx = at::empty({43, 64}, x.options());
-  card::reset_report();
-  grouped_forward(out, x, routing, stack);
-  CHECK(card::report().kernels["dequantize_cuda.cu"] == 2);
-  CHECK(card::report().kernels[kProducts] == 1);
-  CHECK(relative_distance(on_host(out), expected_product(x, dense.transpose(1, 2), routing)) <
-        rounding(at::kBFloat16));
-  grouped_backward(dx, dy, routing, stack);
-  CHECK(relative_distance(on_host(dx), expected_product(dy, dense, routing)) < rounding(at::kBFloat16));
-  CHECK(card::report().hazards.empty());
+  stack.first.bytes = stack.bytes.narrow(0, 0, stack.apart);
+  const at::Tensor x = numbers({rows, kIn}, 2), dy = numbers({rows, kOut}, 3), dense = at::stack(decoded);
+  const at::Tensor b = numbers({experts, kOut, 8}, 4), u = numbers({rows, 8}, 5);
+  at::Tensor out = at::empty({rows, kOut}, x.options()), dx = at::empty({rows, kIn}, x.options());
+  for (const auto& [scratch, launches] :
+       {std::pair<std::int64_t, int>{1 << 20, 1}, {2 * kOut * kIn * 2, 3}, {1, 5}}) {
+    CAPTURE(scratch);
+    stack.scratch_bytes = scratch;
+    card::reset_report();
+    grouped_forward(out, x, routing, stack, {{u, {b}}}, 0.5);
+    CHECK(card::report().kernels["dequantize_cuda.cu"] == experts);
+    CHECK(card::report().kernels[kProducts] == launches);
+    CHECK(relative_distance(on_host(out), expected_product(x, dense.transpose(1, 2), routing) +
+                                              0.5 * expected_product(u, b.transpose(1, 2), routing)) <
+          rounding(at::kBFloat16));
+    grouped_backward(dx, dy, routing, stack);
+    CHECK(relative_distance(on_host(dx), expected_product(dy, dense, routing)) < rounding(at::kBFloat16));
+    CHECK(card::report().hazards.empty());
+    out.fill_(3);
+    dx.fill_(3);
+  }
 }
 
 TEST_CASE("which products of experts go into one launch") {
   const auto takes = [](std::int64_t rows, std::int64_t out, std::int64_t in, at::ScalarType dtype) {
-    return groups_products(at::zeros({rows, in}, at::TensorOptions(dtype).device(kCard)), routing_of({rows, 0}),
+    return groups_products(at::zeros({rows, in}, at::TensorOptions(dtype).device(kCard)),
                            stack_of(at::zeros({2, out, in}, at::TensorOptions(at::kBFloat16).device(kCard))));
   };
   CHECK(takes(100, 64, 64, at::kBFloat16));
@@ -211,8 +240,12 @@ TEST_CASE("which products of experts go into one launch") {
   CHECK_FALSE(takes(100, 60, 64, at::kBFloat16));
   CHECK_FALSE(takes(100, 64, 60, at::kBFloat16));
   // Large ones fill a GPU by themselves.
-  CHECK(takes(1024, 128 * 31, 8, at::kBFloat16));
-  CHECK_FALSE(takes(1024, 128 * 32, 8, at::kBFloat16));
+  CHECK(takes(2048, 128 * 31, 8, at::kBFloat16));
+  CHECK_FALSE(takes(2048, 128 * 32, 8, at::kBFloat16));
+  // Matrices of another dtype have to be converted, which few rows aren't worth.
+  CHECK(takes(8, 64, 64, at::kHalf));
+  CHECK_FALSE(takes(7, 64, 64, at::kHalf));
+  CHECK(takes(7, 64, 64, at::kBFloat16));
 }
 
 TEST_CASE("low-rank updates of all experts compute what each expert's own do") {
@@ -221,7 +254,8 @@ TEST_CASE("low-rank updates of all experts compute what each expert's own do") {
   CAPTURE(reversed);
   constexpr std::int64_t kExperts = 3, kIn = 40, kHalf = 24, kRank = 8;
   const Routing routing = routing_of({130, 0, 5});
-  const at::Tensor w = numbers({kExperts, 2 * kHalf, kIn}, 1), x = numbers({135, kIn}, 2), dy = numbers({135, 2 * kHalf}, 3);
+  const at::Tensor w = numbers({kExperts, 2 * kHalf, kIn}, 1), x = numbers({135, kIn}, 2),
+                   dy = numbers({135, 2 * kHalf}, 3);
   const MatrixStack stack = stack_of(w);
   // Of each expert A of both modules, then B of both.
   constexpr std::int64_t kOfExpert = 2 * kRank * (kIn + kHalf);
@@ -263,7 +297,8 @@ TEST_CASE("low-rank updates of all experts compute what each expert's own do") {
     at::Tensor own_low_rank;
     const auto own = projections(alone, e);
     const at::Tensor own_y = lora_linear(rows(x), stack.of(e), {}, own, {}, &own_low_rank);
-    const at::Tensor own_dx = lora_linear_backward(rows(dy), rows(x), own_low_rank, stack.of(e), own, {}, true);
+    const at::Tensor own_dx =
+        lora_linear_backward(rows(dy), rows(x), own_low_rank, stack.of(e), own, {}, true);
     if (begin == end) return;
     // There the product is rounded before the term is added, and once more behind it.
     CHECK(relative_distance(on_host(rows(y)), on_host(own_y)) < 8e-3);

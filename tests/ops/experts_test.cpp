@@ -47,7 +47,7 @@ TEST_CASE("experts' rows follow each other by expert, then by token, and each to
                                 .view({3, 4});
   const Routing routing = ops::route(logits, {.per_token = 2, .normalized = true});
   CHECK(at::equal(routing.experts, integers({1, 2, 0, 2, 1, 0}).view({3, 2})));
-  CHECK(routing.ends == std::vector<std::int64_t>{2, 4, 6, 6});  // nobody goes to the last
+  CHECK(routing.host_ends() == std::vector<std::int64_t>{2, 4, 6, 6});  // nobody goes to the last
   CHECK(at::equal(routing.tokens, integers({1, 2, 0, 2, 0, 1})));
   CHECK(at::equal(routing.places, integers({2, 4, 0, 5, 3, 1}).view({3, 2})));
   const at::Tensor probabilities = logits.softmax(1).gather(1, routing.experts);
@@ -58,11 +58,11 @@ TEST_CASE("experts' rows follow each other by expert, then by token, and each to
 
 TEST_CASE("no tokens route to nowhere, and all experts may be a token's") {
   const Routing none = ops::route(at::zeros({0, 3}), {.per_token = 2});
-  CHECK(none.ends == std::vector<std::int64_t>{0, 0, 0});
+  CHECK(none.host_ends() == std::vector<std::int64_t>{0, 0, 0});
   CHECK(ops::spread_rows(at::zeros({0, 5}), none, RowWeights::kRouter).sizes() == at::IntArrayRef{0, 5});
   CHECK(ops::combine_rows(at::zeros({0, 5}), none, RowWeights::kRouter).sizes() == at::IntArrayRef{0, 5});
   const Routing all = ops::route(random({7, 3}, 1, at::kFloat), {.per_token = 3});
-  CHECK(all.ends == std::vector<std::int64_t>{7, 14, 21});
+  CHECK(all.host_ends() == std::vector<std::int64_t>{7, 14, 21});
 }
 
 TEST_CASE("the reference of experts passes finite differences, for all that it multiplies") {

@@ -147,19 +147,21 @@ TEST_CASE("small models get larger micro-batches on cards that are fast for them
   CHECK(usual_micro_tokens(spec_of(kQwen06B).shape, at::kCPU, std::nullopt) == kUsualMicroTokensCpu);
 }
 
-TEST_CASE("the host launches each expert's products by themselves, and none for other layers") {
+TEST_CASE("experts add launches of each, or those that move rows where all are multiplied at once") {
   nn::CausalLMSpec spec = spec_of(kQwen06B);
-  CHECK(experts_host_seconds_per_layer(spec) == 0);
-  CHECK(experts_host_seconds_per_layer({}) == 0);
+  CHECK(experts_host_seconds_per_layer(spec, false) == 0);
+  CHECK(experts_host_seconds_per_layer(spec, true) == 0);
+  CHECK(experts_host_seconds_per_layer({}, false) == 0);
   // Two launches of 10 us for each of 14 experts, in one of 28 layers; then in all.
   const nn::ExpertsSpec experts{
       .hidden_size = 1024, .intermediate_size = 768, .count = 14, .router = {.per_token = 2}};
   spec.layers[5].experts = experts;
-  CHECK(experts_host_seconds_per_layer(spec) == Approx(10e-6));
+  CHECK(experts_host_seconds_per_layer(spec, false) == Approx(10e-6));
   for (nn::DecoderLayerSpec& layer : spec.layers) layer.experts = experts;
-  CHECK(experts_host_seconds_per_layer(spec) == Approx(28 * 10e-6));
+  CHECK(experts_host_seconds_per_layer(spec, false) == Approx(28 * 10e-6));
   for (nn::DecoderLayerSpec& layer : spec.layers) layer.experts->router.per_token = 8;
-  CHECK(experts_host_seconds_per_layer(spec) == Approx(28 * 10e-6));  // some token goes to each
+  CHECK(experts_host_seconds_per_layer(spec, false) == Approx(28 * 10e-6));  // some token goes to each
+  CHECK(experts_host_seconds_per_layer(spec, true) == Approx(10 * 10e-6 / 2));
 }
 
 TEST_CASE("recurrences are a part of a step's operations, at a rate of their own") {

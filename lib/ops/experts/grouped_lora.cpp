@@ -15,7 +15,7 @@ constexpr std::size_t kMostParts = 2;
 using Experts = std::vector<std::vector<LoraProjection>>;
 
 // One tensor of each expert's projection `i`.
-MatrixList listed(const Experts& experts, std::size_t i, at::Tensor LoraProjection::* member) {
+MatrixList listed(const Experts& experts, std::size_t i, at::Tensor LoraProjection::*member) {
   std::vector<at::Tensor> all;
   all.reserve(experts.size());
   for (const auto& projections : experts) all.push_back(projections[i].*member);
@@ -23,7 +23,7 @@ MatrixList listed(const Experts& experts, std::size_t i, at::Tensor LoraProjecti
 }
 
 // A tensor of each expert's projections, their rows below each other.
-MatrixList listed_rows(const Experts& experts, at::Tensor LoraProjection::* member) {
+MatrixList listed_rows(const Experts& experts, at::Tensor LoraProjection::*member) {
   std::vector<at::Tensor> all;
   all.reserve(experts.size());
   for (const auto& projections : experts) {
@@ -69,14 +69,20 @@ std::optional<StackedUpdates> stack_updates(const Experts& experts) {
       !are_alike(experts))
     return {};
   const LoraProjection& first = experts.front().front();
-  StackedUpdates updates{.parts = {}, .a = listed_rows(experts, &LoraProjection::a), .grad_a = {}, .scale = first.scale, .reached = {}};
+  StackedUpdates updates{.parts = {},
+                         .a = listed_rows(experts, &LoraProjection::a),
+                         .grad_a = {},
+                         .scale = first.scale,
+                         .reached = {}};
   if (!updates.a.defined() || !groups_operand(updates.a.in_memory)) return {};
   if (first.grad_a.defined()) updates.grad_a = listed_rows(experts, &LoraProjection::grad_a);
   if (!is_whole(updates.grad_a, updates.a, first.grad_a.defined())) return {};
   for (std::size_t i = 0; i < experts.front().size(); ++i) {
     const LoraProjection& p = experts.front()[i];
-    StackedUpdates::Part part{.begin = p.out_begin, .b = listed(experts, i, &LoraProjection::b), .grad_b = {}};
-    if (!part.b.defined() || !groups_operand(part.b.in_memory) || p.out_begin % 8 != 0 || p.out_end % 8 != 0) return {};
+    StackedUpdates::Part part{
+        .begin = p.out_begin, .b = listed(experts, i, &LoraProjection::b), .grad_b = {}};
+    if (!part.b.defined() || !groups_operand(part.b.in_memory) || p.out_begin % 8 != 0 || p.out_end % 8 != 0)
+      return {};
     if (p.grad_b.defined()) part.grad_b = listed(experts, i, &LoraProjection::grad_b);
     if (!is_whole(part.grad_b, part.b, p.grad_b.defined())) return {};
     updates.parts.push_back(std::move(part));

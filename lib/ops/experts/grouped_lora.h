@@ -33,8 +33,8 @@ std::optional<StackedUpdates> stack_updates(const std::vector<std::vector<LoraPr
 at::Tensor grouped_lora_forward(at::Tensor& out, const at::Tensor& x, const Routing& routing,
                                 const MatrixStack& matrices, const StackedUpdates& updates);
 
-/// x's gradient into dx, unless that is undefined; adds those of every B. Returns the gradient of x A^T before
-/// the scale [rows, sum of r], for grouped_a_gradients.
+/// x's gradient into dx, unless that is undefined; adds those of every B. Returns the gradient of x A^T
+/// before the scale [rows, sum of r], for grouped_a_gradients.
 at::Tensor grouped_lora_backward(at::Tensor& dx, const at::Tensor& dy, const at::Tensor& low_rank,
                                  const Routing& routing, const MatrixStack& matrices,
                                  const StackedUpdates& updates);

@@ -23,39 +23,31 @@ bool has_kernels(const at::Tensor& tensor) {
          has_tensor_core_kernels(capability_of(tensor));
 }
 
-// Whether one expert's product, by itself, has fewer tiles than would fill a large GPU twice.
-bool leaves_device_idle(const Routing& routing, std::int64_t width) {
+// Whether one expert's product, by itself, has fewer tiles than would fill a large GPU twice. How many rows
+// each expert has isn't known to the host.
+bool leaves_device_idle(std::int64_t rows, std::int64_t experts, std::int64_t width) {
   constexpr std::int64_t kTile = 128, kTilesOfDevice = 256;
-  const auto busy = std::max<std::int64_t>(1, routing.busy());
-  const std::int64_t rows = (routing.tokens.size(0) + busy - 1) / busy;
-  return (rows + kTile - 1) / kTile * ((width + kTile - 1) / kTile) < kTilesOfDevice;
+  const auto tiles = [](std::int64_t size) { return (size + kTile - 1) / kTile; };
+  return tiles((rows + experts - 1) / experts) * tiles(width) < kTilesOfDevice;
 }
 
 const void* data_of(const at::Tensor& tensor) {
   return tensor.defined() && !tensor.is_meta() ? tensor.const_data_ptr() : nullptr;
 }
 
-// Experts [begin, end) and their rows.
+// Experts [begin, end).
 struct Range {
-  std::int64_t begin, end, first_row, end_row;
+  std::int64_t begin, end;
 };
 
-Range range_of(const Routing& routing, std::int64_t begin, std::int64_t end) {
-  return {begin, end, routing.begin(static_cast<std::size_t>(begin)),
-          begin == end ? 0 : routing.ends[static_cast<std::size_t>(end - 1)]};
-}
-
-Range all_of(const Routing& routing) { return range_of(routing, 0, std::ssize(routing.ends)); }
+Range all_of(const Routing& routing) { return {0, routing.ends.size(0)}; }
 
 ExpertsOnDevice on_device(const Routing& routing, const Range& range, bool transposed) {
-  ExpertsOnDevice experts{.rows = range.end_row - range.first_row,
-                          .experts = range.end - range.begin,
-                          .ends = nullptr,
-                          .first = range.first_row,
-                          .transposed = transposed};
-  if (!routing.ends_on_device.is_meta())
-    experts.ends = routing.ends_on_device.const_data_ptr<std::int64_t>() + range.begin;
-  return experts;
+  return {.rows = routing.tokens.size(0),
+          .ends = routing.ends.is_meta() ? nullptr : routing.ends.const_data_ptr<std::int64_t>(),
+          .begin = range.begin,
+          .end = range.end,
+          .transposed = transposed};
 }
 
 // The first element of an expert's matrix.
@@ -66,14 +58,13 @@ const void* data_of(const MatrixList& matrices, std::int64_t expert) {
 // `right`: of all experts, or of those of the range.
 GroupedOperands operands_of(const at::Tensor& left, const MatrixList& right, std::int64_t begin,
                             const Range& range, bool transposed) {
-  const at::Tensor rows = part(left, 0, range.first_row, range.end_row);
   const std::int64_t inner = transposed ? right.rows() : right.cols();
-  check(rows.size(1) == inner, kOp, "operands of one inner dimension",
-        [&] { return describe(rows) + " and " + describe(right.in_memory); });
+  check(left.size(1) == inner, kOp, "operands of one inner dimension",
+        [&] { return describe(left) + " and " + describe(right.in_memory); });
   check(groups_operand(left) && groups_operand(right.in_memory), kOp, "aligned operands",
         [&] { return describe(left) + " and " + describe(right.in_memory); });
-  return {.left = data_of(rows),
-          .left_row = rows.stride(0),
+  return {.left = data_of(left),
+          .left_row = left.stride(0),
           .right = data_of(right, right.count() == range.end - range.begin ? 0 : range.begin),
           .right_row = right.in_memory.stride(1),
           .right_expert = right.apart(),
@@ -92,22 +83,24 @@ void launch(const at::Tensor& out, const at::Tensor& left, const MatrixList& rig
                          .scale = static_cast<float>(scale)};
   for (std::size_t i = 0; i < terms.size(); ++i)
     product.terms[i] = operands_of(terms[i].left, terms[i].right, terms[i].begin, range, transposed);
-  const at::Tensor rows = part(out, 0, range.first_row, range.end_row);
-  check_tensor(groups_operand(out) && rows.size(1) == product.operands.end, kOp,
+  check_tensor(groups_operand(out) && out.size(1) == product.operands.end, kOp,
                "an aligned result as wide as the product", out);
   const at::Tensor own_bias = bias.defined() ? part(bias, 0, range.begin, range.end) : bias;
   product.bias = data_of(own_bias);
   product.bias_expert = bias.defined() ? bias.stride(0) : 0;
-  product.out_row = rows.stride(0);
+  product.out_row = out.stride(0);
   launch_on_device_of(out, [&](void* stream) {
-    product.out = rows.mutable_data_ptr();
+    product.out = out.mutable_data_ptr();
     launch_grouped_product(cuda_element(out), on_device(routing, range, transposed), product, stream);
   });
 }
 
-// The experts' matrices as numbers where they are stored so: [experts, rows, cols], a view.
+bool are_numbers(const MatrixStack& matrices, at::ScalarType dtype) {
+  return matrices.first.format == &dense_format(from_torch(dtype));
+}
+
+// The experts' matrices, which are numbers of that dtype, as [experts, rows, cols], a view.
 at::Tensor numbers_in_place(const MatrixStack& matrices, at::ScalarType dtype) {
-  if (matrices.first.format != &dense_format(from_torch(dtype))) return {};
   const auto size = static_cast<std::int64_t>(at::elementSize(dtype));
   return matrices.bytes.view(dtype).as_strided({matrices.count, matrices.first.rows, matrices.first.cols},
                                                {matrices.apart / size, matrices.first.cols, 1});
@@ -116,18 +109,16 @@ at::Tensor numbers_in_place(const MatrixStack& matrices, at::ScalarType dtype) {
 // Calls f(range, right) with the numbers of the experts' matrices, as many experts at a time as fit scratch.
 template <typename F>
 void with_numbers(const MatrixStack& matrices, const at::Tensor& like, const Routing& routing, F&& f) {
-  if (const at::Tensor all = numbers_in_place(matrices, like.scalar_type()); all.defined()) {
-    f(all_of(routing), MatrixList{all});
+  if (are_numbers(matrices, like.scalar_type())) {
+    f(all_of(routing), MatrixList{numbers_in_place(matrices, like.scalar_type())});
     return;
   }
-  constexpr std::int64_t kScratchBytes = std::int64_t{256} << 20;
   const std::int64_t each = matrices.first.rows * matrices.first.cols * 2;
-  const std::int64_t at_once = std::clamp<std::int64_t>(kScratchBytes / each, 1, matrices.count);
+  const std::int64_t at_once = std::clamp<std::int64_t>(matrices.scratch_bytes / each, 1, matrices.count);
   const at::Tensor scratch = at::empty({at_once, matrices.first.rows, matrices.first.cols}, like.options());
   for (std::int64_t begin = 0; begin < matrices.count; begin += at_once) {
-    const Range range = range_of(routing, begin, std::min(begin + at_once, matrices.count));
+    const Range range{begin, std::min(begin + at_once, matrices.count)};
     for (std::int64_t e = begin; e < range.end; ++e) {
-      if (routing.begin(static_cast<std::size_t>(e)) == routing.ends[static_cast<std::size_t>(e)]) continue;
       const FrozenMatrix matrix = matrices.of(e);
       matrix.format->rows_out(scratch.select(0, e - begin), matrix, 0);
     }
@@ -143,10 +134,13 @@ FrozenMatrix MatrixStack::of(std::int64_t expert) const {
   return matrix;
 }
 
-bool groups_products(const at::Tensor& rows, const Routing& routing, const MatrixStack& matrices) {
+bool groups_products(const at::Tensor& rows, const MatrixStack& matrices) {
+  // For fewer rows it would take longer to decode the matrices of experts that have none.
+  constexpr std::int64_t kRowsOfDecoded = 4;
   return has_kernels(rows) && groups_operand(rows) && matrices.first.rows % kChunk == 0 &&
          matrices.first.cols % kChunk == 0 && matrices.first.format->exact_products() &&
-         leaves_device_idle(routing, matrices.first.rows);
+         leaves_device_idle(rows.size(0), matrices.count, matrices.first.rows) &&
+         (are_numbers(matrices, rows.scalar_type()) || rows.size(0) >= kRowsOfDecoded * matrices.count);
 }
 
 bool groups_operand(const at::Tensor& operand) {

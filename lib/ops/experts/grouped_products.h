@@ -20,6 +20,8 @@ struct MatrixStack {
   std::int64_t apart;  ///< bytes from one matrix's begin to the next one's
   std::int64_t count;
   at::Tensor bias = {};  ///< [count, rows], or undefined
+  /// Of matrices that have to be decoded: the most bytes of numbers at a time, but for a single matrix.
+  std::int64_t scratch_bytes = std::int64_t{256} << 20;
 
   FrozenMatrix of(std::int64_t expert) const;
 };
@@ -35,14 +37,15 @@ struct GroupedTerm {
 
 /// Whether functions here take rows [T * k, features] of these experts: 16 bits, on a GPU with tensor cores,
 /// aligned, none that are multiplied in fp8, and experts so small that a launch for each leaves the GPU idle.
-bool groups_products(const at::Tensor& rows, const Routing& routing, const MatrixStack& matrices);
+/// It depends on shapes alone: the host needn't know which rows are whose.
+bool groups_products(const at::Tensor& rows, const MatrixStack& matrices);
 
 /// Whether they take these operands of terms, or as such: aligned, of dimensions that are multiples of 8.
 bool groups_operand(const at::Tensor& operand);
 
 /// out [rows, out features] = x W_e^T + bias_e + scale * terms, for the rows of each expert e; sums are fp32,
-/// rounded once. Matrices that aren't stored as numbers of x's dtype are decoded, of as many experts at a
-/// time as fit 256 MiB. At most two terms.
+/// rounded once. Matrices that aren't stored as numbers of x's dtype are decoded, as many at a time as the
+/// stack's scratch holds. At most two terms.
 void grouped_forward(at::Tensor& out, const at::Tensor& x, const Routing& routing,
                      const MatrixStack& matrices, const std::vector<GroupedTerm>& terms = {},
                      double scale = 1);

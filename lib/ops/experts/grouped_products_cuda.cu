@@ -48,9 +48,9 @@ struct Operands {
 };
 
 struct Launch {
-  std::int64_t first, out_row, bias_expert;
+  std::int64_t out_row, bias_expert;
   Shape shapes[GroupedProduct::kMostTerms + 1];  // of the terms, and of the large product, the last
-  int experts, width, terms;
+  int begin, end, width, terms;                  // experts begin to end
   float scale;
 };
 
@@ -74,16 +74,16 @@ __device__ __forceinline__ void begin_copies(const Operands<T>& from, int rows, 
       const int row = item / Cut::kColumnChunks, chunk = item % Cut::kColumnChunks;
       const int inner = inner0 + row, column = column0 + chunk * kChunk;
       const bool is_there = inner < shape.inner && column >= shape.begin && column < shape.end;
-      device::begin_copy(right + swizzled<Cut::kColumnChunks>(row, chunk),
-                         is_there ? from.right + inner * shape.right_row + (column - shape.begin) : from.right,
-                         is_there);
+      device::begin_copy(
+          right + swizzled<Cut::kColumnChunks>(row, chunk),
+          is_there ? from.right + inner * shape.right_row + (column - shape.begin) : from.right, is_there);
     } else {
       const int row = item / kInnerChunks, chunk = item % kInnerChunks;
       const int inner = inner0 + chunk * kChunk, column = column0 + row;
       const bool is_there = inner < shape.inner && column >= shape.begin && column < shape.end;
-      device::begin_copy(right + swizzled<kInnerChunks>(row, chunk),
-                         is_there ? from.right + (column - shape.begin) * shape.right_row + inner : from.right,
-                         is_there);
+      device::begin_copy(
+          right + swizzled<kInnerChunks>(row, chunk),
+          is_there ? from.right + (column - shape.begin) * shape.right_row + inner : from.right, is_there);
     }
   }
 }
@@ -106,7 +106,8 @@ __device__ __forceinline__ void multiply_stage(const uint4* stage, int first_row
 #pragma unroll
     for (int i = 0; i < WarpSums<Cut>::kDown; ++i)
       device::load_matrices(
-          stage + swizzled<kInnerChunks>(first_row + i * 16 + lane % 16, 2 * step + lane / 16), left[i].words);
+          stage + swizzled<kInnerChunks>(first_row + i * 16 + lane % 16, 2 * step + lane / 16),
+          left[i].words);
 #pragma unroll
     for (int j = 0; j < WarpSums<Cut>::kAcross; j += 2) {
       unsigned words[4];  // of two products beside each other
@@ -194,10 +195,12 @@ __global__ void __launch_bounds__(kThreads, 2)
   __shared__ uint4 tiles[kStages * (Cut::kLeftChunks + Cut::kRightChunks)];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   const std::int64_t tile = blockIdx.y;
-  const int expert = device::expert_of_tile(tile, ends, launch.first, launch.experts, kTileRows);
-  const device::RowRange range = device::rows_of_expert(ends, launch.first, expert);
+  const int at = device::expert_of_tile(tile, ends, launch.begin, launch.end, kTileRows);
+  if (at == launch.end) return;
+  const int expert = at - launch.begin;
+  const device::RowRange range = device::rows_of_expert(ends, at);
   const std::int64_t row0 = range.begin + (tile - range.begin / kTileRows - expert) * kTileRows;
-  if (row0 >= range.end) return;
+  if (row0 < range.begin || row0 >= range.end) return;
   const int rows = static_cast<int>(range.end - row0 < kTileRows ? range.end - row0 : kTileRows);
   const int column0 = static_cast<int>(blockIdx.x) * Cut::kColumns;
   const int first_row = warp / Cut::kWarpsAcross * Cut::kWarpRows;
@@ -259,10 +262,10 @@ void launch_cut(const ExpertsOnDevice& experts, const GroupedProduct& product, c
   constexpr int kMost = GroupedProduct::kMostTerms;
   const int unused = kMost - product.term_count;
   Launch launch{};
-  launch.first = experts.first;
   launch.out_row = product.out_row;
   launch.bias_expert = product.bias_expert;
-  launch.experts = static_cast<int>(experts.experts);
+  launch.begin = static_cast<int>(experts.begin);
+  launch.end = static_cast<int>(experts.end);
   launch.width = static_cast<int>(product.operands.end);
   launch.terms = product.term_count;
   launch.scale = product.scale;
@@ -273,13 +276,14 @@ void launch_cut(const ExpertsOnDevice& experts, const GroupedProduct& product, c
     lefts[unused + i] = static_cast<const T*>(product.terms[i].left);
     rights[unused + i] = static_cast<const T*>(product.terms[i].right);
   }
-  const dim3 grid(device::blocks_of(product.operands.end, columns),
-                  static_cast<unsigned>(device::row_tiles(experts.rows, experts.experts, kTileRows)));
+  const dim3 grid(
+      device::blocks_of(product.operands.end, columns),
+      static_cast<unsigned>(device::row_tiles(experts.rows, experts.end - experts.begin, kTileRows)));
   const auto kernel = product_kernel<T, transposed, Cut<columns>>;
-  kernel<<<grid, kThreads, 0, stream>>>(
-      launch, experts.ends, static_cast<const T*>(product.operands.left),
-      static_cast<const T*>(product.operands.right), lefts[0], rights[0], lefts[1], rights[1],
-      static_cast<const T*>(product.bias), static_cast<T*>(product.out));
+  kernel<<<grid, kThreads, 0, stream>>>(launch, experts.ends, static_cast<const T*>(product.operands.left),
+                                        static_cast<const T*>(product.operands.right), lefts[0], rights[0],
+                                        lefts[1], rights[1], static_cast<const T*>(product.bias),
+                                        static_cast<T*>(product.out));
 }
 
 }  // namespace

@@ -4,16 +4,16 @@
 
 #include "ops/cuda_element.h"
 
-// Products of experts' rows with their experts' matrices on a GPU, those of all experts in one launch, without
-// libtorch. Rows of one expert follow each other. All pointers are device memory, 16-bit ones aligned to 16
-// bytes, as is every row; inner dimensions and widths are multiples of 8.
+// Products of experts' rows with their experts' matrices on a GPU, those of all experts in one launch,
+// without libtorch. Rows of one expert follow each other. All pointers are device memory, 16-bit ones aligned
+// to 16 bytes, as is every row; inner dimensions and widths are multiples of 8.
 namespace lorikeet::ops {
 
 /// Which rows are whose.
 struct ExpertsOnDevice {
-  std::int64_t rows, experts;
-  const std::int64_t* ends;  ///< [experts]: expert e has the rows from ends[e - 1] (0 for the first) on
-  std::int64_t first;        ///< is subtracted from the ends: which row is the first of the pointers'
+  std::int64_t rows;         ///< of all experts
+  const std::int64_t* ends;  ///< of all experts: e has the rows from ends[e - 1] (0 for the first) on
+  std::int64_t begin, end;   ///< the experts whose products are computed; the first right operand is begin's
   bool transposed;           ///< how right operands lie: [width, inner], or, transposed, [inner, width]
 };
 
@@ -53,10 +53,10 @@ struct GroupedSums {
 };
 
 /// One launch each, by tensor cores (compute capability 8.0); nothing without rows. `element`: of 16 bits;
-/// `stream`: a cudaStream_t. A result depends on its expert's rows and the shapes alone. They throw Error when
-/// a launch fails, and always in a build without CUDA.
-void launch_grouped_product(CudaElement element, const ExpertsOnDevice& experts, const GroupedProduct& product,
-                            void* stream);
+/// `stream`: a cudaStream_t. A result depends on its expert's rows and the shapes alone. They throw Error
+/// when a launch fails, and always in a build without CUDA.
+void launch_grouped_product(CudaElement element, const ExpertsOnDevice& experts,
+                            const GroupedProduct& product, void* stream);
 /// `experts.transposed` doesn't matter. Either width may be the small one.
 void launch_grouped_sums(CudaElement element, const ExpertsOnDevice& experts, const GroupedSums& sums,
                          void* stream);

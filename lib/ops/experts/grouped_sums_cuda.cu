@@ -1,5 +1,6 @@
 // Sums over the rows of each expert, as the gradients of low-rank factors are: a block has a tile of one
-// expert's result, 128 columns of the wide operand by 32 of the narrow one, and reads all of the expert's rows.
+// expert's result, 128 columns of the wide operand by 32 of the narrow one, and reads all of the expert's
+// rows.
 #include <type_traits>
 
 #include "ops/experts/grouped_products_cuda.h"
@@ -24,7 +25,8 @@ constexpr int kDown = kWarpWide / 16, kAcross = kNarrow / 8;
 
 // All but the pointers, which are arguments of their own.
 struct Launch {
-  std::int64_t first, wide_row, narrow_row, out_expert;
+  std::int64_t wide_row, narrow_row, out_expert;
+  int begin;         // the first expert
   int wide, narrow;  // widths
   float scale;
 };
@@ -50,7 +52,7 @@ __global__ void __launch_bounds__(kThreads)
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   const int expert = static_cast<int>(blockIdx.z);
   const int wide0 = static_cast<int>(blockIdx.x) * kWide, narrow0 = static_cast<int>(blockIdx.y) * kNarrow;
-  const device::RowRange range = device::rows_of_expert(ends, launch.first, expert);
+  const device::RowRange range = device::rows_of_expert(ends, launch.begin + expert);
   const std::int64_t rows = range.end - range.begin;
   if (rows <= 0) return;
   const auto load = [&](std::int64_t row, int stage) {
@@ -90,8 +92,8 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int j = 0; j < kAcross; j += 2) {
         unsigned words[4];  // of two products beside each other
-        device::load_transposed(
-            of_narrow + swizzled<kNarrowChunks>(step * 16 + lane % 16, j + lane / 16), words);
+        device::load_transposed(of_narrow + swizzled<kNarrowChunks>(step * 16 + lane % 16, j + lane / 16),
+                                words);
 #pragma unroll
         for (int i = 0; i < kDown; ++i) {
           device::multiply_add<T>(sums[i][j], left[i], {{words[0], words[1]}});
@@ -123,7 +125,7 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T, bool wide_first>
 void launch_order(const ExpertsOnDevice& experts, const GroupedSums& in, cudaStream_t stream) {
   Launch launch{};
-  launch.first = experts.first;
+  launch.begin = static_cast<int>(experts.begin);
   launch.wide_row = wide_first ? in.left_row : in.right_row;
   launch.narrow_row = wide_first ? in.right_row : in.left_row;
   launch.wide = static_cast<int>(wide_first ? in.left_width : in.right_width);
@@ -131,7 +133,7 @@ void launch_order(const ExpertsOnDevice& experts, const GroupedSums& in, cudaStr
   launch.out_expert = in.out_expert;
   launch.scale = in.scale;
   const dim3 grid(device::blocks_of(launch.wide, kWide), device::blocks_of(launch.narrow, kNarrow),
-                  static_cast<unsigned>(experts.experts));
+                  static_cast<unsigned>(experts.end - experts.begin));
   sums_kernel<T, wide_first><<<grid, kThreads, 0, stream>>>(
       launch, experts.ends, static_cast<const T*>(wide_first ? in.left : in.right),
       static_cast<const T*>(wide_first ? in.right : in.left), in.out);

@@ -32,8 +32,7 @@ Routing dry_routing(const at::Tensor& logits, std::int64_t k) {
           .weights = at::empty({tokens, k}, logits.options().dtype(wide_type(logits))),
           .tokens = at::empty({tokens * k}, indices),
           .places = at::empty({tokens, k}, indices),
-          .ends = equal_ends(tokens * k, logits.size(1)),
-          .ends_on_device = at::empty({logits.size(1)}, indices)};
+          .ends = at::empty({logits.size(1)}, indices)};
 }
 
 // One expert of each token after the other: a copy of all rows would be k times as large as the result.
@@ -79,10 +78,14 @@ bool fits_on_cuda(const at::Tensor& x) {
 
 }  // namespace
 
-std::int64_t Routing::busy() const {
-  std::int64_t busy = 0;
-  for (std::size_t e = 0; e < ends.size(); ++e) busy += begin(e) < ends[e] ? 1 : 0;
-  return busy;
+const std::vector<std::int64_t>& Routing::host_ends() const {
+  if (known_ends.empty() && ends.is_meta()) known_ends = equal_ends(tokens.size(0), ends.size(0));
+  if (known_ends.empty()) {
+    const at::Tensor on_host = ends.cpu();
+    const auto* first = on_host.const_data_ptr<std::int64_t>();
+    known_ends.assign(first, first + on_host.numel());
+  }
+  return known_ends;
 }
 
 Routing route(const at::Tensor& logits, const RouterOptions& options) {
@@ -100,10 +103,8 @@ Routing route(const at::Tensor& logits, const RouterOptions& options) {
   routing.tokens = slots.div(k, "floor");
   routing.places =
       at::empty_like(slots).scatter_(0, slots, at::arange(tokens * k, slots.options())).view({tokens, k});
-  routing.ends_on_device =
+  routing.ends =
       at::searchsorted(of_rows, at::arange(experts, slots.options()), /*out_int32=*/false, /*right=*/true);
-  const at::Tensor ends = routing.ends_on_device.cpu();
-  routing.ends.assign(ends.const_data_ptr<std::int64_t>(), ends.const_data_ptr<std::int64_t>() + experts);
   return routing;
 }
 

@@ -20,19 +20,18 @@ struct Routing {
   at::Tensor weights;  ///< [T, k], fp32 (fp64 for fp64 logits)
   at::Tensor tokens;   ///< int64 [T * k], the token of each of the experts' rows
   at::Tensor places;   ///< int64 [T, k], the row of each token's experts
-  /// [experts], on the host: expert e computes the rows from ends[e - 1] (0 for the first) to ends[e].
-  std::vector<std::int64_t> ends = {};
-  at::Tensor ends_on_device = {};  ///< the same, int64 [experts], where the logits are
+  /// int64 [experts], where the logits are: expert e computes the rows from ends[e - 1] (0 for the first) on.
+  at::Tensor ends = {};
+  mutable std::vector<std::int64_t> known_ends = {};  ///< host_ends', once they were asked for
 
-  /// Experts that have rows.
-  std::int64_t busy() const;
-  std::int64_t begin(std::size_t expert) const { return expert == 0 ? 0 : ends[expert - 1]; }
+  /// The ends on the host, which waits for a GPU the first time. A dry run takes experts to have equally many
+  /// rows.
+  const std::vector<std::int64_t>& host_ends() const;
 };
 
-/// Routes by logits [T, E], floating; softmax in fp32 (fp64 for fp64). Ties go as at::topk has them. The host
-/// waits for a GPU, since it has to know how many rows each expert has; a dry run takes them to be equally
-/// many. Sources: Shazeer et al. 2017, arXiv:1701.06538; Jiang et al. 2024, arXiv:2401.04088 (Mixtral, whose
-/// weights are normalised). Throws Error on logits or options that don't fit.
+/// Routes by logits [T, E], floating; softmax in fp32 (fp64 for fp64). Ties go as at::topk has them. Sources:
+/// Shazeer et al. 2017, arXiv:1701.06538; Jiang et al. 2024, arXiv:2401.04088 (Mixtral, whose weights are
+/// normalised). Throws Error on logits or options that don't fit.
 Routing route(const at::Tensor& logits, const RouterOptions& options);
 
 /// The gradient of the logits [T, E], in their dtype, from that of the weights [T, k] times the weights: the

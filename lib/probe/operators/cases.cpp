@@ -31,7 +31,7 @@ const std::vector<OperatorCase>& operator_cases() {
   static const std::vector<OperatorCase> all = [] {
     std::vector<OperatorCase> cases;
     for (auto* const part :
-         {&norm_cases, &elementwise_cases, &attention_cases, &product_cases, &table_cases}) {
+         {&norm_cases, &elementwise_cases, &attention_cases, &product_cases, &expert_cases, &table_cases}) {
       for (OperatorCase& one : part()) cases.push_back(std::move(one));
     }
     return cases;

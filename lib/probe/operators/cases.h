@@ -52,6 +52,7 @@ std::vector<OperatorCase> norm_cases();         ///< norms, and those of queries
 std::vector<OperatorCase> elementwise_cases();  ///< rotary, activations, DoRA's columns, dropout
 std::vector<OperatorCase> attention_cases();
 std::vector<OperatorCase> product_cases();  ///< matrix products, linear layers with LoRA, quantised weights
+std::vector<OperatorCase> expert_cases();   ///< rows and linear layers of mixtures of experts
 std::vector<OperatorCase> table_cases();    ///< embedding, linear cross-entropy, AdamW
 
 }  // namespace lorikeet::probe
