@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "base/strings.h"
 #include "config/config.h"
 #include "data/sampler.h"
@@ -13,6 +14,7 @@
 #include "recipes/plan_inputs.h"
 #include "recipes/product_choice.h"
 #include "recipes/settings_map.h"
+#include "recipes/step_choice.h"
 #include "recipes/step_job.h"
 #include "recipes/step_plan.h"
 #include "train/determinism.h"
@@ -136,6 +138,10 @@ std::unique_ptr<RunPlan> plan_run(const PlanRequest& request) {
   // A card that is only named has nothing to choose.
   if (out->device.target.device == at::kCPU && settle_products(session, settings))
     out->device.target = step_target(out->device.policy, at::kCPU);
+  if (settings.training.cuda_graphs) {
+    if (const auto why = obstacle_to_graphs(session, out->device.target))
+      throw Error("[training.cuda_graphs] expected to be false: " + *why);
+  }
   out->model = describe_model(session);
 
   const PlannedRows planned = planned_rows(request, session);
@@ -153,7 +159,10 @@ std::unique_ptr<RunPlan> plan_run(const PlanRequest& request) {
                     .micro_tokens = micro_sizes(settings, out->data.longest, most, usual),
                     .checkpointing = all_grades(),
                     .offload = offloads_on(out->device.target.device)};
-  if (settings.training.cuda_graphs) range.offload.resize(1);  // which it refuses
+  if (settings.training.cuda_graphs) {  // which go with neither offloading nor weights that ranks share
+    range.offload.resize(1);
+    range.degree = 1;
+  }
   out->usual_micro_tokens = usual;
   out->options = plan::all_options(step.job(), out->device.machine, range);
   out->decision = plan::decide(out->options, out->device.machine, out->work, usual);

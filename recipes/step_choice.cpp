@@ -156,24 +156,15 @@ void report(const StepChoice& choice, const StepChoiceInput& in) {
 
 void require_graphs_possible(const StepChoiceInput& in) {
   if (!in.settings.training.cuda_graphs) return;
-  const precision::Policy& policy = in.session.policy;
   const auto refuse = [](const std::string& why) {
     throw Error("[training.cuda_graphs] expected to be false: " + why);
   };
-  if (!in.session.device.is_cuda()) refuse("the device is a CPU, which has no graphs");
-  const auto& layers = in.session.model->spec().layers;
-  if (std::any_of(layers.begin(), layers.end(), [](const auto& layer) { return layer.experts.has_value(); }))
-    refuse(
-        "the host may have to read in each layer how many tokens each expert has, which can't be recorded");
+  if (const auto why = obstacle_to_graphs(in.session, step_target(in.session.policy, in.session.device)))
+    refuse(*why);
   if (in.degree > 1)
     refuse(
         "ranks share the weights, which come and go within a step; with distributed.strategy=replicate they "
         "stay");
-  if (policy.matmul == config::Matmul::kFp8 &&
-      !ops::is_hopper(step_target(policy, in.session.device).capability))
-    refuse(
-        "libtorch's products in fp8 may leave the stream of a recording on cards that aren't Hopper's; leave "
-        "precision.matmul out");
 }
 
 // What is offloaded lies in pinned memory, which can't be swapped: the kernel would end the run without a
@@ -197,6 +188,18 @@ void require_host_has_room(const StepChoice& choice, RankGroup& group) {
 config::MemorySaving least_memory_saving(const config::Settings& settings) {
   return {settings.training.activation_checkpointing.value_or(config::ActivationCheckpointing::kFull),
           settings.training.offload.value_or(config::Offload{})};
+}
+
+std::optional<std::string> obstacle_to_graphs(const ModelSession& session, const ops::DryTarget& target) {
+  if (target.device != at::kCUDA) return "the device is a CPU, which has no graphs";
+  const auto& layers = session.model->spec().layers;
+  if (std::any_of(layers.begin(), layers.end(), [](const auto& layer) { return layer.experts.has_value(); }))
+    return "the host may have to read in each layer how many tokens each expert has, which can't be recorded";
+  if (session.policy.matmul == config::Matmul::kFp8 && !ops::is_hopper(target.capability))
+    return "libtorch's products in fp8 may leave the stream of a recording on cards that aren't Hopper's; "
+           "leave "
+           "precision.matmul out";
+  return std::nullopt;
 }
 
 StepChoice choose_step(const StepChoiceInput& in, StepPlan& plan, RankGroup& group) {

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "config/memory_saving.h"
 #include "config/settings.h"
 #include "data/sampler.h"
 #include "data/token_dataset.h"
+#include "ops/dry_run.h"
 #include "plan/memory.h"
 #include "recipes/devices.h"
 #include "recipes/model_session.h"
@@ -41,5 +43,9 @@ config::MemorySaving least_memory_saving(const config::Settings& settings);
 /// that fits. `plan` saves by it from then on. Logs the choice and its figures; throws Error (the environment
 /// is unfit) where what is held can't fit. All ranks call it and come to the same.
 StepChoice choose_step(const StepChoiceInput& input, StepPlan& plan, RankGroup& group);
+
+/// Why micro-steps of this model can't be recorded as CUDA graphs on `target`, even where no ranks share its
+/// weights; none where they can.
+std::optional<std::string> obstacle_to_graphs(const ModelSession& session, const ops::DryTarget& target);
 
 }  // namespace lorikeet::recipes

@@ -95,9 +95,8 @@ Question carries_adapter(const Context& in) {
                      " (" + percent(waited) + ")"};
 }
 
-Question carries_base(const Context& in) {
-  const Option& option =
-      *in.example([&](const Option& o) { return o.choice.devices == in.most && o.choice.degree == in.most; });
+// `option`: with one copy of the base on all devices.
+Question carries_base(const Context& in, const Option& option) {
   const double waited = option.time.gather / option.time.total();
   double gathered = 0;
   for (const UnitUse& use : in.work.uses) gathered += use.gathered_bytes;
@@ -159,7 +158,8 @@ Decision decide(const std::vector<Option>& options, const Machine& machine, cons
   decision.questions.push_back(fits_on_one(in, decision.on_one));
   if (most > 1) {
     decision.questions.push_back(carries_adapter(in));
-    decision.questions.push_back(carries_base(in));
+    const auto shares = [&](const Option& o) { return o.choice.devices == most && o.choice.degree == most; };
+    if (const Option* shared = in.example(shares)) decision.questions.push_back(carries_base(in, *shared));
     decision.questions.push_back(beats_one(in, decision.on_one));
   }
   decision.verdict = sentence(decision);

@@ -218,13 +218,22 @@ class Llama8B(unittest.TestCase):
 
     def test_graphs_take_a_micro_steps_memory_more_and_nothing_is_offloaded(self):
         plan = self.planned("--gpu", "RTX 3090", "--max-devices", "4", "training.cuda_graphs=true")
-        self.assertEqual({o["offload"] for o in plan["options"]}, {"none"})
+        self.assertEqual({(o["offload"], o["strategy"]) for o in plan["options"]}, {("none", "replicate")})
         for one in plan["options"]:
             parts = one["memory_bytes_by_part"]
             self.assertEqual(parts["graphs"], parts["activations"] + parts["logits"] + parts["workspace"])
         self.assertEqual({o["memory_bytes_by_part"]["graphs"] for o in self.cards["options"]}, {0})
         small = self.options(plan, devices=1, activation_checkpointing="none", micro_tokens=2048)[0]
         self.assertFalse(small["fits"])  # without graphs it does
+
+    def test_graphs_that_a_run_would_refuse_are_not_planned(self):
+        for config, options, says in (("qwen3_moe/30B_lora", ["--gpu", "H100"], "how many tokens each expert has"),
+                                      (self.config, [], "the device is a CPU"),
+                                      (self.config, ["--gpu", "L40S", "precision.base_storage=fp8", "precision.matmul=fp8"], "products in fp8")):
+            result = self.programs.verb("plan", config, *options, "training.cuda_graphs=true")
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn("error: [training.cuda_graphs] expected to be false: ", result.stderr)
+            self.assertIn(says, result.stderr)
 
     def test_8_h100_hold_it_without_checkpointing_and_are_nearly_8_times_as_fast(self):
         best, one = self.h100["best"], self.h100["best_on_one"]
