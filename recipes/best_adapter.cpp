@@ -9,6 +9,7 @@
 #include "io/folders.h"
 #include "io/manifest.h"
 #include "peft/adapter_file.h"
+#include "train/checkpoint.h"
 
 namespace lorikeet::recipes {
 namespace {
@@ -48,12 +49,14 @@ bool serves(const Best& there, const train::RunState& state) {
 
 void save_best(const std::filesystem::path& output_dir, const peft::LoraAdapters& adapters,
                const std::string& base_model, const train::RunState& state) {
-  io::AtomicFolder folder(output_dir / kBestFolder);
-  peft::save_adapter(folder.path(), adapters, base_model);
-  const Json best = Json().set("step", state.best->step).set("val_loss", state.best->val_loss);
-  write_file_atomic(folder.path() / kBestFile, best.dump(2) + "\n");
-  io::write_manifest(folder.path());
-  folder.commit();
+  train::save_in_run(output_dir, [&] {
+    io::AtomicFolder folder(output_dir / kBestFolder);
+    peft::save_adapter(folder.path(), adapters, base_model);
+    const Json best = Json().set("step", state.best->step).set("val_loss", state.best->val_loss);
+    write_file_atomic(folder.path() / kBestFile, best.dump(2) + "\n");
+    io::write_manifest(folder.path());
+    folder.commit();
+  });
 }
 
 void require_best(const std::filesystem::path& output_dir, const train::RunState& state) {

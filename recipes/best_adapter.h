@@ -12,6 +12,7 @@ namespace lorikeet::recipes {
 inline constexpr const char* kBestFolder = "best";
 
 /// Writes the adapter, which of `state`'s evaluations it is (best.json) and a manifest, whole or not at all.
+/// Throws Error as train::save_in_run does.
 void save_best(const std::filesystem::path& output_dir, const peft::LoraAdapters& adapters,
                const std::string& base_model, const train::RunState& state);
 

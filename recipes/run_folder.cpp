@@ -291,8 +291,7 @@ void RunFolder::forget_run() const {
 void RunFolder::require_intact(const std::vector<std::string>& files) const {
   const std::string where = "[checkpoint.output_dir] '" + path_.string() + "' ";
   if (!lock_->is_in_place())
-    throw Error(where + "was deleted or replaced while the run was going on: what it held is lost",
-                ErrorKind::kRunFailed);
+    throw Error(where + "was deleted or replaced while the run was going on", ErrorKind::kRunFailed);
   std::vector<std::string> missing;
   for (const std::string& name : files) {
     if (!std::filesystem::exists(path_ / name)) missing.push_back(name);

@@ -54,22 +54,25 @@ std::filesystem::path CheckpointStore::folder(std::int64_t step) const {
   return root_ / io::step_folder_name(step);
 }
 
-void CheckpointStore::require_output_folder() const {
-  if (std::filesystem::is_directory(root_.parent_path())) return;
-  throw Error("[checkpoint] the output folder '" + root_.parent_path().string() +
-                  "' is gone: it was deleted while the run was going on",
-              ErrorKind::kRunFailed);
+void save_in_run(const std::filesystem::path& output_dir, const std::function<void()>& save) {
+  const auto require_folder = [&] {
+    if (std::filesystem::is_directory(output_dir)) return;
+    throw Error("[checkpoint] the output folder '" + output_dir.string() +
+                    "' is gone: it was deleted while the run was going on",
+                ErrorKind::kRunFailed);
+  };
+  require_folder();
+  try {
+    save();
+  } catch (const Error&) {
+    require_folder();  // deleted in between, it is the cause
+    throw;
+  }
 }
 
 void CheckpointStore::save(const RunState& state, const peft::LoraAdapters& adapters,
                            const AdamW& optimizer) const {
-  require_output_folder();
-  try {
-    write(state, adapters, optimizer);
-  } catch (const Error&) {
-    require_output_folder();  // deleted in between, it is the cause
-    throw;
-  }
+  save_in_run(root_.parent_path(), [&] { write(state, adapters, optimizer); });
   remove_old();
 }
 

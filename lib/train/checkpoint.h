@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,10 @@
 #include "train/run_state.h"
 
 namespace lorikeet::train {
+
+/// Calls `save`, which writes into a run's output folder. One that was deleted is not made anew: throws Error
+/// (kRunFailed) then, also where it was deleted while `save` wrote and failed.
+void save_in_run(const std::filesystem::path& output_dir, const std::function<void()>& save);
 
 /// The checkpoints of one run: `checkpoints/step_<n>/` (io/step_folder.h) under its output folder, each
 /// written whole or not at all.
@@ -53,7 +58,6 @@ class CheckpointStore {
   void remove_all() const;
 
  private:
-  void require_output_folder() const;
   void write(const RunState& state, const peft::LoraAdapters& adapters, const AdamW& optimizer) const;
 
   std::filesystem::path root_;

@@ -134,19 +134,22 @@ class Faults(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.require_equal_to_whole(run)
 
-    def test_an_output_folder_that_is_deleted_while_a_checkpoint_is_written_ends_the_run_with_an_error(self):
-        output = self.work / "deleted" / "run"
-        slow = {"LD_PRELOAD": str(LIBRARY), "LORIKEET_FAULT_ROOTS": str(output / "checkpoints"), "LORIKEET_FAULT_AT": "1",
-                "LORIKEET_FAULT_HOW": "slow"}
-        process = subprocess.Popen(self.programs.command(output, "checkpoint.save_every_steps=1"), env={**harness.ENVIRONMENT, **slow},
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        self.assertTrue(harness.wait_for(lambda: any(output.glob("checkpoints/*.tmp-*/adapter_model.safetensors"))))
-        process.send_signal(signal.SIGSTOP)
-        shutil.rmtree(output)
-        process.send_signal(signal.SIGCONT)
-        _, said = process.communicate(timeout=120)
-        self.assertEqual(process.returncode, 1, said)
-        self.assertIn("is gone: it was deleted while the run was going on; no checkpoint is there", said)
+    def test_an_output_folder_that_is_deleted_while_an_adapter_is_written_ends_the_run_with_an_error(self):
+        best = ("data.validation.fraction=0.1", "data.validation.every_steps=1")
+        for name, slow_folder, settings in (("checkpoints/*", "checkpoints", ("checkpoint.save_every_steps=1",)), ("best", "", best)):
+            output = self.work / f"deleted-{name[:4]}" / "run"
+            slow = {"LD_PRELOAD": str(LIBRARY), "LORIKEET_FAULT_ROOTS": str(output / slow_folder), "LORIKEET_FAULT_AT": "1",
+                    "LORIKEET_FAULT_HOW": "slow"}
+            with self.subTest(name), subprocess.Popen(self.programs.command(output, *settings), env={**harness.ENVIRONMENT, **slow},
+                                                      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+                self.assertTrue(harness.wait_for(lambda: any(output.glob(f"{name}.tmp-*/adapter_model.safetensors"))))
+                process.send_signal(signal.SIGSTOP)
+                shutil.rmtree(output)
+                process.send_signal(signal.SIGCONT)
+                _, said = process.communicate(timeout=120)
+                self.assertEqual(process.returncode, 1, said)
+                self.assertIn("is gone: it was deleted while the run was going on; no checkpoint is there", said)
+                self.assertFalse(output.exists())
 
     def test_killed_at_a_file_call(self):
         points = self.points()
