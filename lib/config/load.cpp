@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cctype>
 #include <set>
 
 #include "base/error.h"
@@ -45,7 +46,8 @@ class Loader {
  public:
   Settings settings;
   std::vector<std::string> problems;
-  std::set<std::string> given;  // names of the fields that have a value in the file or an override
+  std::set<std::string> given;   // names of the fields that have a value in the file or an override
+  std::set<std::string> unread;  // those of them whose value is wrong, and sections that are none
 
   void read_section(const YamlNode& node, const std::string& section) {
     for (const YamlNode& item : node.items) {
@@ -57,6 +59,7 @@ class Loader {
         if (item.is_mapping()) {
           read_section(item, name);
         } else if (!item.is_null()) {
+          unread.insert(name);
           report(item.place,
                  name + " is a section: expected its settings as a mapping, got " + item.describe());
         }
@@ -71,8 +74,20 @@ class Loader {
 
   void require_fields(const std::string& file) {
     for (const Field& field : schema().fields()) {
-      if (!field.required || given.contains(field.name)) continue;
+      if (!field.required || given.contains(field.name) || is_unread(field.name)) continue;
       report(file, field.name + " is required: expected " + field.expected + "; " + field.help);
+    }
+  }
+
+  // A value that couldn't be read left the default in its place: what contradicts that is no problem of the
+  // user's.
+  void settle_all() {
+    std::vector<std::string> contradictions;
+    settle(settings, given, contradictions);
+    for (std::string& problem : contradictions) {
+      const bool follows = std::any_of(unread.begin(), unread.end(),
+                                       [&](const std::string& name) { return names_setting(problem, name); });
+      if (!follows) problems.push_back(std::move(problem));
     }
   }
 
@@ -81,11 +96,30 @@ class Loader {
   }
 
  private:
+  bool is_unread(const std::string& field) const {
+    return std::any_of(unread.begin(), unread.end(),
+                       [&](const std::string& name) { return field.starts_with(name + "."); });
+  }
+
+  // Whether the text has the setting's name, or that of one in the section of this name, as a word.
+  static bool names_setting(std::string_view text, const std::string& name) {
+    const auto in_name = [](char c) {
+      return c == '_' || c == '.' || std::isalnum(static_cast<unsigned char>(c)) != 0;
+    };
+    for (std::size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
+      const std::size_t end = at + name.size();
+      const bool ends = end == text.size() || text[end] == '.' || !in_name(text[end]);
+      if (ends && (at == 0 || !in_name(text[at - 1]))) return true;
+    }
+    return false;
+  }
+
   void read_field(const Field& field, const YamlNode& node) {
     given.insert(field.name);
     try {
       field.read(settings, node);
     } catch (const ValueError& error) {
+      unread.insert(field.name);
       report(node.place, field.name + ": " + error.message);
     }
   }
@@ -265,7 +299,7 @@ Settings parse_settings(std::string_view text, const std::string& name,
   }
   loader.read_section(root, "");
   loader.require_fields(name);
-  settle(loader.settings, loader.given, loader.problems);
+  loader.settle_all();
   if (!loader.problems.empty()) fail(loader.problems, name, root);
 
   if (loader.settings.checkpoint.output_dir.empty()) {

@@ -1,6 +1,7 @@
 #include "base/file.h"
 #include "support.h"
 #include "support/catch.h"
+#include "support/error_text.h"
 #include "support/paths.h"
 
 using namespace lorikeet;
@@ -77,6 +78,28 @@ optimizer: {lr: -1}
   CHECK_THAT(text, Contains("run.yaml:4: lora.rank: expected an integer from 1 to 65536, got 'sixteen'"));
   CHECK_THAT(text, Contains("run.yaml:5: unknown key 'trainning' (did you mean 'training'?)"));
   CHECK_THAT(text, Contains("run.yaml:6: optimizer.lr: expected a number, above 0"));
+}
+
+TEST_CASE("what follows from a value that can't be read is not reported beside it") {
+  const auto overridden = [](const std::vector<std::string>& overrides) {
+    return error_of(
+        "data: { validation: { fraction: 0.1, every_steps: 4, patience: 2 } }\nbatch: { global: 8 }\n",
+        overrides);
+  };
+  CHECK(overridden({"data.validation.fraction=1.5"}) ==
+        "[config] override 'data.validation.fraction': data.validation.fraction: expected a number, at least "
+        "0, "
+        "below 1, got '1.5'");
+  CHECK_THAT(overridden({"batch.global=many", "batch.micro=64"}), !Contains("at most batch.global"));
+  CHECK_THAT(test::error_text([] { parse_settings("model: a\n", "run.yaml"); }),
+             Contains("model is a section") && !Contains("is required"));
+  // What has nothing to do with it is.
+  CHECK_THAT(overridden({"lora.rank=x", "~data.validation.fraction"}),
+             Contains("3 problems") && Contains("data.validation.patience: needs"));
+  CHECK_THAT(overridden({"batch.global=many", "batch.global_tokens=x", "lr_scheduler.min_lr=1"}),
+             Contains("3 problems") && Contains("lr_scheduler.min_lr: expected at most"));
+  CHECK_THAT(overridden({"batch.micro_tokens=x", "batch.micro=64"}),
+             Contains("at most batch.global (8), got 64"));
 }
 
 TEST_CASE("for another trainer's config there is convert-config") {
