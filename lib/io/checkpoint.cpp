@@ -27,6 +27,10 @@ bool is_file(const std::filesystem::path& path) {
       others.insert(extension);
     safetensors = safetensors || extension == ".safetensors";
   }
+  if (is_file(folder / "adapter_config.json")) {
+    throw Error("[checkpoint] '" + name +
+                "' holds a PEFT adapter, not a model; give the model that it belongs to here");
+  }
   if (safetensors) {
     throw Error("[checkpoint] '" + name + "': expected " + kWeightsFile + " or " + kShardIndexFile +
                 ", got only other .safetensors files; is the index missing?");

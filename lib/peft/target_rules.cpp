@@ -52,14 +52,23 @@ bool any(const std::vector<std::string>& modules, const auto& matches) {
   return std::any_of(modules.begin(), modules.end(), matches);
 }
 
+// What an adapter file names, the user's settings don't.
+[[noreturn]] void fail_other_base(const std::string& name, const std::vector<std::string>& modules) {
+  throw Error("[adapter] its target_modules name '" + escape_control(name) +
+              "', which matches no module of this model: the adapter is for another base; this one has " +
+              join(last_parts(modules), ", "));
+}
+
 void require_names_used(const std::set<std::string, std::less<>>& names, const char* setting,
-                        const std::vector<std::string>& modules) {
+                        const std::vector<std::string>& modules, bool from_file = false) {
   std::set<std::string_view> known;
   for (const std::string& module : modules) {
     for (const std::string_view name : names_of(module)) known.insert(name);
   }
   for (const std::string& name : names) {
-    if (!known.contains(name)) fail_unused(setting, name, "module", modules);
+    if (known.contains(name)) continue;
+    if (from_file) fail_other_base(name, modules);
+    fail_unused(setting, name, "module", modules);
   }
 }
 
@@ -197,7 +206,7 @@ void TargetRules::require_used(const std::vector<std::string>& all, const std::v
       const auto names = config_.checkpoint_names.modules_in_files(module);
       called.insert(called.end(), names.begin(), config_.from_file ? names.end() : names.begin() + 1);
     }
-    require_names_used(targets_.names, "target_modules", called);
+    require_names_used(targets_.names, "target_modules", called, config_.from_file);
   }
   if (!config_.from_file) {
     require_names_used(excluded_.names, "exclude_modules", all);

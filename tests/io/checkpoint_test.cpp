@@ -131,6 +131,8 @@ TEST_CASE("a folder without safetensors says what it has and what to do") {
   write_file_atomic(folder / "m-1.safetensors", "x");
   CHECK_THAT(open_error(folder.path()), Contains("is the index missing?"));
   CHECK_THAT(open_error(folder / "pytorch_model.bin"), Contains("got a file"));
+  write_file_atomic(folder / "adapter_config.json", "{}");
+  CHECK_THAT(open_error(folder.path()), Contains("holds a PEFT adapter, not a model"));
 }
 
 TEST_CASE("the fingerprint tells bases apart, not the way they are cut into files") {

@@ -108,7 +108,8 @@ TEST_CASE("of an adapter file's settings the targets alone must match") {
   CHECK(unused({.exclude_modules = {"visual"}, .rank_pattern = {{"k_proj", 2}}, .from_file = true}) ==
         "no error");
   CHECK_THAT(unused({.target_modules = {"q_proj", "k_proj"}, .from_file = true}),
-             Contains("[lora.target_modules] 'k_proj'"));
+             Contains("[adapter] its target_modules name 'k_proj', which matches no module") &&
+                 Contains("for another base; this one has lm_head, q_proj, up_proj"));
   // Of a multimodal checkpoint they may be a vision tower's.
   LoraConfig multimodal{.target_modules = {"q_proj", "fc1"}, .from_file = true};
   multimodal.checkpoint_names.other_parts = {"vision_tower."};
