@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -7,12 +8,24 @@
 #include "apps/guard.h"
 #include "apps/hub_paths.h"
 #include "base/log.h"
+#include "base/strings.h"
 #include "base/version.h"
 #include "config/config.h"
 #include "recipes/interrupt.h"
 #include "recipes/lora_finetune.h"
 
 namespace {
+
+// torchrun was asked for several processes. Each would train by itself, on machines without a common file
+// system also to its end.
+void warn_of_other_processes() {
+  const char* value = std::getenv("WORLD_SIZE");
+  const std::string size = value == nullptr ? "1" : value;
+  if (size.empty() || size == "1") return;
+  lorikeet::log_warning("WORLD_SIZE is " + lorikeet::escape_control(size) +
+                        ", but this program trains alone: for a run on several devices start "
+                        "lora_finetune_distributed");
+}
 
 int run(int argc, char** argv) {
   const lorikeet::recipes::InterruptExit interrupts;
@@ -46,6 +59,7 @@ int run(int argc, char** argv) {
       distributed.watchdog_seconds != usual.watchdog_seconds || distributed.verify) {
     lorikeet::log_info("this program runs on one device: the section 'distributed' is ignored");
   }
+  warn_of_other_processes();
   lorikeet::recipes::InterruptExit::leave_no_trace_in(settings.checkpoint.output_dir);
   lorikeet::recipes::lora_finetune(settings);
   return 0;

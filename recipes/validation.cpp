@@ -29,10 +29,10 @@ class Validator {
 
   Validation run() {
     attempt([&] { check_device(); });
-    if (!is_placeholder("model.path", settings_.model.path)) attempt([&] { open(); });
+    if (!is_placeholder("model.path", settings_.model.path)) open_whatever_is_adapted();
     if (settings_.lora.starts_from_folder()) attempt([&] { check_start_adapter(); });
     check_data();
-    if (!session_) out_.unchecked.emplace_back("lora.target_modules");
+    if (!knows_modules_) out_.unchecked.emplace_back("lora.target_modules");
     out_.unchecked.insert(out_.unchecked.end(),
                           {"the weights' values",
                            tried_rows_ ? "every row of the data (some were tried)" : "the rows of the data",
@@ -67,9 +67,22 @@ class Validator {
     }
   }
 
-  void open() {
+  // Where the adapter's settings are the problem, the rows are tried with another adapter all the same.
+  void open_whatever_is_adapted() {
+    attempt([&] {
+      open(settings_.lora);
+      knows_modules_ = true;
+    });
+    if (knows_modules_) return;
+    try {
+      open({});
+    } catch (const Error&) {  // that isn't it
+    }
+  }
+
+  void open(const config::LoraSettings& lora) {
     require_storage_fits(settings_.precision, settings_.model.path);
-    session_ = open_model(settings_.model.path, policy_, device::Device{}, lora_config(settings_.lora),
+    session_ = open_model(settings_.model.path, policy_, device::Device{}, lora_config(lora),
                           static_cast<std::uint64_t>(settings_.training.seed), new_tokens(settings_.model));
   }
 
@@ -77,7 +90,7 @@ class Validator {
     const std::string& folder = settings_.lora.init;
     const peft::LoraConfig found = peft::load_adapter_config(folder);
     peft::require_same_settings(lora_config(settings_.lora), found, folder);
-    if (!session_) return;
+    if (!knows_modules_) return;
     peft::require_same_scales(*session_->adapters, found, folder);
     peft::require_adapter_fits(folder, *session_->adapters);
     require_same_tokens(folder, *session_);
@@ -164,6 +177,7 @@ class Validator {
   const config::Settings& settings_;
   precision::Policy policy_;
   std::optional<ModelSession> session_;
+  bool knows_modules_ = false;  // those that get adapters: the session has the settings' own
   bool tried_rows_ = false;
   bool knows_start_template_ = false;
   Validation out_;

@@ -103,6 +103,13 @@ class CommandLine(unittest.TestCase):
         self.assert_ok(self.lorikeet("preview", "~/base", "--data=~/rows.jsonl", HOME=str(home)))
         self.assert_refused(self.lorikeet("preview", "~/base", "--data=~/rows.jsonl", HOME=""), "HOME")
 
+    def test_a_program_for_one_device_that_several_processes_run_says_so(self):
+        def said(**environment):
+            return self.run_program("lora_finetune_single_device", "--config", self.work / "config.yaml", "model.path=nowhere", **environment).stderr
+
+        self.assertIn("warning: WORLD_SIZE is 2, but this program trains alone", said(RANK="1", WORLD_SIZE="2"))
+        self.assertNotIn("WORLD_SIZE", said(RANK="0", WORLD_SIZE="1") + said())
+
     def test_validate_checks_what_the_command_line_and_the_file_name(self):
         config = self.work / "config.yaml"
         result = self.lorikeet("validate", config)
@@ -114,6 +121,8 @@ class CommandLine(unittest.TestCase):
             "6 problems", "there is no folder 'nowhere'", "no/rows.jsonl", "no/held.jsonl", "no/adapter", "data.chat_template", "cuda:99")
         self.assert_refused(self.lorikeet("validate", config, "lora.target_modules=q_porj,v_proj"),
                             "error: [lora.target_modules] 'q_porj' matches no module")
+        self.assert_refused(self.lorikeet("validate", config, "lora.target_modules=q_porj,v_proj", "data.train.columns.output=anwser"),
+                            "2 problems", "'q_porj' matches no module", "anwser")
         broken = self.work / "broken.jsonl"
         broken.write_text('{"instruction": "a"}\n')
         self.assert_refused(self.lorikeet("validate", config, "precision.preset=tf32", f"data.train.path={broken}", "~data.train.format"),
