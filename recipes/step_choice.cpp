@@ -196,9 +196,8 @@ std::optional<std::string> obstacle_to_graphs(const ModelSession& session, const
   if (std::any_of(layers.begin(), layers.end(), [](const auto& layer) { return layer.experts.has_value(); }))
     return "the host may have to read in each layer how many tokens each expert has, which can't be recorded";
   if (session.policy.matmul == config::Matmul::kFp8 && !ops::is_hopper(target.capability))
-    return "libtorch's products in fp8 may leave the stream of a recording on cards that aren't Hopper's; "
-           "leave "
-           "precision.matmul out";
+    return "libtorch's products in fp8 may leave the stream of a recording on cards that aren't "
+           "Hopper's; leave precision.matmul out";
   return std::nullopt;
 }
 

@@ -83,6 +83,7 @@ const ops::StackedUpdates* LinearStack::updates(const ForwardContext& context) c
   if (!first || first->empty()) return nullptr;
   if (!lie_alike(updates_.of, first->front().a)) {
     std::vector<std::vector<ops::LoraProjection>> all;
+    all.reserve(experts_.size());
     for (const auto& expert : experts_)
       all.push_back(expert->plain_updates(context).value_or(std::vector<ops::LoraProjection>()));
     updates_ = {first->front().a, ops::stack_updates(all)};
@@ -120,13 +121,14 @@ StackGradients LinearStack::backward(at::Tensor& dx, const at::Tensor& dy, const
   StackGradients gradients;
   if (!dx.defined() && !learns_) return gradients;
   if (kept.size() < experts_.size()) {
-    const ops::MatrixStack stack = *matrices(weights);
+    const auto stack = matrices(weights);
     if (learns_) {
       const ops::StackedUpdates& updates = *this->updates(context);
-      gradients.low_rank = ops::grouped_lora_backward(dx, dy, kept.front().low_rank, routing, stack, updates);
+      gradients.low_rank =
+          ops::grouped_lora_backward(dx, dy, kept.front().low_rank, routing, *stack, updates);
       if (!updates.grad_a.defined()) gradients.low_rank.reset();
     } else {
-      ops::grouped_backward(dx, dy, routing, stack);
+      ops::grouped_backward(dx, dy, routing, *stack);
     }
     kept.clear();
     return gradients;

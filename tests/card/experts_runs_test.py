@@ -28,12 +28,13 @@ class Experts(ModelRuns):
             self.assertEqual(report["kernels"]["activation_cuda.cu"], 2 * passes)
 
     def test_the_host_waits_where_it_launches_each_experts_products_once_a_layer_for_how_many_rows_they_have(self):
-        def copies(steps, *more):
-            settings = self.settings(*more, f"training.max_steps={steps}", "checkpoint.save_every_steps=100")
-            waits = self.train(f"waits-{steps}", SECOND, *settings)["waits"]
+        def copies(name, steps, setting):
+            settings = self.settings(setting, f"training.max_steps={steps}", "checkpoint.save_every_steps=100")
+            waits = self.train(f"waits-{name}-{steps}", SECOND, *settings)["waits"]
             return waits["copy to the host"] - waits["item"]
-        for waits, settings in ((LAYERS, ["precision.preset=fp32"]), (0, []), (0, ["precision.base_storage=nf4"])):
-            self.assertEqual(copies(6, *settings) - copies(3, *settings), 3 * waits, settings)
+        for name, setting, waits in (("fp32", "precision.preset=fp32", LAYERS), ("bf16", "precision.preset=bf16", 0),
+                                     ("nf4", "precision.base_storage=nf4", 0)):
+            self.assertEqual(copies(name, 6, setting) - copies(name, 3, setting), 3 * waits, name)
 
     def test_in_16_bits_and_in_4(self):
         adapted = self.check("bf16", BF16_RELATIVE, ON_EXPERTS, "training.activation_checkpointing=mlp")

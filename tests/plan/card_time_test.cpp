@@ -161,7 +161,7 @@ TEST_CASE("experts add launches of each, or those that move rows where all are m
   CHECK(experts_host_seconds_per_layer(spec, false) == Approx(28 * 10e-6));
   for (nn::DecoderLayerSpec& layer : spec.layers) layer.experts->router.per_token = 8;
   CHECK(experts_host_seconds_per_layer(spec, false) == Approx(28 * 10e-6));  // some token goes to each
-  CHECK(experts_host_seconds_per_layer(spec, true) == Approx(10 * 10e-6 / 2));
+  CHECK(experts_host_seconds_per_layer(spec, true) == Approx(10 * 10e-6));
 }
 
 TEST_CASE("recurrences are a part of a step's operations, at a rate of their own") {

@@ -28,6 +28,7 @@ MatrixList listed_rows(const Experts& experts, at::Tensor LoraProjection::*membe
   all.reserve(experts.size());
   for (const auto& projections : experts) {
     std::vector<at::Tensor> parts;
+    parts.reserve(projections.size());
     for (const LoraProjection& p : projections) parts.push_back(p.*member);
     all.push_back(rows_in_place(parts));
     if (!all.back().defined()) return {};
