@@ -11,6 +11,15 @@ io::CheckpointNames llava_names() {
                           "model.multi_modal_projector."}};
 }
 
+void require_one_tie(ConfigReader& file, ConfigReader& text) {
+  const char* const key = "tie_word_embeddings";
+  const bool tied = file.flag(key, true);
+  if (text.flag(key, true) != tied) {
+    text.fail(key, "contradicts the file's own tie_word_embeddings, which is " +
+                       std::string(tied ? "true" : "false") + (file.has(key) ? "" : " where it is absent"));
+  }
+}
+
 bool read_tie_of_file(const JsonView& file, ConfigReader& text, bool of_text) {
   const char* const key = "tie_word_embeddings";
   const bool tied = file.get_bool(key, false);

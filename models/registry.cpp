@@ -9,6 +9,7 @@
 #include "models/exaone4/exaone4.h"
 #include "models/falcon/falcon.h"
 #include "models/gemma/gemma.h"
+#include "models/gemma4/gemma4.h"
 #include "models/glm/glm.h"
 #include "models/gpt_neox/gpt_neox.h"
 #include "models/gpt_oss/gpt_oss.h"
@@ -43,6 +44,10 @@ const std::vector<Family>& families() {
                                              {"gemma2", gemma2_spec},
                                              {"gemma3", gemma3_spec},
                                              {"gemma3_text", gemma3_text_spec},
+                                             {"gemma4", gemma4_spec},
+                                             {"gemma4_text", gemma4_text_spec},
+                                             {"gemma4_unified", gemma4_unified_spec},
+                                             {"gemma4_unified_text", gemma4_unified_text_spec},
                                              {"glm", glm_spec},
                                              {"glm4", glm4_spec},
                                              {"gpt_neox", gpt_neox_spec},

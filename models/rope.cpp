@@ -166,10 +166,33 @@ void check_sections(const JsonView& object, std::int64_t rotary_dim) {
   }
 }
 
+std::string rope_type(const JsonView& scaling) {
+  return scaling.get_string("rope_type", scaling.get_string("type", "default"));
+}
+
+bool is_proportional(const std::optional<JsonView>& parameters, const RopeKeys& keys) {
+  return keys.proportional && parameters && rope_type(*parameters) == "proportional";
+}
+
+// Gemma 4's: a part of all pairs is rotated, by the frequencies of whole heads.
+void read_proportional(const JsonView& object, const RopeKeys& keys, nn::RotarySpec* spec) {
+  require_known(object, keys, {"factor"});
+  const char* const part = "partial_rotary_factor";
+  const double rotated = object.has(part) ? positive(object, part) : 1;
+  spec->scaling = Scaling::kProportional;
+  spec->factor = object.has("factor") ? positive(object, "factor") : 1;
+  spec->rotated_pairs = static_cast<std::int64_t>(rotated * static_cast<double>(spec->head_dim) / 2);
+  if (rotated > 1 || spec->rotated_pairs < 1) {
+    throw Error("[" + object.where() + "." + part +
+                "] expected a part of at most 1 that leaves a pair of a " + "head_dim of " +
+                std::to_string(spec->head_dim) + ", got " + format_number("%g", rotated));
+  }
+}
+
 // The type's own numbers, from `rope_parameters` or `rope_scaling`.
 void read_scaling(const JsonView& config, const JsonView& scaling, const RopeKeys& keys,
                   nn::RotarySpec* spec) {
-  std::string type = scaling.get_string("rope_type", scaling.get_string("type", "default"));
+  std::string type = rope_type(scaling);
   if (keys.multimodal) {
     check_sections(scaling, spec->rotary_dim);
     if (type == "mrope") type = "default";
@@ -192,14 +215,16 @@ void read_scaling(const JsonView& config, const JsonView& scaling, const RopeKey
     if (spec->high_freq_factor <= spec->low_freq_factor) {
       throw Error("[" + scaling.where() + "] expected high_freq_factor above low_freq_factor");
     }
+  } else if (keys.proportional && type == "proportional") {
+    read_proportional(scaling, keys, spec);
   } else if (!keys.longrope_instead_of_yarn && type == "yarn") {
     read_yarn(config, scaling, keys, spec);
   } else if (keys.longrope_instead_of_yarn && (type == "longrope" || type == "su")) {
     read_longrope(config, scaling, keys, spec);
   } else {
     throw Error("[" + scaling.where() + "] rotary type '" + escape_control(type) +
-                "' is not supported; default, linear, llama3 and " +
-                (keys.longrope_instead_of_yarn ? "longrope are" : "yarn are"));
+                "' is not supported; default, linear, llama3" + (keys.proportional ? ", proportional" : "") +
+                " and " + (keys.longrope_instead_of_yarn ? "longrope are" : "yarn are"));
   }
 }
 
@@ -263,8 +288,10 @@ nn::RotarySpec read_rope(ConfigReader& reader, std::int64_t head_dim, const Rope
   const RopeObjects objects{.parameters = parameters_of(config, keys),
                             .old_scaling = keys.scaled ? config.maybe("rope_scaling") : std::nullopt};
   const auto& [parameters, old_scaling] = objects;
-  const double part = agreed(config, keys.partial, keys.also_partial, objects, "partial_rotary_factor")
-                          .value_or(keys.absent_partial);
+  const double part = is_proportional(parameters, keys)
+                          ? 1
+                          : agreed(config, keys.partial, keys.also_partial, objects, "partial_rotary_factor")
+                                .value_or(keys.absent_partial);
   nn::RotarySpec spec{.head_dim = head_dim, .rotary_dim = rotated(reader, head_dim, part, keys)};
   const auto theta = agreed(config, keys.theta, keys.also_theta, objects, "rope_theta");
   if (theta) {

@@ -18,6 +18,7 @@ struct RopeKeys {
   bool partial_allowed = false;                   ///< else each whole head is rotated
   bool longrope_instead_of_yarn = false;  ///< transformers reads yarn as longrope there, so it is refused
   bool query_scaling = false;             ///< yarn has `llama_4_scaling_beta`, 0 for none
+  bool proportional = false;              ///< `rope_type: proportional` is known: Gemma 4's
   bool multimodal = false;  ///< `mrope_section` and `mrope_interleaved` are known; text has no use for them
   double absent_theta = 0;  ///< where the file has no base; 0: that is an error
   double absent_partial = 1;
@@ -27,9 +28,9 @@ struct RopeKeys {
 ///   transformers 4: `rope_theta`, `rope_scaling` (null or an object with `rope_type` or `type`, sometimes
 ///                   with `rope_theta` and `partial_rotary_factor` too)
 ///   transformers 5: `rope_parameters` (an object with `rope_theta`, `rope_type` and the type's own numbers)
-/// Supports default, linear, llama3 and yarn scaling, and longrope where `keys` have it. A file with neither
-/// layout, or with both and different numbers, or with a number that its type doesn't have, is an error: a
-/// reader of one layout given the other would silently train with the wrong angles.
+/// Supports default, linear, llama3 and yarn scaling, and longrope and proportional where `keys` have them. A
+/// file with neither layout, or with both and different numbers, or with a number that its type doesn't have,
+/// is an error: a reader of one layout given the other would silently train with the wrong angles.
 nn::RotarySpec read_rope(ConfigReader& config, std::int64_t head_dim, const RopeKeys& keys = {});
 
 }  // namespace lorikeet::models

@@ -55,7 +55,7 @@ plan::Work work_of(const ModelSession& session, const data::TokenDataset& datase
 
 train::StepSize size_of_rows(const ModelSession& session, const data::TokenDataset& rows) {
   train::StepSize all{rows.total_tokens(), rows.total_labels(), 0};
-  const train::AttentionSquares squares(session.model->spec().layers);
+  const train::AttentionSquares squares(session.model->spec().layers, session.model->shape());
   for (std::size_t i = 0; i < rows.size(); ++i) all.attention_squares += squares.of(rows.length(i));
   return all;
 }

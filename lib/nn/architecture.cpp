@@ -72,7 +72,7 @@ void add_row_orders(Lines& lines, const std::string& name, const std::vector<Mod
 
 void add_attention(Lines& lines, const AttentionSpec& attention) {
   [[maybe_unused]] const auto& [prefix, hidden_size, layout, qkv_bias, output_bias, options, names, fused_qkv,
-                                qk_norm, output_gate, sinks] = attention;
+                                qk_norm, output_gate, sinks, value_norm_eps, keys_as_values] = attention;
   const auto& [heads, kv_heads, head_dim, interleaved] = layout;
   const auto& [scale, causal, window, soft_cap] = options;
   lines.add("attention.heads", heads);
@@ -87,6 +87,8 @@ void add_attention(Lines& lines, const AttentionSpec& attention) {
   lines.add_unless(false, "attention.output_bias", output_bias);
   lines.add_unless(false, "attention.output_gate", output_gate);
   lines.add_unless(false, "attention.sinks", sinks);
+  if (value_norm_eps) lines.add("attention.value_norm.eps", *value_norm_eps);
+  lines.add_unless(false, "attention.keys_as_values", keys_as_values);
   add_row_orders(lines, "attention.qkv_rows", attention.qkv_modules());
   if (!qk_norm) return;
   for (const auto& [where, norm] :
@@ -138,8 +140,8 @@ void add_experts(Lines& lines, const ExpertsSpec& experts) {
 
 Architecture layer_lines(const DecoderLayerSpec& layer, const std::string& prefix) {
   [[maybe_unused]] const auto& [index, attention, delta_net, mlp, experts, attention_norm, mlp_norm,
-                                post_attention_norm, post_mlp_norm, parallel, rotary, residual_multiplier] =
-      layer;
+                                post_attention_norm, post_mlp_norm, parallel, rotary, residual_multiplier,
+                                output_scale] = layer;
   Lines lines(prefix);
   if (delta_net) {
     add_delta_net(lines, *delta_net);
@@ -159,13 +161,14 @@ Architecture layer_lines(const DecoderLayerSpec& layer, const std::string& prefi
   if (rotary == LayerRotary::kNone && !delta_net) lines.add("rotary", false);
   if (rotary == LayerRotary::kLocal && !delta_net) lines.add("rotary", std::string("local"));
   lines.add_unless(1.0, "residual_multiplier", residual_multiplier);
+  lines.add_unless(false, "output_scale", !output_scale.empty());
   return lines.lines();
 }
 
 void add_rotary(Lines& lines, const std::string& name, const RotarySpec& rotary) {
   const auto& [head_dim, rotary_dim, theta, scaling, factor, low_freq_factor, high_freq_factor,
                original_max_position, short_factor, long_factor, attention_factor, beta_fast, beta_slow,
-               truncate, query_beta] = rotary;
+               truncate, query_beta, rotated_pairs] = rotary;
   lines.add(name + ".theta", theta);
   lines.add_unless(head_dim, name + ".dim", rotary_dim);
   if (query_beta != 0) {
@@ -191,6 +194,12 @@ void add_rotary(Lines& lines, const std::string& name, const RotarySpec& rotary)
     lines.add(name + ".beta_fast", beta_fast);
     lines.add(name + ".beta_slow", beta_slow);
     lines.add_unless(true, name + ".truncate", truncate);
+    return;
+  }
+  if (scaling == RotarySpec::Scaling::kProportional) {
+    lines.add(name + ".scaling", std::string("proportional"));
+    lines.add(name + ".factor", factor);
+    lines.add(name + ".rotated_pairs", rotated_pairs);
     return;
   }
   const bool linear = scaling == RotarySpec::Scaling::kLinear;

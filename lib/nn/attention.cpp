@@ -29,7 +29,9 @@ std::vector<Module> AttentionSpec::qkv_modules() const {
   if (!fused_qkv) {
     Module of_q{prefix + "." + names.q, q};
     if (output_gate) of_q = {of_q.name, 2 * q, {layout.heads, {1, 1}, layout.head_dim}};
-    return {std::move(of_q), {prefix + "." + names.k, kv}, {prefix + "." + names.v, kv}};
+    std::vector<Module> modules{std::move(of_q), {prefix + "." + names.k, kv}};
+    if (!keys_as_values) modules.push_back({prefix + "." + names.v, kv});
+    return modules;
   }
   const std::int64_t groups = fused_qkv->row_groups;
   const std::int64_t heads = fused_qkv->per_group(layout.heads);
@@ -47,9 +49,13 @@ Attention::Attention(const AttentionSpec& spec, std::int64_t layer, LayerRotary 
       layout_(spec.layout),
       options_(spec.options),
       gated_(spec.output_gate),
-      unit_(&unit) {
+      unit_(&unit),
+      keys_as_values_(spec.keys_as_values) {
   if (gated_ && spec.fused_qkv)
     throw Error("[" + spec.prefix + "] expected a gate beside separate q, k and v, got fused ones");
+  if (keys_as_values_ && spec.fused_qkv)
+    throw Error("[" + spec.prefix + "] expected keys as values beside separate q and k, got fused ones");
+  if (spec.value_norm_eps) value_norm_ = ops::NormOptions{.eps = *spec.value_norm_eps};
   qkv_ = factory.linear({spec.qkv_modules(), spec.hidden_size, spec.qkv_bias}, unit);
   if (spec.qk_norm) {
     check_size(spec.qk_norm->q, layout_.heads, layout_.head_dim);
@@ -90,25 +96,50 @@ ops::QkNorms Attention::norms() const {
           .k_options = k_norm_->options()};
 }
 
-at::Tensor Attention::without_gates(const at::Tensor& projected) const {
-  if (!gated_) return projected;
-  return at::cat({projected.narrow(1, 0, layout_.k_begin()), projected.slice(1, 2 * layout_.k_begin())}, 1);
+at::Tensor Attention::packed(const at::Tensor& projected) const {
+  if (!gated_ && !keys_as_values_) return projected;
+  const at::Tensor q = projected.narrow(1, 0, layout_.k_begin());
+  const at::Tensor rest = projected.slice(1, (gated_ ? 2 : 1) * layout_.k_begin());
+  return keys_as_values_ ? at::cat({q, rest, rest}, 1) : at::cat({q, rest}, 1);
+}
+
+at::Tensor Attention::packed_backward(at::Tensor dqkv) const {
+  if (!keys_as_values_) return dqkv;
+  const std::int64_t width = layout_.v_begin() - layout_.k_begin();
+  dqkv.narrow(1, layout_.k_begin(), width).add_(dqkv.narrow(1, layout_.v_begin(), width));
+  return dqkv.narrow(1, 0, layout_.v_begin()).contiguous();
+}
+
+at::Tensor Attention::values(const at::Tensor& qkv) const {
+  return qkv.slice(1, layout_.v_begin()).unflatten(1, {layout_.kv_heads, layout_.head_dim});
 }
 
 at::Tensor Attention::gates(const at::Tensor& projected) const {
   return projected.narrow(1, layout_.k_begin(), layout_.k_begin());
 }
 
-// What attention reads, of what was projected: in place without norms and gates, else beside it. `terms`:
-// left to rotary.
+// What a norm without weight multiplies by.
+ops::NormParameters without_weight(const at::Tensor& rows) {
+  return {at::ones({rows.size(-1)}, rows.options()), {}};
+}
+
+// What attention reads, of what was projected: beside it where that is kept, else in place. `terms`: left to
+// rotary.
 at::Tensor Attention::prepare(const at::Tensor& projected, const ForwardContext& context,
                               TokenMixerKept* kept, const std::vector<ops::LowRankTerm>& terms) const {
   const ops::RotaryAngles angles = rotary(context);
-  at::Tensor qkv = without_gates(projected);
+  const at::Tensor given = packed(projected);
+  at::Tensor qkv = given;
   if (q_norm_) {
-    qkv = ops::norm_and_rotate(qkv, norms(), angles, layout_, kept != nullptr ? &kept->qk_norm : nullptr);
-  } else if (angles.cos.defined()) {
-    ops::rotate(qkv, angles.cos, angles.sin, layout_, terms);
+    qkv = ops::norm_and_rotate(given, norms(), angles, layout_, kept != nullptr ? &kept->qk_norm : nullptr);
+  } else {
+    if (value_norm_) qkv = given.clone();
+    if (angles.cos.defined()) ops::rotate(qkv, angles.cos, angles.sin, layout_, terms);
+  }
+  if (value_norm_) {
+    at::Tensor normed = values(qkv);
+    ops::norm_out(normed, values(given), without_weight(normed), *value_norm_,
+                  kept != nullptr ? &kept->value_norm : nullptr);
   }
   if (const at::Tensor scale = query_scale(context, qkv.scalar_type()); scale.defined())
     qkv.narrow(1, 0, layout_.k_begin()).mul_(scale);
@@ -120,11 +151,23 @@ at::Tensor Attention::prepare_backward(ops::HeadGradients gradients, const Forwa
   const ops::RotaryAngles angles = rotary(context);
   if (const at::Tensor scale = query_scale(context, gradients.q.scalar_type()); scale.defined())
     gradients.q.mul_(scale.unsqueeze(1));
-  if (q_norm_)
-    return ops::norm_and_rotate_backward(std::move(gradients), without_gates(kept.projected), norms(), angles,
-                                         layout_, kept.qk_norm);
-  if (angles.cos.defined()) return ops::rotate_backward(gradients, angles.cos, angles.sin, layout_);
-  return ops::pack(gradients);
+  if (!q_norm_ && !value_norm_) {
+    if (angles.cos.defined()) return ops::rotate_backward(gradients, angles.cos, angles.sin, layout_);
+    return ops::pack(gradients);
+  }
+  const at::Tensor given = packed(kept.projected);
+  at::Tensor dqkv;
+  if (q_norm_) {
+    dqkv = ops::norm_and_rotate_backward(std::move(gradients), given, norms(), angles, layout_, kept.qk_norm);
+  } else {
+    dqkv = angles.cos.defined() ? ops::rotate_backward(gradients, angles.cos, angles.sin, layout_)
+                                : ops::pack(gradients);
+  }
+  if (value_norm_) {
+    at::Tensor dvalues = values(dqkv);
+    ops::norm_backward_(dvalues, values(given), without_weight(dvalues), *value_norm_, kept.value_norm);
+  }
+  return dqkv;
 }
 
 at::Tensor Attention::cached(const at::Tensor& qkv, const ForwardContext& context) const {
@@ -195,7 +238,7 @@ TokenMixerGradients Attention::backward(const at::Tensor& dy, const UnitLoan& we
   dout.reset();
   kept.out.reset();
   kept.softmax = {};
-  at::Tensor dqkv = prepare_backward(std::exchange(gradients, {}), context, kept);
+  at::Tensor dqkv = packed_backward(prepare_backward(std::exchange(gradients, {}), context, kept));
   kept.projected.reset();
   if (gated_) {
     dprojected.narrow(1, 0, layout_.k_begin()).copy_(dqkv.narrow(1, 0, layout_.k_begin()));

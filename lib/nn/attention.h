@@ -37,8 +37,13 @@ struct AttentionSpec {
   /// A learned score for each query head that takes part in its softmax and has no value
   /// (ops/attention/sinks.h): the vector "<prefix>.sinks". It is frozen.
   bool sinks = false;
+  /// The eps of an RMS norm without weight over each head of v; absent: there is none.
+  std::optional<double> value_norm_eps = {};
+  /// Values are what the module of k makes, before its norm and its rotation: there is no module of v. Not
+  /// where q, k and v are fused.
+  bool keys_as_values = false;
 
-  /// The modules that make [q heads | gates | k heads | v heads], without gates where there are none.
+  /// The modules that make [q heads | gates | k heads | v heads], without gates or v where there are none.
   std::vector<Module> qkv_modules() const;
   Module output_module() const;
 };
@@ -48,7 +53,7 @@ struct AttentionSpec {
 class Attention : public TokenMixer {
  public:
   /// Declares its tensors in `unit`. `layer` is its place in caches. Throws Error on norms' sizes that don't
-  /// fit, and for a gate beside fused q, k and v.
+  /// fit, and for a gate, or keys as values, beside fused q, k and v.
   Attention(const AttentionSpec& spec, std::int64_t layer, LayerRotary rotary, LinearFactory& factory,
             WeightUnit& unit);
 
@@ -72,9 +77,14 @@ class Attention : public TokenMixer {
   // [heads], undefined where there are none.
   at::Tensor sinks() const { return sinks_ ? unit_->tensor(*sinks_) : at::Tensor(); }
   // Whether `prepare` works beside what was projected, which backward reads as it was.
-  bool keeps_projected() const { return q_norm_ || gated_; }
-  // [T, q | k | v] of what was projected: itself without gates.
-  at::Tensor without_gates(const at::Tensor& projected) const;
+  bool keeps_projected() const { return q_norm_ || gated_ || value_norm_ || keys_as_values_; }
+  // [T, q | k | v] of what was projected: itself where it is that already.
+  at::Tensor packed(const at::Tensor& projected) const;
+  // The gradient of what was projected, but for its gates, from that of `packed`'s result, which it may
+  // change.
+  at::Tensor packed_backward(at::Tensor dqkv) const;
+  // Of packed rows [T, v heads, head_dim], a view.
+  at::Tensor values(const at::Tensor& qkv) const;
   at::Tensor gates(const at::Tensor& projected) const;
   at::Tensor prepare(const at::Tensor& projected, const ForwardContext& context, TokenMixerKept* kept,
                      const std::vector<ops::LowRankTerm>& terms = {}) const;
@@ -90,7 +100,9 @@ class Attention : public TokenMixer {
   bool gated_;
   const WeightUnit* unit_;
   std::unique_ptr<LinearGroup> qkv_;
+  bool keys_as_values_;
   std::optional<Norm> q_norm_, k_norm_;
+  std::optional<ops::NormOptions> value_norm_;
   std::optional<std::size_t> sinks_;
   std::unique_ptr<LinearGroup> out_;
 };

@@ -127,7 +127,8 @@ std::vector<at::Tensor*> tensors_of(LayerKept& kept) {
   for (NormKept* norm :
        {&kept.attention_norm, &kept.mlp_norm, &kept.post_attention_norm, &kept.post_mlp_norm})
     all.insert(all.end(), {&norm->input, &norm->statistics.mean, &norm->statistics.rstd});
-  for (ops::NormStatistics* statistics : {&kept.attention.qk_norm.q, &kept.attention.qk_norm.k})
+  for (ops::NormStatistics* statistics :
+       {&kept.attention.qk_norm.q, &kept.attention.qk_norm.k, &kept.attention.value_norm})
     all.insert(all.end(), {&statistics->mean, &statistics->rstd});
   const auto add = [&](LinearKept& linear) { all.insert(all.end(), {&linear.low_rank, &linear.product}); };
   add(kept.attention.in_linear);
@@ -159,7 +160,14 @@ DecoderLayer::DecoderLayer(const DecoderLayerSpec& spec, LinearFactory& factory,
       post_attention_norm_(maybe_norm(spec.post_attention_norm, unit, factory.policy().base_storage)),
       mlp_norm_(maybe_norm(spec.mlp_norm, unit, factory.policy().base_storage)),
       mlp_(feed_forward(spec, factory, unit)),
-      post_mlp_norm_(maybe_norm(spec.post_mlp_norm, unit, factory.policy().base_storage)) {}
+      post_mlp_norm_(maybe_norm(spec.post_mlp_norm, unit, factory.policy().base_storage)) {
+  if (!spec.output_scale.empty())
+    output_scale_ = unit.declare({{spec.output_scale, {1}, factory.policy().base_storage}});
+}
+
+at::Tensor DecoderLayer::scaled(const at::Tensor& stream) const {
+  return stream * unit_->tensor(*output_scale_).to(stream.scalar_type());
+}
 
 Hidden DecoderLayer::forward(Hidden hidden, const UnitLoan& weights, const ForwardContext& context,
                              LayerKept* kept) const {
@@ -186,6 +194,7 @@ Hidden DecoderLayer::forward(Hidden hidden, const UnitLoan& weights, const Forwa
       post_forward(post_mlp_norm_, std::move(hidden.delta), m, part(kept, &LayerKept::post_mlp_norm));
   hidden.terms = std::move(of_mlp.terms);
   if (parallel_) hidden.delta.add_(beside);
+  if (output_scale_) hidden = {scaled(hidden.value()), {}};
   return hidden;
 }
 
@@ -196,6 +205,7 @@ at::Tensor DecoderLayer::backward(at::Tensor gradient, const UnitLoan& weights, 
   const bool through_mlp = input_gradient || (!parallel_ && attention_->learns());
   const ForwardContext behind = behind_attention(context);
   kept.input.reset();  // the norms have it
+  if (output_scale_) gradient = scaled(gradient);
 
   if (!kept.mlp.up.defined()) {
     const at::Tensor x = one_norm ? read_rows(pre_again(attention_norm_, kept.attention_norm), context)

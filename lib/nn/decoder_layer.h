@@ -33,6 +33,9 @@ struct DecoderLayerSpec {
   bool parallel = false;
   LayerRotary rotary = LayerRotary::kGlobal;
   double residual_multiplier = 1;
+  /// Name of a frozen number that the stream behind the layer is multiplied by (Gemma 4); empty: there is
+  /// none.
+  std::string output_scale = {};
 
   /// The linear modules of the block in which tokens meet: the groups that read its input, and its output.
   std::vector<GroupSpec> mixer_inputs() const;
@@ -78,6 +81,9 @@ class DecoderLayer {
  private:
   DecoderLayer(const DecoderLayerSpec& spec, LinearFactory& factory, WeightUnit& unit);
 
+  // Multiplied by the output scale, in its own dtype.
+  at::Tensor scaled(const at::Tensor& stream) const;
+
   const WeightUnit* unit_;
   bool parallel_;
   double residual_multiplier_;
@@ -87,6 +93,7 @@ class DecoderLayer {
   std::optional<Norm> mlp_norm_;
   std::unique_ptr<FeedForward> mlp_;
   std::optional<Norm> post_mlp_norm_;
+  std::optional<std::size_t> output_scale_;
 };
 
 }  // namespace lorikeet::nn

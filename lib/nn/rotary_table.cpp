@@ -46,7 +46,9 @@ std::vector<float> frequencies(const RotarySpec& spec, const std::vector<double>
     const float exponent = static_cast<float>(i) / static_cast<float>(spec.rotary_dim);
     const float wave = std::pow(static_cast<float>(spec.theta), exponent);
     float frequency = 1.0F / wave;
-    if (spec.scaling == RotarySpec::Scaling::kLongrope) {
+    if (spec.scaling == RotarySpec::Scaling::kProportional) {
+      frequency = i / 2 < spec.rotated_pairs ? frequency / static_cast<float>(spec.factor) : 0.0F;
+    } else if (spec.scaling == RotarySpec::Scaling::kLongrope) {
       frequency = 1.0F / (static_cast<float>(extension.at(static_cast<std::size_t>(i / 2))) * wave);
     } else if (yarn) {
       const float kept = 1.0F - ramp[static_cast<std::size_t>(i / 2)];

@@ -18,6 +18,7 @@ struct TokenMixerKept {
   at::Tensor out;    ///< what the tokens were mixed to, before any gate
   ops::AttentionStatistics softmax;
   ops::QkNormStatistics qk_norm;
+  ops::NormStatistics value_norm;
   LinearKept in_linear, gates_linear, out_linear;
 };
 

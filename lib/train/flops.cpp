@@ -74,10 +74,14 @@ std::set<std::string> output_row_names(const nn::CausalLMSpec& spec) {
 
 }  // namespace
 
-AttentionSquares::AttentionSquares(const std::vector<nn::DecoderLayerSpec>& layers) {
-  std::map<std::int64_t, std::int64_t> counts;
+AttentionSquares::AttentionSquares(const std::vector<nn::DecoderLayerSpec>& layers,
+                                   const nn::ModelShape& shape) {
+  std::map<std::int64_t, double> counts;
   for (const nn::DecoderLayerSpec& layer : layers) {
-    if (!layer.delta_net) ++counts[layer.attention.options.window];
+    if (layer.delta_net) continue;
+    const ops::HeadLayout& layout = layer.attention.layout;
+    counts[layer.attention.options.window] +=
+        d(layout.heads * layout.head_dim) / d(shape.heads * shape.head_dim);
   }
   layers_by_window_.assign(counts.begin(), counts.end());
 }
@@ -86,7 +90,7 @@ std::int64_t AttentionSquares::of(std::int64_t length) const {
   std::int64_t squares = 0;
   for (const auto& [window, layers] : layers_by_window_) {
     const std::int64_t beyond = window > 0 ? std::max<std::int64_t>(length - window, 0) : 0;
-    squares += layers * (length * length - beyond * beyond);
+    squares += std::llround(layers * d(length * length - beyond * beyond));
   }
   return squares;
 }

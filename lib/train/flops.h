@@ -32,17 +32,18 @@ struct StepSize {
   std::int64_t attention_squares = 0;  ///< AttentionSquares::of summed over sequences
 };
 
-/// Twice the pairs of a query and a key that attention sees, summed over a model's layers.
+/// Twice the pairs of a query and a key that attention sees, summed over a model's layers. A layer whose
+/// heads are together wider than the shape's, as Gemma 4 has them, counts so many times more.
 class AttentionSquares {
  public:
-  explicit AttentionSquares(const std::vector<nn::DecoderLayerSpec>& layers);
+  AttentionSquares(const std::vector<nn::DecoderLayerSpec>& layers, const nn::ModelShape& shape);
 
   /// Of a causal sequence of s tokens: s^2 a layer, or, where a window of w < s ends what a query sees,
   /// s^2 - (s - w)^2.
   std::int64_t of(std::int64_t length) const;
 
  private:
-  std::vector<std::pair<std::int64_t, std::int64_t>> layers_by_window_;  // window, 0 for none; layers
+  std::vector<std::pair<std::int64_t, double>> layers_by_window_;  // window, 0 for none; layers
 };
 
 /// Elements of an adapter's tensors that are multiplied: all but the looked-up factor of an embedding's

@@ -112,7 +112,7 @@ double StepPipeline::epochs_after(const data::Step& step) const {
 
 double StepPipeline::flops_of(const data::Step& step, const StepMetrics& m) const {
   StepSize size{.tokens = m.tokens, .label_tokens = m.label_tokens};
-  const AttentionSquares squares(p_.model.spec().layers);
+  const AttentionSquares squares(p_.model.spec().layers, p_.model.shape());
   for (const std::size_t example : step.examples)
     size.attention_squares += squares.of(p_.training.length(example));
   return step_flops(p_.model.shape(), adapter_size_, size);

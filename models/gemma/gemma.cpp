@@ -143,14 +143,7 @@ nn::CausalLMSpec gemma3_spec(const JsonView& json) {
   const JsonView text = json.at("text_config");
   ConfigReader text_config(text, "gemma3");
   text_config.choice("model_type", "gemma3_text", {"gemma3_text"});
-  // The whole file's counts, as transformers has it; both say true where they are absent.
-  const bool tied = config.flag("tie_word_embeddings", true);
-  if (text_config.flag("tie_word_embeddings", true) != tied) {
-    text_config.fail("tie_word_embeddings",
-                     "contradicts the file's own tie_word_embeddings, which is " +
-                         std::string(tied ? "true" : "false") +
-                         (json.has("tie_word_embeddings") ? "" : " where it is absent"));
-  }
+  require_one_tie(config, text_config);  // transformers takes the whole file's
   config.finish();
   nn::CausalLMSpec spec = gemma3_decoder(text, "model.language_model");
   spec.checkpoint_names = llava_names();

@@ -33,6 +33,12 @@ nn::CausalLMSpec toy_spec();
 ///   layer 5: norms before the blocks, a gated delta net of two value heads a key head (Qwen 3.5)
 nn::CausalLMSpec toy_forms_spec();
 
+/// A model of Gemma 4's forms, with sandwich norms, norms of values and proportional rotary:
+///   layer 0: a window of 3, the stream behind it multiplied by a number
+///   layer 1: wider heads that share one key head, keys as values, biases, such a number
+///   layer 2: the same without norms of queries and keys, and without the number
+nn::CausalLMSpec toy_gemma4_spec();
+
 /// Everything in fp32, for comparisons with a composition.
 precision::Policy fp32_policy();
 
@@ -48,6 +54,9 @@ at::Tensor toy_logits(const State& state, const std::vector<std::int32_t>& token
 
 /// The same of a model of toy_forms_spec.
 at::Tensor toy_forms_logits(const State& state, const std::vector<std::int32_t>& tokens);
+
+/// The same of a model of toy_gemma4_spec.
+at::Tensor toy_gemma4_logits(const State& state, const std::vector<std::int32_t>& tokens);
 
 /// Sequences of different lengths, longer and shorter than the window.
 std::vector<std::vector<std::int32_t>> toy_prompts();

@@ -47,8 +47,20 @@ TEST_CASE("the other forms of a layer compute what their formulas say") {
   CHECK(relative_error(logits, at::cat(expected)) < 2e-6);
 }
 
+TEST_CASE("Gemma 4's forms of a layer compute what their formulas say") {
+  nn::FrozenFactory factory(fp32_policy());
+  nn::CausalLM model(toy_gemma4_spec(), factory);
+  const State state = toy_state(model, 7);
+  fill(model, state);
+  const auto prompts = toy_prompts();
+  const at::Tensor logits = model.logits({.batch = nn::pack_sequences(prompts, {}, at::kCPU)});
+  std::vector<at::Tensor> expected;
+  for (const auto& prompt : prompts) expected.push_back(toy_gemma4_logits(in_fp64(state), prompt));
+  CHECK(relative_error(logits, at::cat(expected)) < 2e-6);
+}
+
 TEST_CASE("every tensor of the toy families takes part in their logits") {
-  for (const auto& spec : {toy_spec(), toy_forms_spec()}) {
+  for (const auto& spec : {toy_spec(), toy_forms_spec(), toy_gemma4_spec()}) {
     nn::FrozenFactory factory(fp32_policy());
     nn::CausalLM model(spec, factory);
     const State state = toy_state(model, 7);

@@ -65,6 +65,19 @@ TEST_CASE("whatever changes a model's numbers changes its architecture") {
   CHECK(shows([](CausalLMSpec& s) { s.layers.pop_back(); }));
 }
 
+TEST_CASE("Gemma 4's settings stand in an architecture") {
+  const Architecture lines = architecture(test::toy_gemma4_spec());
+  CHECK(value(lines, "rotary.scaling") == "proportional");
+  CHECK(value(lines, "rotary.factor") == "2");
+  CHECK(value(lines, "rotary.rotated_pairs") == "3");
+  CHECK(value(lines, "layers 0-0 attention.value_norm.eps") == "1e-05");
+  CHECK(value(lines, "layers 0-0 attention.keys_as_values").empty());
+  CHECK(value(lines, "layers 1-1 attention.keys_as_values") == "true");
+  CHECK(value(lines, "layers 1-1 output_scale") == "true");
+  CHECK(value(lines, "layers 2-2 output_scale").empty());
+  CHECK(value(architecture(toy_spec()), "layers 0-0 attention.value_norm.eps").empty());
+}
+
 TEST_CASE("longrope's factors change an architecture") {
   CausalLMSpec spec = toy_spec();
   spec.rotary->scaling = RotarySpec::Scaling::kLongrope;

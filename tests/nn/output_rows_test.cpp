@@ -22,7 +22,7 @@ nn::CausalLMSpec one_layer(const nn::CausalLMSpec& from, std::size_t layer) {
 
 std::vector<nn::CausalLMSpec> every_form() {
   std::vector<nn::CausalLMSpec> specs;
-  for (const nn::CausalLMSpec& family : {toy_spec(), toy_forms_spec()}) {
+  for (const nn::CausalLMSpec& family : {toy_spec(), toy_forms_spec(), toy_gemma4_spec()}) {
     for (std::size_t layer = 0; layer < family.layers.size(); ++layer)
       specs.push_back(one_layer(family, layer));
   }

@@ -44,6 +44,17 @@ TEST_CASE("linear scaling divides every frequency") {
                     {0.25, 0.025, 0.0025, 0.00025});
 }
 
+TEST_CASE(
+    "proportional rotary has a whole head's frequencies in its first pairs, and turns the others not at "
+    "all") {
+  check_frequencies({.head_dim = 8,
+                     .rotary_dim = 8,
+                     .scaling = RotarySpec::Scaling::kProportional,
+                     .factor = 4,
+                     .rotated_pairs = 3},
+                    {0.25, 0.025, 0.0025, 0});
+}
+
 TEST_CASE("llama3 scaling keeps short waves, divides long ones and blends between") {
   // Waves of 6.28, 62.8, 628 and 6283 positions against a context of 1000: below 1000/4 = 250 kept, above
   // 1000/1 divided by 8, and 628.3 blended with smooth = (1000/628.3185 - 1) / (4 - 1) = 0.19718310:

@@ -30,6 +30,10 @@ SLIDING, FULL, LINEAR = "sliding_attention", "full_attention", "linear_attention
 # Two value heads for each key head, of other widths. At the class's eps of 1e-6 rounding decides what the norm behind the rule makes of a
 # sequence's first rows, which are small: transformers' own gradients then differ by 1e-4 for a start that differs in the last bit.
 DELTA_NET = dict(rms_norm_eps=1e-3, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=10)
+# Of layers without a window a part of all pairs is rotated, by the frequencies of whole heads.
+PROPORTIONAL = {FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000.0},
+                SLIDING: ROPE | {"rope_theta": 100.0}}
+GEMMA4 = dict(head_dim=8, global_head_dim=16, hidden_size_per_layer_input=0, sliding_window=8, pad_token_id=2, rope_parameters=PROPORTIONAL)
 # Experts, and the expert that every token passes.
 SHARED = dict(moe_intermediate_size=24, shared_expert_intermediate_size=28)
 
@@ -40,9 +44,16 @@ VISION = dict(vision_config=dict(hidden_size=4, intermediate_size=6, num_hidden_
               image_token_index=VOCABULARY - 1)
 
 PIXTRAL = dict(vision_config=VISION["vision_config"] | dict(model_type="pixtral", head_dim=4), image_token_index=VOCABULARY - 1)
+# No token of the tests stands for an image, a video or a sound.
+GEMMA4_VISION = dict(vision_config=dict(hidden_size=4, intermediate_size=6, num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1,
+                                        head_dim=4, patch_size=2, position_embedding_size=4), audio_config=None)
 QWEN_VISION = dict(depth=1, num_heads=1, in_channels=1, patch_size=2, temporal_patch_size=1, out_hidden_size=24)
 # The families of MULTIMODAL have these beside their text_config.
-MULTIMODAL = {"gemma3": VISION, "mistral3": PIXTRAL,
+MULTIMODAL = {"gemma3": VISION, "gemma4": GEMMA4_VISION,
+              "gemma4_unified": dict(vision_config=dict(patch_size=2, pooling_kernel_size=2, mm_embed_dim=8, mm_posemb_size=4,
+                                                        output_proj_dims=24),
+                                     audio_config=dict(audio_embed_dim=6)),
+              "mistral3": PIXTRAL,
               "qwen2_vl": dict(vision_config=QWEN_VISION | dict(embed_dim=8, hidden_size=24, mlp_ratio=1)),
               "qwen2_5_vl": dict(vision_config=QWEN_VISION | dict(hidden_size=8, intermediate_size=6)),
               "qwen3_vl": dict(vision_config=QWEN_VISION | dict(hidden_size=8, intermediate_size=6, num_position_embeddings=4,
@@ -52,7 +63,7 @@ MULTIMODAL = {"gemma3": VISION, "mistral3": PIXTRAL,
               "qwen3_5": dict(vision_config=QWEN_VISION | dict(hidden_size=8, intermediate_size=6, num_position_embeddings=4)),
               "qwen3_5_moe": dict(vision_config=QWEN_VISION | dict(hidden_size=8, intermediate_size=6, num_position_embeddings=4))}
 # What the names of their other parts have.
-OTHER_PARTS = ("vision_tower", "multi_modal_projector", "visual.")
+OTHER_PARTS = ("vision_tower", "multi_modal_projector", "visual.", "embed_vision", "embed_audio", "vision_embedder")
 
 # family's model_type -> variant -> what differs from SIZES.
 FAMILIES = {
@@ -141,6 +152,12 @@ FAMILIES = {
                             num_hidden_layers=3, layer_types=[SLIDING, SLIDING, FULL],
                             rope_parameters={FULL: {"rope_type": "linear", "factor": 4.0, "rope_theta": 1000000.0},
                                              SLIDING: ROPE}),
+    },
+    "gemma4_text": {
+        "keys-as-values": dict(GEMMA4, num_hidden_layers=3, layer_types=[SLIDING, FULL, FULL], attention_k_eq_v=True,
+                               num_global_key_value_heads=1, final_logit_softcapping=3.0, tie_word_embeddings=True),
+        "biases": dict(GEMMA4, layer_types=[SLIDING, FULL], attention_bias=True,
+                       rope_parameters=PROPORTIONAL | {FULL: PROPORTIONAL[FULL] | {"factor": 4.0}}),
     },
     "olmo2": {
         "plain": dict(rope_parameters=ROPE),
@@ -237,6 +254,14 @@ FAMILIES = {
                               layer_types=[SLIDING, FULL],
                               rope_parameters={FULL: ROPE | {"rope_theta": 1000000.0}, SLIDING: ROPE}),
     },
+    "gemma4": {
+        "nested": dict(GEMMA4, layer_types=[SLIDING, FULL], attention_k_eq_v=True, num_global_key_value_heads=1, attention_bias=True,
+                       final_logit_softcapping=3.0, use_bidirectional_attention="vision", tie_word_embeddings=True),
+    },
+    "gemma4_unified": {
+        "nested": dict(GEMMA4, layer_types=[SLIDING, FULL], attention_k_eq_v=True, num_global_key_value_heads=2,
+                       final_logit_softcapping=3.0, tie_word_embeddings=True),
+    },
 }
 
 
@@ -271,7 +296,8 @@ def make_checkpoint(folder, family, variant, dtype=torch.float32, seed=0, **more
     config = make_config(family, variant, **more)
     model = auto_class(config).from_config(config)
     # A norm's neutral value is a scale of 1, which Gemma, Qwen3-Next and Qwen 3.5 store as 0, but for the one in delta nets.
-    neutral = 0.0 if family.startswith(("gemma", "qwen3_5", "qwen3_next")) else 1.0
+    stored_without_1 = family.startswith(("gemma", "qwen3_5", "qwen3_next")) and not family.startswith("gemma4")
+    neutral = 0.0 if stored_without_1 else 1.0
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.normal_(0.0, 0.2)
@@ -279,6 +305,9 @@ def make_checkpoint(folder, family, variant, dtype=torch.float32, seed=0, **more
                 parameter.add_(1.0 if name.endswith("linear_attn.norm.weight") else neutral)
             if name.endswith("experts.gate_up_proj_bias"):  # so that gpt-oss' clamps act
                 parameter.mul_(30.0)
+        for name, buffer in model.named_buffers():
+            if name.endswith("layer_scalar"):  # Gemma 4's, which its files have
+                buffer.uniform_(0.5, 1.5)
     model.to(dtype).save_pretrained(folder)
     if family == "qwen3_vl_moe":
         transpose_experts(folder)
@@ -304,6 +333,12 @@ def to_transformers_4(config):
         config["text_config"] = {key: value for key, value in text.items() if value != default.get(key, "none")}
         config["torch_dtype"] = config.pop("dtype")
         config["transformers_version"] = "4.50.0"
+        return config
+    if config["model_type"].startswith("gemma4"):
+        # As published: heads of the layers without a window by numbers of their own.
+        text = config.get("text_config", config)
+        heads = text.pop("per_layer_config")[str(text["num_hidden_layers"] - 1)]
+        text |= {"global_head_dim": heads["head_dim"], "num_global_key_value_heads": heads.get("num_key_value_heads")}
         return config
     if config["model_type"] == "mistral3":
         # As published: the text model's settings alone say whether the head is tied, where it is.

@@ -18,6 +18,7 @@ NO_OP = 1e-2  # an adapter that moves likelihoods less than this proves nothing
 # How transformers 4 (for multimodal ones: before 4.52) calls modules, and so PEFT's adapters on it, where 5 calls them otherwise; of
 # Qwen 3.5 the names in the class without a tower, which AutoModelForCausalLM makes of the same files.
 OLDER_NAMES = {"gemma3": ("model.language_model.", "language_model.model."),
+               "gemma4": ("model.language_model.", "model."), "gemma4_unified": ("model.language_model.", "model."),
                "mistral3": ("model.language_model.", "language_model.model."),
                "qwen2_vl": ("model.language_model.", "model."), "qwen2_5_vl": ("model.language_model.", "model."),
                "qwen3_5": ("model.language_model.", "model."), "qwen3_5_moe": ("model.language_model.", "model."),

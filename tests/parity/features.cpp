@@ -154,6 +154,18 @@ bool global_rotary(DecoderLayerSpec& layer, LayerRotary instead_of) {
   return true;
 }
 
+// Where both tables have heads of one size.
+Feature of_local_rotary() {
+  const auto is_in = [](const CausalLMSpec& spec) {
+    return spec.rotary && spec.local_rotary && spec.rotary->head_dim == spec.local_rotary->head_dim &&
+           std::any_of(spec.layers.begin(), spec.layers.end(),
+                       [](const DecoderLayerSpec& layer) { return layer.rotary == LayerRotary::kLocal; });
+  };
+  return {"local rotary", is_in, [](CausalLMSpec& spec) {
+            for (DecoderLayerSpec& layer : spec.layers) global_rotary(layer, LayerRotary::kLocal);
+          }};
+}
+
 // Norms behind the blocks, where there are others before them.
 bool without_post_norms(DecoderLayerSpec& layer) {
   if (!layer.attention_norm) return false;
@@ -210,6 +222,9 @@ std::vector<Feature> make_features() {
                                                    ops::Activation::kSilu)),
       of_layers("norms of q and k", [](Layer& l) { return drop(l.attention.qk_norm); }),
       of_layers("norms of q and k of 1 + weight", plain_head_norms),
+      of_layers("norm of the values", [](Layer& l) { return drop(l.attention.value_norm_eps); }),
+      of_layers("number that the stream is multiplied by",
+                [](Layer& l) { return !std::exchange(l.output_scale, "").empty(); }),
       of_layers("value heads of a delta net that share a key head", own_key_heads),
       of_layers("eps of a delta net's norm", default_delta_eps),
       of_layers("order of rows", one_row_group),
@@ -221,7 +236,7 @@ std::vector<Feature> make_features() {
       of_layers("norms behind the blocks too", without_post_norms),
       of_layers("norms behind the blocks alone", norms_before),
       of_layers("layers without rotary", [](Layer& l) { return global_rotary(l, LayerRotary::kNone); }),
-      of_layers("local rotary", [](Layer& l) { return global_rotary(l, LayerRotary::kLocal); }),
+      of_local_rotary(),
       of_layers("residual multiplier",
                 set<double>([](Layer& l) -> auto& { return l.residual_multiplier; }, 1)),
       of_layers("experts' weights that are divided by their sum",
@@ -257,6 +272,15 @@ std::vector<Feature> make_features() {
       of_rotary(
           "linear scaling",
           [](nn::RotarySpec& r) { return r.scaling == Scaling::kLinear && std::exchange(r.factor, 1) != 1; }),
+      of_rotary("pairs that proportional rotary leaves",
+                [](nn::RotarySpec& r) {
+                  return r.scaling == Scaling::kProportional &&
+                         std::exchange(r.rotated_pairs, r.head_dim / 2) != r.head_dim / 2;
+                }),
+      of_rotary("factor of proportional rotary",
+                [](nn::RotarySpec& r) {
+                  return r.scaling == Scaling::kProportional && std::exchange(r.factor, 1) != 1;
+                }),
       of_yarn("yarn's scaling", &nn::RotarySpec::factor, 1.0),
       of_yarn("yarn's attention factor", &nn::RotarySpec::attention_factor, 1.0),
       of_yarn("yarn's original length", &nn::RotarySpec::original_max_position, 512.0),

@@ -49,16 +49,18 @@ class PublishedModels(live_test.LiveTest):
                                 env=programs.ENVIRONMENT)
         counted = {config["name"].rsplit("_", 1)[0]: config["parameters"] for config in json.loads(listed.stdout)["configs"]}
         models = published()
-        self.assertGreaterEqual(len(models), 124)
+        self.assertGreaterEqual(len(models), 126)
         for name, facts in models.items():
             with self.subTest(name):
                 # Layers are alike, or come in groups that are: the second group has what each of the others has.
                 text = facts.get("text_config", facts)
-                group = text.get("full_attention_interval", 1)
+                # Every layer counts where heads of two sizes follow each other, the last of which are the larger ones.
+                group = text["num_hidden_layers"] if "global_head_dim" in text else text.get("full_attention_interval", 1)
                 groups, rest = divmod(text["num_hidden_layers"], group)
                 self.assertEqual(rest, 0)
-                one, two = (self.parameters(facts, layers) for layers in (group, 2 * group))
-                self.assertEqual(one + (groups - 1) * (two - one), counted[name])
+                one = self.parameters(facts, group)
+                each = self.parameters(facts, 2 * group) - one if groups > 1 else 0
+                self.assertEqual(one + (groups - 1) * each, counted[name])
 
     def parameters(self, facts, layers):
         facts = {key: value for key, value in facts.items() if key != "no_rope_layers"}
@@ -70,8 +72,9 @@ class PublishedModels(live_test.LiveTest):
         config = transformers.AutoConfig.for_model(**(facts | {"text_config": text} if "text_config" in facts else text))
         with torch.device("meta"):
             model = families.auto_class(config).from_config(config)
-        # Of a multimodal one the language model.
-        return sum(parameter.numel() for name, parameter in model.named_parameters()
+        # Of a multimodal one the language model; what Gemma 4 multiplies the stream by is a buffer in transformers.
+        scalars = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith("layer_scalar")]
+        return sum(tensor.numel() for name, tensor in [*model.named_parameters(), *scalars]
                    if not any(part in name for part in families.OTHER_PARTS))
 
     def test_the_defaults_of_transformers_agree(self):

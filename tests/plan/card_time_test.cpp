@@ -59,7 +59,7 @@ Step step_of(const nn::CausalLMSpec& spec, std::int64_t length, const precision:
   const nn::CausalLM model(spec, factory);
   const auto tokens = static_cast<std::int64_t>(kTokens);
   const train::StepSize size{tokens, tokens,
-                             tokens / length * train::AttentionSquares(spec.layers).of(length)};
+                             tokens / length * train::AttentionSquares(spec.layers, spec.shape).of(length)};
   return {card_load(spec, adapters, size, policy),
           train::step_flops(spec.shape, train::adapter_size(adapters, spec), size)};
 }

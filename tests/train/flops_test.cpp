@@ -63,8 +63,9 @@ TEST_CASE("the formula equals the sum over a model's matrix products") {
 
 TEST_CASE("attention past a window counts the pairs that it sees") {
   std::vector<nn::DecoderLayerSpec> layers(5);
+  for (nn::DecoderLayerSpec& layer : layers) layer.attention.layout = {4, 2, 8};
   for (const std::size_t windowed : {0, 1, 3}) layers[windowed].attention.options.window = 4;
-  const AttentionSquares squares(layers);
+  const AttentionSquares squares(layers, {.heads = 4, .head_dim = 8});
   for (const std::int64_t length : {1, 3, 4, 5, 11}) {
     CAPTURE(length);
     std::int64_t seen = 0;  // pairs that a layer with the window sees
@@ -72,6 +73,13 @@ TEST_CASE("attention past a window counts the pairs that it sees") {
     // Like s^2, which stands for s (s + 1) / 2 pairs: without the last few of the diagonal.
     CHECK(squares.of(length) == 2 * length * length + 3 * (2 * seen - std::min<std::int64_t>(length, 4)));
   }
+}
+
+TEST_CASE("a layer with wider heads than the shape's counts so many times more pairs") {
+  std::vector<nn::DecoderLayerSpec> layers(2);
+  layers[0].attention.layout = {4, 2, 8};
+  layers[1].attention.layout = {4, 1, 12};
+  CHECK(AttentionSquares(layers, {.heads = 4, .head_dim = 8}).of(10) == 100 + 150);
 }
 
 TEST_CASE("factors without a gradient count their forward and input gradient") {

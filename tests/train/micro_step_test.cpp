@@ -23,7 +23,8 @@ struct Family {
   nn::CausalLMSpec (*spec)();
   at::Tensor (*logits)(const State&, const std::vector<std::int32_t>&);
 };
-const Family kToy{toy_spec, toy_logits}, kForms{toy_forms_spec, toy_forms_logits};
+const Family kToy{toy_spec, toy_logits}, kForms{toy_forms_spec, toy_forms_logits},
+    kGemma4{toy_gemma4_spec, toy_gemma4_logits};
 
 // Adapters hold a module's rows in group order, the state in the checkpoint's.
 nn::RowOrder order_of(const ToyLora& toy, const std::string& module) {
@@ -156,6 +157,17 @@ TEST_CASE("gradients are right through every form of a layer, whatever of it is 
     check_gradients(kForms, {.rank = 2, .alpha = 8, .target_modules = {module}}, 1);
   }
   check_gradients(kForms, {.rank = 2, .alpha = 8, .target_modules = {"h.4.attn.query"}}, 1, kBelowGate);
+}
+
+TEST_CASE("gradients are right through Gemma 4's forms of a layer, whatever of it is trained") {
+  check_gradients(kGemma4, {.rank = 3, .alpha = 6}, 19);
+  check_gradients(kGemma4, {.rank = 3, .alpha = 6, .target_modules = {"key"}}, 3);
+  check_gradients(kGemma4, {.rank = 3, .alpha = 6, .target_modules = {".*"}}, 21);
+  for (const char* module : {"h.0.attn.value", "h.1.attn.key", "h.2.attn.key", "h.2.attn.query", "h.0.ffn.w3",
+                             "h.1.ffn.w2", "h.1.attn.dense"}) {
+    CAPTURE(module);
+    check_gradients(kGemma4, {.rank = 2, .alpha = 8, .target_modules = {module}}, 1);
+  }
 }
 
 TEST_CASE("gradients are right below parallel blocks behind two norms") {

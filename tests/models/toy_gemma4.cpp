@@ -1,0 +1,145 @@
+// A toy model of Gemma 4's forms, and its formulas written out by plain ATen calls: these share nothing with
+// the blocks.
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <limits>
+
+#include "models/toy_family.h"
+
+namespace lorikeet::test {
+namespace {
+
+constexpr std::int64_t kHidden = 24, kHeads = 4, kIntermediate = 20, kVocab = 37;
+constexpr std::int64_t kWindow = 3, kLocalDim = 8, kGlobalDim = 16, kRotatedPairs = 3;
+constexpr double kEps = 1e-5, kLocalTheta = 25, kGlobalTheta = 100, kFactor = 2;
+
+nn::DecoderLayerSpec layer(std::int64_t index, bool full) {
+  const std::string prefix = "transformer.h." + std::to_string(index);
+  const auto norm = [&](const std::string& name, std::int64_t size) {
+    return nn::NormSpec{prefix + name, size, kEps};
+  };
+  const std::int64_t head_dim = full ? kGlobalDim : kLocalDim;
+  return {
+      .index = index,
+      .attention = {.prefix = prefix + ".attn",
+                    .hidden_size = kHidden,
+                    .layout = {kHeads, full ? 1 : 2, head_dim},
+                    .qkv_bias = full,
+                    .options = {.scale = 1, .window = full ? 0 : kWindow},
+                    .names = {.q = "query", .k = "key", .v = "value", .output = "dense"},
+                    .qk_norm = nn::QkNormSpec{norm(".attn.q_norm", head_dim), norm(".attn.k_norm", head_dim)},
+                    .value_norm_eps = kEps,
+                    .keys_as_values = full},
+      .mlp = {.prefix = prefix + ".ffn",
+              .hidden_size = kHidden,
+              .intermediate_size = kIntermediate,
+              .activation = ops::Activation::kGeluTanh,
+              .names = {.gate = "w1", .up = "w3", .down = "w2"}},
+      .attention_norm = norm(".ln_1", kHidden),
+      .mlp_norm = norm(".ln_3", kHidden),
+      .post_attention_norm = norm(".ln_2", kHidden),
+      .post_mlp_norm = norm(".ln_4", kHidden),
+      .rotary = full ? nn::LayerRotary::kGlobal : nn::LayerRotary::kLocal,
+      .output_scale = prefix + ".scale"};
+}
+
+// Divided by its root mean square.
+at::Tensor unit(const at::Tensor& x) { return x / at::sqrt(at::mean(x * x, -1, true) + kEps); }
+
+at::Tensor norm(const State& state, const std::string& name, const at::Tensor& x) {
+  return unit(x) * state.at(name + ".weight");
+}
+
+at::Tensor linear(const State& state, const std::string& name, const at::Tensor& x) {
+  const at::Tensor y = at::matmul(x, state.at(name + ".weight").t());
+  const auto bias = state.find(name + ".bias");
+  return bias == state.end() ? y : y + bias->second;
+}
+
+at::Tensor gelu_tanh(const at::Tensor& x) {
+  return 0.5 * x * (1 + at::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+// One head [length, head_dim]: pairs i and i + head_dim / 2; of the global table the first three alone.
+at::Tensor rotated(const at::Tensor& head, bool full) {
+  const at::Tensor position = at::arange(head.size(0), head.options());
+  const std::int64_t half = head.size(1) / 2;
+  std::vector<at::Tensor> columns = at::unbind(head, 1);
+  for (std::int64_t pair = 0; pair < (full ? kRotatedPairs : half); ++pair) {
+    const double frequency =
+        std::pow(full ? kGlobalTheta : kLocalTheta, -static_cast<double>(pair) / static_cast<double>(half)) /
+        (full ? kFactor : 1);
+    const auto i = static_cast<std::size_t>(pair), j = static_cast<std::size_t>(pair + half);
+    const at::Tensor angle = position * frequency, low = columns[i], high = columns[j];
+    columns[i] = low * at::cos(angle) - high * at::sin(angle);
+    columns[j] = high * at::cos(angle) + low * at::sin(angle);
+  }
+  return at::stack(columns, 1);
+}
+
+at::Tensor mask(std::int64_t length, bool full, const at::TensorOptions& options) {
+  at::Tensor mask = at::zeros({length, length}, options);
+  for (std::int64_t i = 0; i < length; ++i) {
+    for (std::int64_t j = 0; j < length; ++j) {
+      if (j > i || (!full && i - j >= kWindow)) mask[i][j] = -std::numeric_limits<double>::infinity();
+    }
+  }
+  return mask;
+}
+
+at::Tensor attention(const State& state, const std::string& prefix, const at::Tensor& x, bool full,
+                     bool normed) {
+  const std::int64_t head_dim = full ? kGlobalDim : kLocalDim, shared_by = full ? 4 : 2;
+  const auto head = [&](const std::string& name, std::int64_t index) {
+    return linear(state, prefix + "." + name, x).narrow(1, index * head_dim, head_dim);
+  };
+  const auto maybe_normed = [&](const std::string& name, const at::Tensor& rows) {
+    return normed ? norm(state, prefix + name, rows) : rows;
+  };
+  std::vector<at::Tensor> outputs;
+  for (std::int64_t h = 0; h < kHeads; ++h) {
+    const at::Tensor q = rotated(maybe_normed(".q_norm", head("query", h)), full);
+    const at::Tensor k = rotated(maybe_normed(".k_norm", head("key", h / shared_by)), full);
+    const at::Tensor v = unit(head(full ? "key" : "value", h / shared_by));
+    const at::Tensor scores = at::matmul(q, k.t()) + mask(x.size(0), full, x.options());
+    outputs.push_back(at::matmul(at::softmax(scores, 1), v));
+  }
+  return linear(state, prefix + ".dense", at::cat(outputs, 1));
+}
+
+}  // namespace
+
+nn::CausalLMSpec toy_gemma4_spec() {
+  nn::CausalLMSpec spec = toy_spec();
+  nn::DecoderLayerSpec last = layer(2, true);
+  last.attention.qk_norm.reset();
+  last.output_scale.clear();
+  spec.layers = {layer(0, false), layer(1, true), last};
+  spec.rotary = nn::RotarySpec{.head_dim = kGlobalDim,
+                               .rotary_dim = kGlobalDim,
+                               .theta = kGlobalTheta,
+                               .scaling = nn::RotarySpec::Scaling::kProportional,
+                               .factor = kFactor,
+                               .rotated_pairs = kRotatedPairs};
+  spec.local_rotary = nn::RotarySpec{.head_dim = kLocalDim, .rotary_dim = kLocalDim, .theta = kLocalTheta};
+  return spec;
+}
+
+at::Tensor toy_gemma4_logits(const State& state, const std::vector<std::int32_t>& tokens) {
+  const std::vector<std::int64_t> ids(tokens.begin(), tokens.end());
+  at::Tensor x = state.at("transformer.wte.weight").index_select(0, at::tensor(ids)) * 1.7;
+  for (const auto& [index, full] : {std::pair{0, false}, {1, true}, {2, true}}) {
+    const std::string h = "transformer.h." + std::to_string(index);
+    at::Tensor n = norm(state, h + ".ln_1", x);
+    x = x + norm(state, h + ".ln_2", attention(state, h + ".attn", n, full, index < 2));
+    n = norm(state, h + ".ln_3", x);
+    const at::Tensor inner = gelu_tanh(linear(state, h + ".ffn.w1", n)) * linear(state, h + ".ffn.w3", n);
+    x = x + norm(state, h + ".ln_4", linear(state, h + ".ffn.w2", inner));
+    if (index < 2) x = x * state.at(h + ".scale");
+  }
+  const at::Tensor last = unit(x) * (1 + state.at("transformer.ln_f.weight"));
+  return 3 * at::tanh(0.5 * linear(state, "output", last) / 3);
+}
+
+}  // namespace lorikeet::test
