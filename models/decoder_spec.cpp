@@ -138,9 +138,14 @@ ops::Activation read_activation(ConfigReader& config, const char* key, const std
   return tanh ? ops::Activation::kGeluTanh : ops::Activation::kGelu;
 }
 
-void count_linear_parameters(nn::ModelShape& shape, const std::vector<nn::DecoderLayerSpec>& layers) {
+void count_linear_parameters(nn::CausalLMSpec& spec) {
+  nn::ModelShape& shape = spec.shape;
   shape.layer_linear_parameters = shape.idle_expert_parameters = shape.state_elements = 0;
-  for (const nn::DecoderLayerSpec& layer : layers) {
+  if (const auto& inputs = spec.layer_inputs) {
+    const nn::GroupSpec group = inputs->projection_group();
+    shape.layer_linear_parameters += group.out_features() * group.in_features;
+  }
+  for (const nn::DecoderLayerSpec& layer : spec.layers) {
     const auto parameters = [](const nn::GroupSpec& group) {
       return group.out_features() * group.in_features;
     };
@@ -157,6 +162,7 @@ void count_linear_parameters(nn::ModelShape& shape, const std::vector<nn::Decode
         behind_attention += module.out_features * layer.mlp.hidden_size;
       behind_attention += layer.mlp.intermediate_size * layer.mlp.hidden_size;
     }
+    if (layer.layer_input) behind_attention += layer.layer_input->parameters();
     shape.layer_linear_parameters += behind_attention;
     shape.idle_expert_parameters += idle;
     shape.output_row_parameters = behind_attention - idle;  // ends as the last layer's

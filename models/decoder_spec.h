@@ -53,7 +53,8 @@ std::vector<std::int64_t> read_windows(ConfigReader& config, const DecoderSizes&
 ops::Activation read_activation(ConfigReader& config, const char* key, const std::string& fallback,
                                 std::initializer_list<std::string_view> known);
 
-/// Sets a shape's layer_linear_parameters, idle_expert_parameters, output_row_parameters and state_elements.
-void count_linear_parameters(nn::ModelShape& shape, const std::vector<nn::DecoderLayerSpec>& layers);
+/// Sets a spec's shape.layer_linear_parameters, idle_expert_parameters, output_row_parameters and
+/// state_elements.
+void count_linear_parameters(nn::CausalLMSpec& spec);
 
 }  // namespace lorikeet::models

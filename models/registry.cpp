@@ -110,7 +110,7 @@ nn::CausalLMSpec model_spec(const JsonView& config) {
   for (const Family& family : families()) {
     if (family.model_type == type) {
       nn::CausalLMSpec spec = family.spec(config);
-      count_linear_parameters(spec.shape, spec.layers);
+      count_linear_parameters(spec);
       return spec;
     }
     known.push_back(family.model_type);

@@ -30,12 +30,17 @@ namespace lorikeet::recipes {
 namespace {
 
 // config.json is read, checked and turned into blocks before any weight is touched.
-void require_tokenizer_fits(const text::Tokenizer& tokenizer, std::int64_t embedding_rows,
-                            const std::string& folder) {
-  if (static_cast<std::int64_t>(tokenizer.vocab_size()) > embedding_rows) {
-    throw Error("[model.path] '" + folder + "': the tokenizer has ids up to " +
-                std::to_string(tokenizer.vocab_size() - 1) + ", the embedding only " +
-                std::to_string(embedding_rows) + " rows; they don't belong together");
+void require_tokenizer_fits(const ModelSession& session, const std::string& folder) {
+  const auto size = static_cast<std::int64_t>(session.tokenizer->vocab_size());
+  const std::string ids = "the tokenizer has ids up to " + std::to_string(size - 1);
+  if (size > session.embedding_rows()) {
+    throw Error("[model.path] '" + folder + "': " + ids + ", the embedding only " +
+                std::to_string(session.embedding_rows()) + " rows; they don't belong together");
+  }
+  const auto& inputs = session.model->spec().layer_inputs;
+  if (inputs && size > inputs->vocab_size) {
+    throw Error("[model.add_tokens] '" + folder + "': with the added tokens " + ids + ", " + inputs->table +
+                " only " + std::to_string(inputs->vocab_size) + " rows, which stay as they are; add fewer");
   }
 }
 
@@ -160,7 +165,7 @@ ModelSession open_shapes(const std::filesystem::path& path, const precision::Pol
       open_config(std::move(config), (path / "config.json").string(), policy, device, with_rows, seed);
   session.tokenizer = std::move(tokenizer);
   session.added_tokens = std::move(added);
-  require_tokenizer_fits(*session.tokenizer, session.embedding_rows(), path.string());
+  require_tokenizer_fits(session, path.string());
   return session;
 }
 
@@ -241,7 +246,7 @@ ModelSession load_model_with_adapter(const std::filesystem::path& path, const st
   const auto folder = session.adapters->tables().empty() ? std::nullopt : tokenizer_of_adapter(adapter);
   if (folder) {
     session.tokenizer = text::load_tokenizer(*folder);
-    require_tokenizer_fits(*session.tokenizer, session.embedding_rows(), folder->string());
+    require_tokenizer_fits(session, folder->string());
     log_info("tokenizer: the adapter's own (" + folder->string() + ")");
   }
   load_weights(session);

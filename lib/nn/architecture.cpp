@@ -72,7 +72,8 @@ void add_row_orders(Lines& lines, const std::string& name, const std::vector<Mod
 
 void add_attention(Lines& lines, const AttentionSpec& attention) {
   [[maybe_unused]] const auto& [prefix, hidden_size, layout, qkv_bias, output_bias, options, names, fused_qkv,
-                                qk_norm, output_gate, sinks, value_norm_eps, keys_as_values] = attention;
+                                qk_norm, output_gate, sinks, value_norm_eps, keys_as_values, keys_of,
+                                lends_keys] = attention;
   const auto& [heads, kv_heads, head_dim, interleaved] = layout;
   const auto& [scale, causal, window, soft_cap] = options;
   lines.add("attention.heads", heads);
@@ -89,6 +90,7 @@ void add_attention(Lines& lines, const AttentionSpec& attention) {
   lines.add_unless(false, "attention.sinks", sinks);
   if (value_norm_eps) lines.add("attention.value_norm.eps", *value_norm_eps);
   lines.add_unless(false, "attention.keys_as_values", keys_as_values);
+  if (keys_of) lines.add("attention.keys_of", *keys_of);
   add_row_orders(lines, "attention.qkv_rows", attention.qkv_modules());
   if (!qk_norm) return;
   for (const auto& [where, norm] :
@@ -141,7 +143,7 @@ void add_experts(Lines& lines, const ExpertsSpec& experts) {
 Architecture layer_lines(const DecoderLayerSpec& layer, const std::string& prefix) {
   [[maybe_unused]] const auto& [index, attention, delta_net, mlp, experts, attention_norm, mlp_norm,
                                 post_attention_norm, post_mlp_norm, parallel, rotary, residual_multiplier,
-                                output_scale] = layer;
+                                layer_input, output_scale] = layer;
   Lines lines(prefix);
   if (delta_net) {
     add_delta_net(lines, *delta_net);
@@ -161,6 +163,11 @@ Architecture layer_lines(const DecoderLayerSpec& layer, const std::string& prefi
   if (rotary == LayerRotary::kNone && !delta_net) lines.add("rotary", false);
   if (rotary == LayerRotary::kLocal && !delta_net) lines.add("rotary", std::string("local"));
   lines.add_unless(1.0, "residual_multiplier", residual_multiplier);
+  if (layer_input) {
+    lines.add("layer_input.width", layer_input->width);
+    lines.add("layer_input.activation", activation_name(layer_input->activation));
+    add_norm(lines, "layer_input.norm", layer_input->norm);
+  }
   lines.add_unless(false, "output_scale", !output_scale.empty());
   return lines.lines();
 }
@@ -230,7 +237,8 @@ void append_layers(Architecture& all, const std::vector<DecoderLayerSpec>& layer
 
 Architecture architecture(const CausalLMSpec& spec) {
   [[maybe_unused]] const auto& [shape, embedding_name, embedding_scale, embedding_scale_rounded, padding_id,
-                                rotary, local_rotary, layers, final_norm, head, checkpoint_names] = spec;
+                                rotary, local_rotary, layer_inputs, layers, final_norm, head,
+                                checkpoint_names] = spec;
   // What the layers' own lines say, what only limits lengths or follows from the rest, and of the embedding
   // what only its gradient knows (padding_id).
   [[maybe_unused]] const auto& [layer_count, hidden_size, heads, kv_heads, head_dim, intermediate_size,
@@ -245,6 +253,10 @@ Architecture architecture(const CausalLMSpec& spec) {
   lines.add_unless(false, "embedding_scale_rounded", embedding_scale_rounded);
   if (rotary) add_rotary(lines, "rotary", *rotary);
   if (local_rotary) add_rotary(lines, "local_rotary", *local_rotary);
+  if (layer_inputs) {
+    lines.add("layer_inputs.vocab_size", layer_inputs->vocab_size);
+    add_norm(lines, "layer_inputs.norm", layer_inputs->norm);
+  }
   add_norm(lines, "final_norm", final_norm);
   lines.add_unless(0.0, "head.soft_cap", soft_cap);
   lines.add_unless(1.0, "head.scale", scale);

@@ -8,6 +8,7 @@
 #include "nn/batch.h"
 #include "nn/kv_cache.h"
 #include "nn/output_rows.h"
+#include "nn/pass_state.h"
 #include "ops/rotary/rotary.h"
 #include "ops/sigmoid_gate/sigmoid_gate.h"
 
@@ -22,6 +23,11 @@ void check_size(const NormSpec& norm, std::int64_t heads, std::int64_t head_dim)
   }
 }
 
+// What a norm of `rows` without weight multiplies by.
+ops::NormParameters without_weight(const at::Tensor& rows) {
+  return {at::ones({rows.size(-1)}, rows.options()), {}};
+}
+
 }  // namespace
 
 std::vector<Module> AttentionSpec::qkv_modules() const {
@@ -29,6 +35,7 @@ std::vector<Module> AttentionSpec::qkv_modules() const {
   if (!fused_qkv) {
     Module of_q{prefix + "." + names.q, q};
     if (output_gate) of_q = {of_q.name, 2 * q, {layout.heads, {1, 1}, layout.head_dim}};
+    if (keys_of) return {std::move(of_q)};
     std::vector<Module> modules{std::move(of_q), {prefix + "." + names.k, kv}};
     if (!keys_as_values) modules.push_back({prefix + "." + names.v, kv});
     return modules;
@@ -49,19 +56,25 @@ Attention::Attention(const AttentionSpec& spec, std::int64_t layer, LayerRotary 
       layout_(spec.layout),
       options_(spec.options),
       gated_(spec.output_gate),
-      unit_(&unit),
-      keys_as_values_(spec.keys_as_values) {
+      keys_as_values_(spec.keys_as_values),
+      keys_of_(spec.keys_of),
+      lends_keys_(spec.lends_keys),
+      unit_(&unit) {
   if (gated_ && spec.fused_qkv)
     throw Error("[" + spec.prefix + "] expected a gate beside separate q, k and v, got fused ones");
   if (keys_as_values_ && spec.fused_qkv)
     throw Error("[" + spec.prefix + "] expected keys as values beside separate q and k, got fused ones");
-  if (spec.value_norm_eps) value_norm_ = ops::NormOptions{.eps = *spec.value_norm_eps};
+  if (keys_of_ && (gated_ || keys_as_values_ || lends_keys_ || spec.fused_qkv || *keys_of_ >= layer))
+    throw Error("[" + spec.prefix + "] expected queries alone beside the keys of an earlier layer");
+  if (spec.value_norm_eps && !keys_of_) value_norm_ = ops::NormOptions{.eps = *spec.value_norm_eps};
   qkv_ = factory.linear({spec.qkv_modules(), spec.hidden_size, spec.qkv_bias}, unit);
   if (spec.qk_norm) {
     check_size(spec.qk_norm->q, layout_.heads, layout_.head_dim);
-    check_size(spec.qk_norm->k, layout_.kv_heads, layout_.head_dim);
     q_norm_.emplace(spec.qk_norm->q, unit, factory.policy().base_storage);
-    k_norm_.emplace(spec.qk_norm->k, unit, factory.policy().base_storage);
+    if (!keys_of_) {
+      check_size(spec.qk_norm->k, layout_.kv_heads, layout_.head_dim);
+      k_norm_.emplace(spec.qk_norm->k, unit, factory.policy().base_storage);
+    }
   }
   if (spec.sinks)
     sinks_ = unit.declare({{spec.prefix + ".sinks", {layout_.heads}, factory.policy().statistics}});
@@ -118,15 +131,11 @@ at::Tensor Attention::gates(const at::Tensor& projected) const {
   return projected.narrow(1, layout_.k_begin(), layout_.k_begin());
 }
 
-// What a norm without weight multiplies by.
-ops::NormParameters without_weight(const at::Tensor& rows) {
-  return {at::ones({rows.size(-1)}, rows.options()), {}};
-}
-
 // What attention reads, of what was projected: beside it where that is kept, else in place. `terms`: left to
 // rotary.
 at::Tensor Attention::prepare(const at::Tensor& projected, const ForwardContext& context,
                               TokenMixerKept* kept, const std::vector<ops::LowRankTerm>& terms) const {
+  if (keys_of_) return prepare_queries(projected, context, kept);
   const ops::RotaryAngles angles = rotary(context);
   const at::Tensor given = packed(projected);
   at::Tensor qkv = given;
@@ -146,11 +155,51 @@ at::Tensor Attention::prepare(const at::Tensor& projected, const ForwardContext&
   return qkv;
 }
 
+at::Tensor Attention::prepare_queries(const at::Tensor& projected, const ForwardContext& context,
+                                      TokenMixerKept* kept) const {
+  const ops::RotaryAngles angles = rotary(context);
+  at::Tensor q = projected;
+  if (q_norm_) {
+    q = ops::norm(projected.unflatten(1, {-1, q_norm_->parameters().weight.numel()}), q_norm_->parameters(),
+                  q_norm_->options(), kept != nullptr ? &kept->qk_norm.q : nullptr)
+            .flatten(1);
+  } else if (angles.cos.defined()) {
+    q = projected.clone();
+  }
+  if (angles.cos.defined()) ops::rotate(q, angles.cos, angles.sin, layout_.of_queries());
+  if (const at::Tensor scale = query_scale(context, q.scalar_type()); scale.defined()) q = q * scale;
+  return context.cache != nullptr ? q : at::cat({q, context.pass->keys.rows(*keys_of_)}, 1);
+}
+
+at::Tensor Attention::queries_backward(const ops::HeadGradients& gradients, const ForwardContext& context,
+                                       const TokenMixerKept& kept) const {
+  context.pass->keys.add_gradients(*keys_of_, gradients.k, gradients.v);
+  const ops::RotaryAngles angles = rotary(context);
+  at::Tensor dq = gradients.q.flatten(1).contiguous();
+  if (angles.cos.defined())
+    dq = ops::rotate_backward({{}, {}, {}, dq}, angles.cos, angles.sin, layout_.of_queries());
+  if (q_norm_) {
+    const std::int64_t size = q_norm_->parameters().weight.numel();
+    at::Tensor heads = dq.unflatten(1, {-1, size});
+    ops::norm_backward_(heads, kept.projected.unflatten(1, {-1, size}), q_norm_->parameters(),
+                        q_norm_->options(), kept.qk_norm.q);
+  }
+  return dq;
+}
+
 at::Tensor Attention::prepare_backward(ops::HeadGradients gradients, const ForwardContext& context,
                                        const TokenMixerKept& kept) const {
-  const ops::RotaryAngles angles = rotary(context);
   if (const at::Tensor scale = query_scale(context, gradients.q.scalar_type()); scale.defined())
     gradients.q.mul_(scale.unsqueeze(1));
+  if (keys_of_) return queries_backward(gradients, context, kept);
+  if (lends_keys_) {
+    if (const at::Tensor of_readers = context.pass->keys.take_gradient(layer_); of_readers.defined()) {
+      const std::int64_t width = layout_.v_begin() - layout_.k_begin();
+      gradients.k.add_(of_readers.narrow(1, 0, width).view_as(gradients.k));
+      gradients.v.add_(of_readers.narrow(1, width, width).view_as(gradients.v));
+    }
+  }
+  const ops::RotaryAngles angles = rotary(context);
   if (!q_norm_ && !value_norm_) {
     if (angles.cos.defined()) return ops::rotate_backward(gradients, angles.cos, angles.sin, layout_);
     return ops::pack(gradients);
@@ -176,10 +225,13 @@ at::Tensor Attention::cached(const at::Tensor& qkv, const ForwardContext& contex
     return qkv.narrow(1, begin, count * layout_.head_dim).view({tokens, count, layout_.head_dim});
   };
   const auto& cu = context.batch.sequences.cu_seqlens;
-  context.cache->append(layer_, heads(layout_.k_begin(), layout_.kv_heads),
-                        heads(layout_.v_begin(), layout_.kv_heads), cu);
-  return ops::attention_cached(heads(0, layout_.heads), context.cache->keys(layer_),
-                               context.cache->values(layer_), cu, options_, sinks());
+  const std::int64_t layer = keys_of_.value_or(layer_);
+  if (!keys_of_) {
+    context.cache->append(layer_, heads(layout_.k_begin(), layout_.kv_heads),
+                          heads(layout_.v_begin(), layout_.kv_heads), cu);
+  }
+  return ops::attention_cached(heads(0, layout_.heads), context.cache->keys(layer),
+                               context.cache->values(layer), cu, options_, sinks());
 }
 
 at::Tensor Attention::forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
@@ -192,6 +244,8 @@ at::Tensor Attention::forward(const at::Tensor& x, const UnitLoan& weights, cons
                                        cos.defined() && !keeps_projected() ? &of_qkv : nullptr);
   at::Tensor qkv = prepare(projected, context, kept, of_qkv.terms);
   if (kept == nullptr && !gated_) projected.reset();
+  if (lends_keys_ && context.cache == nullptr)
+    context.pass->keys.put(layer_, qkv.slice(1, layout_.k_begin()).contiguous());
   at::Tensor out = context.cache != nullptr
                        ? cached(qkv, context)
                        : ops::attention(qkv, layout_, context.batch.sequences, options_,

@@ -42,8 +42,14 @@ struct AttentionSpec {
   /// Values are what the module of k makes, before its norm and its rotation: there is no module of v. Not
   /// where q, k and v are fused.
   bool keys_as_values = false;
+  /// The earlier layer whose keys and values this one reads in place of its own, with heads of the same
+  /// sizes; absent: it has its own. It has no modules of k and v then. Not where q, k and v are fused, or
+  /// with a gate.
+  std::optional<std::int64_t> keys_of = {};
+  bool lends_keys = false;  ///< a later layer reads this one's keys and values
 
-  /// The modules that make [q heads | gates | k heads | v heads], without gates or v where there are none.
+  /// The modules that make [q heads | gates | k heads | v heads], without parts that there are
+  /// none of.
   std::vector<Module> qkv_modules() const;
   Module output_module() const;
 };
@@ -53,7 +59,7 @@ struct AttentionSpec {
 class Attention : public TokenMixer {
  public:
   /// Declares its tensors in `unit`. `layer` is its place in caches. Throws Error on norms' sizes that don't
-  /// fit, and for a gate, or keys as values, beside fused q, k and v.
+  /// fit, and for a gate, keys as values or keys of another layer beside what they can't be with.
   Attention(const AttentionSpec& spec, std::int64_t layer, LayerRotary rotary, LinearFactory& factory,
             WeightUnit& unit);
 
@@ -77,7 +83,7 @@ class Attention : public TokenMixer {
   // [heads], undefined where there are none.
   at::Tensor sinks() const { return sinks_ ? unit_->tensor(*sinks_) : at::Tensor(); }
   // Whether `prepare` works beside what was projected, which backward reads as it was.
-  bool keeps_projected() const { return q_norm_ || gated_ || value_norm_ || keys_as_values_; }
+  bool keeps_projected() const { return q_norm_ || gated_ || value_norm_ || keys_as_values_ || keys_of_; }
   // [T, q | k | v] of what was projected: itself where it is that already.
   at::Tensor packed(const at::Tensor& projected) const;
   // The gradient of what was projected, but for its gates, from that of `packed`'s result, which it may
@@ -88,6 +94,13 @@ class Attention : public TokenMixer {
   at::Tensor gates(const at::Tensor& projected) const;
   at::Tensor prepare(const at::Tensor& projected, const ForwardContext& context, TokenMixerKept* kept,
                      const std::vector<ops::LowRankTerm>& terms = {}) const;
+  // The same of a layer that reads another's keys, which the pass has; while decoding of the queries alone,
+  // since the cache has them.
+  at::Tensor prepare_queries(const at::Tensor& projected, const ForwardContext& context,
+                             TokenMixerKept* kept) const;
+  // Of rotated queries; adds the gradients of keys and values to the pass.
+  at::Tensor queries_backward(const ops::HeadGradients& gradients, const ForwardContext& context,
+                              const TokenMixerKept& kept) const;
   // The packed gradient of q, k and v as they were projected.
   at::Tensor prepare_backward(ops::HeadGradients gradients, const ForwardContext& context,
                               const TokenMixerKept& kept) const;
@@ -98,9 +111,11 @@ class Attention : public TokenMixer {
   ops::HeadLayout layout_;
   ops::AttentionOptions options_;
   bool gated_;
+  bool keys_as_values_;
+  std::optional<std::int64_t> keys_of_;
+  bool lends_keys_;
   const WeightUnit* unit_;
   std::unique_ptr<LinearGroup> qkv_;
-  bool keys_as_values_;
   std::optional<Norm> q_norm_, k_norm_;
   std::optional<ops::NormOptions> value_norm_;
   std::optional<std::size_t> sinks_;

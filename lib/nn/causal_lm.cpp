@@ -4,6 +4,7 @@
 
 #include "nn/batch.h"
 #include "nn/output_rows.h"
+#include "nn/pass_state.h"
 #include "ops/autograd.h"
 
 namespace lorikeet::nn {
@@ -21,6 +22,7 @@ CausalLM::CausalLM(const CausalLMSpec& spec, LinearFactory& factory) : spec_(spe
                                  embedding_table_);
   if (spec.rotary) rotary_.emplace(*spec.rotary);
   if (spec.local_rotary) local_rotary_.emplace(*spec.local_rotary);
+  if (spec.layer_inputs) layer_inputs_.emplace(*spec.layer_inputs, factory, store_.add_unit("layer inputs"));
   for (const DecoderLayerSpec& layer : spec.layers) {
     layers_.push_back(std::make_unique<DecoderLayer>(layer, factory, store_));
   }
@@ -45,6 +47,7 @@ std::vector<at::Tensor> CausalLM::rotary_tables() const {
 ForwardContext CausalLM::context(ForwardContext context) const {
   if (rotary_) context.rotary = rotary_->rows(context.batch);
   if (local_rotary_) context.local_rotary = local_rotary_->rows(context.batch);
+  context.pass = std::make_shared<PassState>();
   return context;
 }
 
@@ -57,12 +60,18 @@ std::optional<std::int64_t> CausalLM::cache_switch_length() const {
   return rotary_ ? rotary_->switch_length() : std::nullopt;
 }
 
-Hidden CausalLM::embed(const Batch& batch, EmbeddingKept* kept) const {
-  return {embedding_->forward(batch, store_.borrow(*embedding_table_.unit), kept), {}};
+Hidden CausalLM::embed(const ForwardContext& context, EmbeddingKept* kept,
+                       LayerInputsKept* inputs_kept) const {
+  const Hidden hidden{embedding_->forward(context.batch, store_.borrow(*embedding_table_.unit), kept), {}};
+  if (layer_inputs_) {
+    context.pass->layer_inputs =
+        layer_inputs_->forward(hidden.residual, store_.borrow(layer_inputs_->unit()), context, inputs_kept);
+  }
+  return hidden;
 }
 
 std::int64_t CausalLM::first_trained_layer() const {
-  if (embedding_->learns()) return 0;
+  if (embedding_->learns() || layer_inputs_learn()) return 0;
   std::int64_t layer = 0;
   while (layer < std::ssize(layers_) && !layers_[static_cast<std::size_t>(layer)]->learns()) ++layer;
   return layer;
@@ -70,12 +79,14 @@ std::int64_t CausalLM::first_trained_layer() const {
 
 std::vector<const WeightUnit*> CausalLM::units_in_order(bool training) const {
   std::vector<const WeightUnit*> order{embedding_table_.unit};
+  if (layer_inputs_) order.push_back(&layer_inputs_->unit());
   for (const auto& layer : layers_) order.push_back(&layer->unit());
   order.push_back(head_table_.unit);
   if (!training) return order;
   for (auto i = std::ssize(layers_); i-- > first_trained_layer();) {
     order.push_back(&layers_[static_cast<std::size_t>(i)]->unit());
   }
+  if (layer_inputs_learn()) order.push_back(&layer_inputs_->unit());
   return order;
 }
 
@@ -84,7 +95,7 @@ at::Tensor CausalLM::hidden_states(const ForwardContext& given, const at::Tensor
   std::optional<OutputRows> read;
   if (rows.defined()) context.output_rows = &read.emplace(output_rows(context.batch, rows));
   store_.expect(units_in_order(/*training=*/false));
-  Hidden hidden = embed(context.batch);
+  Hidden hidden = embed(context);
   for (std::int64_t i = 0; i < std::ssize(layers_); ++i) {
     const DecoderLayer& layer = *layers_[static_cast<std::size_t>(i)];
     hidden = layer.forward(std::move(hidden), store_.borrow(layer.unit()), of_layer(i, context), nullptr);

@@ -124,8 +124,8 @@ std::vector<at::Tensor*> tensors_of(LayerKept& kept) {
   std::vector<at::Tensor*> all{&kept.input, &kept.attention.projected, &kept.attention.gates,
                                &kept.attention.out};
   add_tensors(kept.mlp, all);
-  for (NormKept* norm :
-       {&kept.attention_norm, &kept.mlp_norm, &kept.post_attention_norm, &kept.post_mlp_norm})
+  for (NormKept* norm : {&kept.attention_norm, &kept.mlp_norm, &kept.post_attention_norm, &kept.post_mlp_norm,
+                         &kept.layer_input.norm})
     all.insert(all.end(), {&norm->input, &norm->statistics.mean, &norm->statistics.rstd});
   for (ops::NormStatistics* statistics :
        {&kept.attention.qk_norm.q, &kept.attention.qk_norm.k, &kept.attention.value_norm})
@@ -134,6 +134,9 @@ std::vector<at::Tensor*> tensors_of(LayerKept& kept) {
   add(kept.attention.in_linear);
   add(kept.attention.gates_linear);
   add(kept.attention.out_linear);
+  all.insert(all.end(), {&kept.layer_input.x, &kept.layer_input.gate});
+  add(kept.layer_input.gate_linear);
+  add(kept.layer_input.projection_linear);
   ops::AttentionStatistics& softmax = kept.attention.softmax;
   all.insert(all.end(), {&softmax.lse, &softmax.rng_state, &softmax.unused});
   return all;
@@ -161,6 +164,7 @@ DecoderLayer::DecoderLayer(const DecoderLayerSpec& spec, LinearFactory& factory,
       mlp_norm_(maybe_norm(spec.mlp_norm, unit, factory.policy().base_storage)),
       mlp_(feed_forward(spec, factory, unit)),
       post_mlp_norm_(maybe_norm(spec.post_mlp_norm, unit, factory.policy().base_storage)) {
+  if (spec.layer_input) layer_input_.emplace(*spec.layer_input, spec.index, factory, unit);
   if (!spec.output_scale.empty())
     output_scale_ = unit.declare({{spec.output_scale, {1}, factory.policy().base_storage}});
 }
@@ -194,6 +198,11 @@ Hidden DecoderLayer::forward(Hidden hidden, const UnitLoan& weights, const Forwa
       post_forward(post_mlp_norm_, std::move(hidden.delta), m, part(kept, &LayerKept::post_mlp_norm));
   hidden.terms = std::move(of_mlp.terms);
   if (parallel_) hidden.delta.add_(beside);
+  if (layer_input_) {
+    hidden = {hidden.value(), {}};
+    hidden.delta =
+        layer_input_->forward(hidden.residual, weights, context, part(kept, &LayerKept::layer_input));
+  }
   if (output_scale_) hidden = {scaled(hidden.value()), {}};
   return hidden;
 }
@@ -206,6 +215,12 @@ at::Tensor DecoderLayer::backward(at::Tensor gradient, const UnitLoan& weights, 
   const ForwardContext behind = behind_attention(context);
   kept.input.reset();  // the norms have it
   if (output_scale_) gradient = scaled(gradient);
+  if (layer_input_) {
+    const bool below = input_gradient || attention_->learns() || mlp_->learns();
+    const at::Tensor through = layer_input_->backward(gradient, weights, context, kept.layer_input, below);
+    if (!below) return {};
+    gradient = gradient + through;
+  }
 
   if (!kept.mlp.up.defined()) {
     const at::Tensor x = one_norm ? read_rows(pre_again(attention_norm_, kept.attention_norm), context)

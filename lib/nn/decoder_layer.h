@@ -9,6 +9,7 @@
 #include "nn/attention.h"
 #include "nn/experts.h"
 #include "nn/gated_delta_net.h"
+#include "nn/layer_inputs.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
 
@@ -33,6 +34,7 @@ struct DecoderLayerSpec {
   bool parallel = false;
   LayerRotary rotary = LayerRotary::kGlobal;
   double residual_multiplier = 1;
+  std::optional<LayerInputSpec> layer_input = {};  ///< what is added to the stream behind the MLP
   /// Name of a frozen number that the stream behind the layer is multiplied by (Gemma 4); empty: there is
   /// none.
   std::string output_scale = {};
@@ -51,6 +53,7 @@ struct LayerKept {
   NormKept attention_norm, mlp_norm, post_attention_norm, post_mlp_norm;
   TokenMixerKept attention;  ///< or of a gated delta net
   FeedForwardKept mlp;
+  LayerInputKept layer_input;
 };
 
 /// Every tensor of it, those that are undefined included; some share their memory.
@@ -75,7 +78,9 @@ class DecoderLayer {
                       LayerKept& kept, bool input_gradient) const;
 
   /// Whether anything of the layer is trainable.
-  bool learns() const { return attention_->learns() || mlp_->learns(); }
+  bool learns() const {
+    return attention_->learns() || mlp_->learns() || (layer_input_ && layer_input_->learns());
+  }
   const WeightUnit& unit() const { return *unit_; }
 
  private:
@@ -93,6 +98,7 @@ class DecoderLayer {
   std::optional<Norm> mlp_norm_;
   std::unique_ptr<FeedForward> mlp_;
   std::optional<Norm> post_mlp_norm_;
+  std::optional<LayerInput> layer_input_;
   std::optional<std::size_t> output_scale_;
 };
 

@@ -21,6 +21,7 @@ namespace lorikeet::nn {
 
 struct Batch;
 struct OutputRows;
+struct PassState;
 class KvCache;
 
 /// What a pass knows beside its input.
@@ -32,6 +33,8 @@ struct ForwardContext {
   RotaryRows rotary;                        ///< of the batch's positions; CausalLM::context fills it
   RotaryRows local_rotary;                  ///< the same of layers with LayerRotary::kLocal
   const OutputRows* output_rows = nullptr;  ///< whose output is read; see output_rows.h
+  std::shared_ptr<PassState> pass =
+      nullptr;  ///< what layers leave for later ones; CausalLM::context makes it
 };
 
 /// One module of the checkpoint that holds several parts of a group, as Phi-3's qkv_proj holds q, k and v.

@@ -16,6 +16,8 @@ struct HeadLayout {
   std::int64_t width() const { return (heads + 2 * kv_heads) * head_dim; }
   std::int64_t k_begin() const { return heads * head_dim; }
   std::int64_t v_begin() const { return (heads + kv_heads) * head_dim; }
+  /// Of rows that hold the queries alone.
+  HeadLayout of_queries() const { return {heads, 0, head_dim, interleaved}; }
 };
 
 /// Queries, keys and values in device memory, each dense but for its rows, which begin `row` elements apart.

@@ -23,13 +23,15 @@ std::map<std::string, std::size_t> layers_by_weight(const nn::CausalLM& model) {
 }
 
 // For every layer, and for the head behind them: how many adapter elements it and what is above it have.
-// Those of the embedding, and of a table that it shares with the head, are complete when the step is.
+// Those of the embedding, of a table that it shares with the head and of layers' inputs are complete when the
+// step is.
 std::vector<std::int64_t> elements_from(const peft::LoraAdapters& adapters, const nn::CausalLM& model) {
   const auto layer_of = layers_by_weight(model);
   const std::size_t head = model.layers().size();
   std::vector<std::int64_t> counts(head + 1, 0), ends(head + 1, 0);
   const auto add = [&](const std::string& module, std::size_t segment) {
     if (module == model.spec().embedding_name) return;
+    if (const auto& inputs = model.spec().layer_inputs; inputs && module == inputs->projection) return;
     const auto found = layer_of.find(module + ".weight");
     const std::size_t layer = found == layer_of.end() ? head : found->second;
     const peft::AdapterSegment& s = adapters.store().segment(segment);

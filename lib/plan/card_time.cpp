@@ -48,10 +48,16 @@ Widths widths_of(const nn::CausalLMSpec& spec) {
     widths.inputs += d(inputs);
     for (const nn::Module& module : group) widths.modules += d(inputs + module.out_features);
   };
+  const auto add_group = [&](const nn::GroupSpec& group) { add(group.modules, group.in_features); };
+  if (spec.layer_inputs) add_group(spec.layer_inputs->projection_group());
   for (const nn::DecoderLayerSpec& layer : spec.layers) {
     if (!layer.delta_net) widths.queries += d(layer.mixer_output().in_features);
-    for (const nn::GroupSpec& group : layer.mixer_inputs()) add(group.modules, group.in_features);
-    add(layer.mixer_output().modules, layer.mixer_output().in_features);
+    for (const nn::GroupSpec& group : layer.mixer_inputs()) add_group(group);
+    add_group(layer.mixer_output());
+    if (layer.layer_input) {
+      add_group(layer.layer_input->gate_group());
+      add_group(layer.layer_input->projection_group());
+    }
     if (const auto& experts = layer.experts) {
       add({experts->router_module()}, experts->hidden_size);
       for (std::int64_t i = 0; i < experts->router.per_token; ++i) {

@@ -1,6 +1,7 @@
 #include "plan/least_memory.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "base/error.h"
 
@@ -26,8 +27,14 @@ std::int64_t least_memory(const MemoryInput& input) {
   const config::MemorySaving full{.checkpointing = config::ActivationCheckpointing::kFull};
   if (input.saving != full || input.target.device != at::kCUDA)
     throw Error("[plan] the least memory is that of a GPU with activation checkpointing, without offload");
-  const std::int64_t layers = std::ssize(input.model->layers);
-  if (layers <= kLayers) return step_memory(input).total();
+  const std::vector<nn::DecoderLayerSpec>& all = input.model->layers;
+  const std::int64_t layers = std::ssize(all);
+  // Layers that read the keys of earlier ones can't be alone, and heads of two sizes make layers of two.
+  const bool alike = std::all_of(all.begin(), all.end(), [&](const nn::DecoderLayerSpec& layer) {
+    return !layer.attention.keys_of &&
+           layer.attention.layout.head_dim == all.front().attention.layout.head_dim;
+  });
+  if (layers <= kLayers || !alike) return step_memory(input).total();
   const std::int64_t least = total_of_last(input, kLayers);
   const std::int64_t each = least - total_of_last(input, kLayers - 1);
   return least + (layers - kLayers) * each;

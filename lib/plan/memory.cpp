@@ -38,7 +38,10 @@ enum Part : std::size_t { kWorkspace, kWeights, kAdapter, kOptimizer, kActivatio
 class StepObserver : public nn::UnitLender {
  public:
   StepObserver(nn::CausalLM& model, ops::DryRun& run, bool fetches)
-      : model_(model), run_(run), head_(model.layers().size() + 1) {
+      : model_(model),
+        run_(run),
+        tables_(model.layer_inputs() != nullptr ? 2 : 1),
+        head_(model.layers().size() + tables_) {
     if (fetches) host_weights_.emplace(at::Device(at::kMeta), model);
     model_.store().lend_by(this);
   }
@@ -55,8 +58,8 @@ class StepObserver : public nn::UnitLender {
     // Before the embedding there are the batch and the rotary table.
     run_.assign(next_ == 0 ? kWorkspace : kActivations);
     const Bytes activations = run_.now().parts.at(kActivations);
-    // Units are the embedding, layers, the head, and the layers again.
-    const auto first = static_cast<std::size_t>(model_.first_trained_layer()) + 1;
+    // Units are the embedding, that of layers' inputs, layers, the head, and the layers again.
+    const auto first = static_cast<std::size_t>(model_.first_trained_layer()) + tables_;
     if (next_ == first + 1) per_layer_ = activations - before_;
     before_ = activations;
     const nn::UnitLoan loan = host_weights_ ? host_weights_->borrow(unit) : nn::UnitLoan{&unit, unit.part()};
@@ -72,7 +75,7 @@ class StepObserver : public nn::UnitLender {
   nn::CausalLM& model_;
   ops::DryRun& run_;
   std::optional<parallel::HostWeights> host_weights_;
-  std::size_t head_, next_ = 0;
+  std::size_t tables_, head_, next_ = 0;
   Bytes before_ = 0, per_layer_ = 0;
 };
 

@@ -69,6 +69,10 @@ std::set<std::string> output_row_names(const nn::CausalLMSpec& spec) {
   if (const auto mlp = last.dense_mlp()) names.insert(mlp->down_module().name);
   for (std::int64_t e = 0; last.experts && e < last.experts->count; ++e)
     names.insert(last.experts->down_module(e).name);
+  if (const auto& input = last.layer_input) {
+    for (const nn::GroupSpec& group : {input->gate_group(), input->projection_group()})
+      names.insert(group.modules.front().name);
+  }
   return names;
 }
 

@@ -1,6 +1,7 @@
 #include "train/micro_step.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <optional>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include "nn/batch.h"
 #include "nn/output_rows.h"
+#include "nn/pass_state.h"
 #include "ops/autograd.h"
 #include "trace/range.h"
 
@@ -54,7 +56,8 @@ class MicroStep {
 
   nn::Hidden forward() {
     const trace::Range range("forward");
-    nn::Hidden hidden = model_.embed(context_.batch, &kept_embedding_);
+    nn::Hidden hidden =
+        model_.embed(context_, &kept_embedding_, model_.layer_inputs_learn() ? &kept_inputs_ : nullptr);
     for (std::int64_t i = 0; i < layers(); ++i) {
       const nn::UnitLoan weights = store_.borrow(layer(i).unit());
       // Nothing is kept below the lowest trainable tensor: backward doesn't get there.
@@ -87,6 +90,8 @@ class MicroStep {
 
   void backward(at::Tensor gradient) {
     const trace::Range range("backward");
+    nn::PassState& pass = *context_.pass;
+    if (model_.layer_inputs_learn()) pass.layer_input_gradients = at::zeros_like(pass.layer_inputs);
     for (std::int64_t i = layers(); i-- > first_trained_;) {
       const nn::UnitLoan weights = store_.borrow(layer(i).unit());
       nn::LayerKept own = kept_.take(i);
@@ -95,6 +100,13 @@ class MicroStep {
       gradient = layer(i).backward(std::move(gradient), weights, context(i), own,
                                    i > first_trained_ || model_.embedding().learns());
       if (options_.reducer != nullptr) options_.reducer->completed(i);
+    }
+    if (model_.layer_inputs_learn()) {
+      const nn::LayerInputs& inputs = *model_.layer_inputs();
+      const at::Tensor through =
+          inputs.backward(std::exchange(pass.layer_input_gradients, {}), store_.borrow(inputs.unit()),
+                          context_, kept_inputs_, model_.embedding().learns());
+      if (model_.embedding().learns()) gradient = gradient + through;
     }
     if (model_.embedding().learns()) model_.embedding().backward(gradient, context_.batch, kept_embedding_);
   }
@@ -106,6 +118,7 @@ class MicroStep {
   nn::OutputRows label_rows_;
   std::int64_t first_trained_;
   nn::EmbeddingKept kept_embedding_;
+  nn::LayerInputsKept kept_inputs_;
   std::optional<ActivationOffload> own_offload_;
   KeptLayers kept_;
 };

@@ -47,22 +47,42 @@ struct Heads {
   bool operator==(const Heads&) const = default;
 };
 
-// The number that a file must not have: 0, or absent where that means 0.
-void require_none(ConfigReader& config, const char* key, std::int64_t absent, const std::string& what) {
-  config.claim({key});
-  const std::int64_t count = config.view().get_int(key, absent);
-  if (count == 0) return;
-  config.fail(key, "expected 0, got " + std::to_string(count) +
-                       (config.has(key) ? "" : ", which is what an absent key stands for") + "; " + what +
-                       " are not supported");
-}
+// Of layers with a window and of those without: one size each, since each kind has one rotary table.
+struct LayerHeads {
+  Heads sliding, full;
+};
 
-void require_dense(ConfigReader& config, const Form& form) {
-  require_none(config, "num_kv_shared_layers", 0, "layers that share keys and values");
-  if (form.has_layer_inputs)
-    require_none(config, "hidden_size_per_layer_input", 256, "per-layer inputs (E2B, E4B)");
-  config.require_flag("enable_moe_block", false, "a model without experts was expected");
-  config.claim({"num_experts"});  // has no effect without enable_moe_block
+// What the text model has beside its sizes.
+struct Gemma4Settings {
+  double eps;
+  bool bias;
+  bool keys_as_values;                // in layers without a window
+  std::vector<std::int64_t> windows;  // of each layer, 0 for none
+  LayerHeads heads;
+  std::int64_t own_keys;     // so many first layers have keys and values of their own
+  bool double_wide;          // MLPs of the others are twice as wide
+  std::int64_t input_width;  // of layers' inputs, 0 for none
+  std::int64_t input_vocab_size;
+
+  bool is_full(std::int64_t layer) const { return windows[static_cast<std::size_t>(layer)] == 0; }
+  // The last layer of the same kind with keys of its own.
+  std::int64_t keys_of(std::int64_t layer) const {
+    std::int64_t maker = own_keys - 1;
+    while (maker >= 0 && is_full(maker) != is_full(layer)) --maker;
+    return maker;
+  }
+};
+
+// A number that may be 0. Null, which transformers refuses, could mean either.
+std::int64_t count_or(ConfigReader& config, const char* key, std::int64_t largest, std::int64_t absent) {
+  if (!config.has(key) && config.view().json().find(key) != nullptr)
+    config.fail(key, "expected a number, 0 for none, got null");
+  const std::int64_t count = config.view().get_int(key, absent);
+  if (count < 0 || count > largest) {
+    config.fail(
+        key, "expected an integer from 0 to " + std::to_string(largest) + ", got " + std::to_string(count));
+  }
+  return count;
 }
 
 // As published: numbers for all layers without a window.
@@ -97,11 +117,6 @@ std::vector<Heads> read_listed_heads(ConfigReader& config, const DecoderSizes& s
   }
   return heads;
 }
-
-// Of layers with a window and of those without: one size each, since each kind has one rotary table.
-struct LayerHeads {
-  Heads sliding, full;
-};
 
 LayerHeads read_heads(ConfigReader& config, const DecoderSizes& sizes,
                       const std::vector<std::int64_t>& windows, bool keys_as_values) {
@@ -154,9 +169,42 @@ nn::RotarySpec read_table(ConfigReader& config, const char* layer_type, std::int
   return spec;
 }
 
-nn::DecoderLayerSpec gemma4_layer(const DecoderSizes& sizes, double eps, std::int64_t index,
+Gemma4Settings read_settings(ConfigReader& config, const DecoderSizes& sizes, const Form& form) {
+  Gemma4Settings s{};
+  s.eps = config.has("rms_norm_eps") ? config.epsilon("rms_norm_eps") : 1e-6;
+  config.choice("hidden_activation", "gelu_pytorch_tanh", {"gelu_pytorch_tanh"});
+  s.bias = config.flag("attention_bias", false);
+  // Images alone would be seen from both sides by "vision".
+  config.choice("use_bidirectional_attention", "vision", {"vision"});
+  config.require_flag("enable_moe_block", false, "a model without experts was expected");
+  config.claim({"num_experts"});  // has no effect without enable_moe_block
+  s.keys_as_values = config.flag("attention_k_eq_v", false);
+  s.windows = read_layer_windows(config, sizes);
+  s.heads = read_heads(config, sizes, s.windows, s.keys_as_values);
+  const char* const shared = "num_kv_shared_layers";
+  s.own_keys = sizes.layers - count_or(config, shared, sizes.layers - 1, 0);
+  s.double_wide = config.flag("use_double_wide_mlp", false);
+  for (std::int64_t i = s.own_keys; i < sizes.layers; ++i) {
+    if (s.keys_of(i) < 0) {
+      config.fail(shared, std::string("leaves layers with ") + (s.is_full(i) ? kFull : kSliding) +
+                              " no earlier one of their kind whose keys they could read");
+    }
+  }
+  if (!form.has_layer_inputs) return s;
+  s.input_width = count_or(config, "hidden_size_per_layer_input", kLargestWidth / sizes.layers, 256);
+  s.input_vocab_size = config.size_or("vocab_size_per_layer_input", kLargestVocabulary, 262144);
+  if (s.input_width > 0 && s.input_vocab_size < sizes.vocab_size) {
+    config.fail("vocab_size_per_layer_input", "expected at least vocab_size, " +
+                                                  std::to_string(sizes.vocab_size) + ", got " +
+                                                  std::to_string(s.input_vocab_size));
+  }
+  return s;
+}
+
+nn::DecoderLayerSpec gemma4_layer(const DecoderSizes& sizes, const Gemma4Settings& s, std::int64_t index,
                                   const std::string& model) {
   const std::string prefix = model + ".layers." + std::to_string(index);
+  const double eps = s.eps;
   nn::DecoderLayerSpec layer = llama_layer(sizes, eps, index, model + ".layers");
   const auto norm = [&](const std::string& name) {
     return nn::NormSpec{prefix + name, sizes.hidden_size, eps};
@@ -165,58 +213,79 @@ nn::DecoderLayerSpec gemma4_layer(const DecoderSizes& sizes, double eps, std::in
   layer.mlp_norm = norm(".pre_feedforward_layernorm");
   layer.post_mlp_norm = norm(".post_feedforward_layernorm");
   layer.output_scale = prefix + ".layer_scalar";
-  layer.attention.options.scale = 1;
-  layer.attention.value_norm_eps = eps;
   layer.mlp.activation = ops::Activation::kGeluTanh;
+  if (s.input_width > 0) {
+    layer.layer_input = nn::LayerInputSpec{.prefix = prefix,
+                                           .hidden_size = sizes.hidden_size,
+                                           .width = s.input_width,
+                                           .activation = layer.mlp.activation,
+                                           .norm = norm(".post_per_layer_input_norm")};
+  }
+  nn::AttentionSpec& attention = layer.attention;
+  const bool full = s.is_full(index);
+  const Heads& heads = full ? s.heads.full : s.heads.sliding;
+  attention.layout = {sizes.heads, heads.kv_heads, heads.head_dim};
+  attention.options.scale = 1;
+  attention.options.window = s.windows[static_cast<std::size_t>(index)];
+  attention.qkv_bias = attention.output_bias = s.bias;
+  attention.qk_norm = head_norms(attention, eps);
+  attention.value_norm_eps = eps;
+  layer.rotary = full ? nn::LayerRotary::kGlobal : nn::LayerRotary::kLocal;
+  if (index < s.own_keys) {
+    attention.keys_as_values = full && s.keys_as_values;
+    attention.lends_keys = s.own_keys < sizes.layers && s.keys_of(index) == index;
+  } else {
+    attention.keys_of = s.keys_of(index);
+    if (s.double_wide) layer.mlp.intermediate_size *= 2;
+  }
   return layer;
 }
 
 // By the text model's settings; its weights' names begin with `model`.
 nn::CausalLMSpec gemma4_decoder(ConfigReader& config, const Form& form, const std::string& model) {
   const DecoderSizes sizes = read_sizes(config, HeadDim::kRequired, defaults_of(form));
-  const double eps = config.has("rms_norm_eps") ? config.epsilon("rms_norm_eps") : 1e-6;
-  config.choice("hidden_activation", "gelu_pytorch_tanh", {"gelu_pytorch_tanh"});
-  const bool bias = config.flag("attention_bias", false);
-  // Images alone would be seen from both sides by "vision".
-  config.choice("use_bidirectional_attention", "vision", {"vision"});
-  require_dense(config, form);
-  const bool keys_as_values = config.flag("attention_k_eq_v", false);
-  const auto windows = read_layer_windows(config, sizes);
-  const LayerHeads heads = read_heads(config, sizes, windows, keys_as_values);
-  nn::CausalLMSpec spec = decoder_spec(sizes, read_table(config, kFull, heads.full.head_dim), eps, model);
-  if (std::any_of(windows.begin(), windows.end(), [](std::int64_t window) { return window > 0; }))
+  const Gemma4Settings s = read_settings(config, sizes, form);
+  nn::CausalLMSpec spec = decoder_spec(sizes, read_table(config, kFull, s.heads.full.head_dim), s.eps, model);
+  if (std::any_of(s.windows.begin(), s.windows.end(), [](std::int64_t window) { return window > 0; }))
     spec.local_rotary = read_table(config, kSliding, sizes.head_dim);
   spec.head.soft_cap =
       config.has("final_logit_softcapping") ? config.positive("final_logit_softcapping", 1e6) : 0;
   spec.embedding_scale = std::sqrt(static_cast<double>(sizes.hidden_size));
   spec.embedding_scale_rounded = true;
-  config.finish();
-  for (std::int64_t i = 0; i < sizes.layers; ++i) {
-    nn::DecoderLayerSpec layer = gemma4_layer(sizes, eps, i, model);
-    nn::AttentionSpec& attention = layer.attention;
-    attention.options.window = windows[static_cast<std::size_t>(i)];
-    const bool full = attention.options.window == 0;
-    const Heads& own = full ? heads.full : heads.sliding;
-    attention.layout = {sizes.heads, own.kv_heads, own.head_dim};
-    attention.qkv_bias = attention.output_bias = bias;
-    attention.qk_norm = head_norms(attention, eps);
-    attention.keys_as_values = full && keys_as_values;
-    layer.rotary = full ? nn::LayerRotary::kGlobal : nn::LayerRotary::kLocal;
-    spec.layers.push_back(layer);
+  if (s.input_width > 0) {
+    spec.layer_inputs =
+        nn::LayerInputsSpec{.table = model + ".embed_tokens_per_layer",
+                            .vocab_size = s.input_vocab_size,
+                            .projection = model + ".per_layer_model_projection",
+                            .norm = {model + ".per_layer_projection_norm", s.input_width, s.eps},
+                            .hidden_size = sizes.hidden_size,
+                            .layers = sizes.layers};
   }
+  config.finish();
+  for (std::int64_t i = 0; i < sizes.layers; ++i) spec.layers.push_back(gemma4_layer(sizes, s, i, model));
   return spec;
 }
 
-std::vector<std::string> other_parts() {
-  return {"model.vision_tower.", "model.audio_tower.", "model.embed_vision.", "model.embed_audio.",
-          "model.vision_embedder."};
+// Towers, and what published files have of layers that read another's keys, where no class reads it.
+std::vector<std::string> other_parts(const nn::CausalLMSpec& spec) {
+  std::vector<std::string> parts{"model.vision_tower.", "model.audio_tower.", "model.embed_vision.",
+                                 "model.embed_audio.", "model.vision_embedder."};
+  for (const nn::DecoderLayerSpec& layer : spec.layers) {
+    if (!layer.attention.keys_of) continue;
+    for (const char* model : {"model.layers.", "model.language_model.layers."}) {
+      for (const char* name : {"k_proj.", "v_proj.", "k_norm.", "v_norm."})
+        parts.push_back(model + std::to_string(layer.index) + ".self_attn." + name);
+    }
+  }
+  return parts;
 }
 
 nn::CausalLMSpec text_spec(const JsonView& json, const Form& form) {
   ConfigReader config(json, form.text);
   nn::CausalLMSpec spec = gemma4_decoder(config, form, "model");
   // The language model of a multimodal checkpoint that someone took the towers off.
-  spec.checkpoint_names = {.prefixes = {{"model.", "model.language_model."}}, .other_parts = other_parts()};
+  spec.checkpoint_names = {.prefixes = {{"model.", "model.language_model."}},
+                           .other_parts = other_parts(spec)};
   return spec;
 }
 
@@ -229,7 +298,8 @@ nn::CausalLMSpec multimodal_spec(const JsonView& json, const Form& form) {
   file.finish();
   nn::CausalLMSpec spec = gemma4_decoder(text, form, "model.language_model");
   // The class of the text model alone calls its modules so, and PEFT's adapters on it.
-  spec.checkpoint_names = {.prefixes = {{"model.language_model.", "model."}}, .other_parts = other_parts()};
+  spec.checkpoint_names = {.prefixes = {{"model.language_model.", "model."}},
+                           .other_parts = other_parts(spec)};
   return spec;
 }
 

@@ -1,4 +1,6 @@
 // What Gemma 4's families read and refuse of a config.json.
+#include <algorithm>
+
 #include "base/file.h"
 #include "models/golden_config.h"
 #include "models/registry.h"
@@ -14,6 +16,7 @@ namespace {
 
 const std::string kText = "gemma4_text/keys-as-values/config.json";
 const std::string kPublishedText = "gemma4_text/keys-as-values/config-transformers-4.json";
+const std::string kShared = "gemma4_text/shared-keys-wide/config.json";
 const std::string kNested = "gemma4/nested/config.json";
 const std::string kUnified = "gemma4_unified/nested/config.json";
 
@@ -166,16 +169,76 @@ TEST_CASE("images alone would be attended to from both sides") {
                  {kUnified, R"({"text_config.use_bidirectional_attention": "all"})", "expected 'vision'"}});
 }
 
-TEST_CASE("forms of Gemma 4 that aren't read are refused by their setting") {
+TEST_CASE("a published Gemma 4 E2B shares keys among its last layers, and has an input for each layer") {
+  const nn::CausalLMSpec spec = published("E2B");
+  CHECK(kinds(spec) == "ssssfssssfssssfssssfssssfssssfssssf");
+  for (const nn::DecoderLayerSpec& layer : spec.layers) {
+    CAPTURE(layer.index);
+    const bool full = layer.attention.options.window == 0;
+    if (layer.index < 15) {
+      CHECK_FALSE(layer.attention.keys_of.has_value());
+      CHECK(layer.attention.lends_keys == (layer.index == 13 || layer.index == 14));
+      CHECK(layer.mlp.intermediate_size == 6144);
+      CHECK(layer.attention.qkv_modules().size() == 3);
+    } else {
+      CHECK(layer.attention.keys_of == (full ? 14 : 13));
+      CHECK_FALSE(layer.attention.lends_keys);
+      CHECK(layer.mlp.intermediate_size == 2 * 6144);
+      REQUIRE(layer.attention.qkv_modules().size() == 1);
+    }
+    CHECK(layer.layer_input.value().width == 256);
+    CHECK(layer.layer_input.value().activation == ops::Activation::kGeluTanh);
+  }
+  const nn::LayerInputsSpec& inputs = spec.layer_inputs.value();
+  CHECK(inputs.table == "model.language_model.embed_tokens_per_layer");
+  CHECK(inputs.vocab_size == 262144);
+  CHECK(inputs.projection_group().modules.at(0).name == "model.language_model.per_layer_model_projection");
+  CHECK(inputs.projection_group().out_features() == 35 * 256);
+  CHECK(inputs.norm.name == "model.language_model.per_layer_projection_norm");
+  const nn::LayerInputSpec& input = spec.layers.at(3).layer_input.value();
+  CHECK(input.gate_group().modules.at(0).name == "model.language_model.layers.3.per_layer_input_gate");
+  CHECK(input.projection_group().modules.at(0).name == "model.language_model.layers.3.per_layer_projection");
+  CHECK(input.norm.name == "model.language_model.layers.3.post_per_layer_input_norm");
+}
+
+TEST_CASE("what published files have of layers that read another's keys is another part") {
+  const auto parts = spec_of(kShared).checkpoint_names.other_parts;
+  const auto has = [&](const std::string& part) {
+    return std::find(parts.begin(), parts.end(), part) != parts.end();
+  };
+  CHECK(has("model.layers.4.self_attn.v_proj."));
+  CHECK(has("model.language_model.layers.3.self_attn.k_norm."));
+  CHECK_FALSE(has("model.layers.2.self_attn.k_proj."));
+  CHECK_FALSE(has("model.layers.4.self_attn.q_proj."));
+}
+
+TEST_CASE(
+    "settings of the last layers and of inputs stand for none where they are absent, or for the class's") {
+  CHECK_FALSE(
+      spec_of(kShared, R"({"num_kv_shared_layers": "absent"})").layers.at(4).attention.keys_of.has_value());
+  CHECK_FALSE(spec_of(kShared, R"({"num_kv_shared_layers": 0})").layers.at(2).attention.lends_keys);
+  CHECK(spec_of(kShared, R"({"use_double_wide_mlp": "absent"})").layers.at(4).mlp.intermediate_size == 36);
+  // Where every layer has its own keys none is wider.
+  CHECK(spec_of(kShared, R"({"num_kv_shared_layers": 0})").layers.at(4).mlp.intermediate_size == 36);
+  CHECK(spec_of(kShared, R"({"hidden_size_per_layer_input": "absent"})").layer_inputs.value().width() == 256);
+  CHECK_FALSE(spec_of(kShared, R"({"hidden_size_per_layer_input": 0})").layer_inputs.has_value());
+  CHECK(spec_of(kShared, R"({"vocab_size_per_layer_input": "absent"})").layer_inputs.value().vocab_size ==
+        262144);
+  // The unified class has none.
+  CHECK_FALSE(
+      spec_of(kUnified, R"({"text_config.hidden_size_per_layer_input": 6})").layer_inputs.has_value());
+}
+
+TEST_CASE("Gemma 4's experts are refused, and layers that no earlier one has keys for") {
   check_refused(
-      {{kText, R"({"num_kv_shared_layers": 1})",
-        "num_kv_shared_layers] expected 0, got 1; layers that share keys and values are not supported"},
-       {kNested, R"({"text_config.hidden_size_per_layer_input": 256})",
-        "hidden_size_per_layer_input] expected 0, got 256; per-layer inputs"},
-       {kText, R"({"hidden_size_per_layer_input": "absent"})",
-        "got 256, which is what an absent key stands for"},
-       {kText, R"({"enable_moe_block": true})", "enable_moe_block] true is not supported"}});
-  CHECK_NOTHROW(spec_of(kUnified, R"({"text_config.hidden_size_per_layer_input": "absent"})"));
+      {{kText, R"({"enable_moe_block": true})", "enable_moe_block] true is not supported"},
+       {kShared, R"({"num_kv_shared_layers": 3})",
+        "num_kv_shared_layers] leaves layers with full_attention no earlier one"},
+       {kShared, R"({"num_kv_shared_layers": 5})",
+        "num_kv_shared_layers] expected an integer from 0 to 4, got 5"},
+       {kShared, R"({"hidden_size_per_layer_input": null})",
+        "hidden_size_per_layer_input] expected a number"},
+       {kShared, R"({"vocab_size_per_layer_input": 47})", "vocab_size_per_layer_input] expected at least"}});
 }
 
 TEST_CASE("a Gemma 4 file that contradicts itself, or that transformers reads otherwise, is an error") {

@@ -113,7 +113,7 @@ TEST_CASE("an embedding's scale is rounded to the compute dtype where a family s
     const at::Tensor table = state.at(spec.embedding_name + ".weight").to(at::kBFloat16).to(at::kFloat);
     const at::Tensor embedded = table.index_select(0, batch.tokens);
     const auto is = [&](double scale) {
-      return at::equal(model.embed(batch).value(), (embedded * scale).to(at::kBFloat16));
+      return at::equal(model.embed({.batch = batch}).value(), (embedded * scale).to(at::kBFloat16));
     };
     CHECK(is(4.90625) == rounded);
     CHECK(is(4.9) != rounded);

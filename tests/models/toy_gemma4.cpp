@@ -2,6 +2,7 @@
 // the blocks.
 #include <ATen/ATen.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -12,6 +13,7 @@ namespace {
 
 constexpr std::int64_t kHidden = 24, kHeads = 4, kIntermediate = 20, kVocab = 37;
 constexpr std::int64_t kWindow = 3, kLocalDim = 8, kGlobalDim = 16, kRotatedPairs = 3;
+constexpr std::int64_t kLayers = 5, kInputWidth = 5, kInputVocab = 40;
 constexpr double kEps = 1e-5, kLocalTheta = 25, kGlobalTheta = 100, kFactor = 2;
 
 nn::DecoderLayerSpec layer(std::int64_t index, bool full) {
@@ -41,6 +43,9 @@ nn::DecoderLayerSpec layer(std::int64_t index, bool full) {
       .post_attention_norm = norm(".ln_2", kHidden),
       .post_mlp_norm = norm(".ln_4", kHidden),
       .rotary = full ? nn::LayerRotary::kGlobal : nn::LayerRotary::kLocal,
+      .layer_input =
+          nn::LayerInputSpec{
+              .prefix = prefix, .hidden_size = kHidden, .width = kInputWidth, .norm = norm(".ln_5", kHidden)},
       .output_scale = prefix + ".scale"};
 }
 
@@ -88,34 +93,66 @@ at::Tensor mask(std::int64_t length, bool full, const at::TensorOptions& options
   return mask;
 }
 
-at::Tensor attention(const State& state, const std::string& prefix, const at::Tensor& x, bool full,
-                     bool normed) {
-  const std::int64_t head_dim = full ? kGlobalDim : kLocalDim, shared_by = full ? 4 : 2;
-  const auto head = [&](const std::string& name, std::int64_t index) {
-    return linear(state, prefix + "." + name, x).narrow(1, index * head_dim, head_dim);
+// The layers: whether they have no window, norms of queries and keys, a number behind them, and which
+// layer's keys and values they read.
+struct Kind {
+  std::int64_t index;
+  bool full, normed, scaled;
+  std::int64_t keys_of;
+};
+constexpr std::array<Kind, kLayers> kKinds{Kind{0, false, true, true, 0}, Kind{1, true, true, true, 1},
+                                           Kind{2, true, false, false, 2}, Kind{3, false, true, true, 0},
+                                           Kind{4, true, true, false, 1}};
+
+// Keys and values are those of `maker`, out of the normed input that it had.
+at::Tensor attention(const State& state, const std::string& prefix, const at::Tensor& x,
+                     const std::string& maker, const at::Tensor& maker_x, const Kind& kind) {
+  const std::int64_t head_dim = kind.full ? kGlobalDim : kLocalDim, shared_by = kind.full ? 4 : 2;
+  const auto head = [&](const std::string& module, const at::Tensor& rows, std::int64_t index) {
+    return linear(state, module, rows).narrow(1, index * head_dim, head_dim);
   };
   const auto maybe_normed = [&](const std::string& name, const at::Tensor& rows) {
-    return normed ? norm(state, prefix + name, rows) : rows;
+    return kind.normed ? norm(state, name, rows) : rows;
   };
+  const std::string key = maker + ".key", value = kind.full ? key : maker + ".value";
   std::vector<at::Tensor> outputs;
   for (std::int64_t h = 0; h < kHeads; ++h) {
-    const at::Tensor q = rotated(maybe_normed(".q_norm", head("query", h)), full);
-    const at::Tensor k = rotated(maybe_normed(".k_norm", head("key", h / shared_by)), full);
-    const at::Tensor v = unit(head(full ? "key" : "value", h / shared_by));
-    const at::Tensor scores = at::matmul(q, k.t()) + mask(x.size(0), full, x.options());
-    outputs.push_back(at::matmul(at::softmax(scores, 1), v));
+    const std::int64_t group = h / shared_by;
+    const at::Tensor q = maybe_normed(prefix + ".q_norm", head(prefix + ".query", x, h));
+    const at::Tensor k = maybe_normed(maker + ".k_norm", head(key, maker_x, group));
+    const at::Tensor scores = at::matmul(rotated(q, kind.full), rotated(k, kind.full).t());
+    const at::Tensor weights = at::softmax(scores + mask(x.size(0), kind.full, x.options()), 1);
+    outputs.push_back(at::matmul(weights, unit(head(value, maker_x, group))));
   }
   return linear(state, prefix + ".dense", at::cat(outputs, 1));
 }
+
+std::string layer_name(std::int64_t index) { return "transformer.h." + std::to_string(index); }
 
 }  // namespace
 
 nn::CausalLMSpec toy_gemma4_spec() {
   nn::CausalLMSpec spec = toy_spec();
-  nn::DecoderLayerSpec last = layer(2, true);
-  last.attention.qk_norm.reset();
-  last.output_scale.clear();
-  spec.layers = {layer(0, false), layer(1, true), last};
+  spec.shape.layers = kLayers;
+  spec.layers.clear();
+  for (const Kind& kind : kKinds) {
+    nn::DecoderLayerSpec own = layer(kind.index, kind.full);
+    if (!kind.normed) own.attention.qk_norm.reset();
+    if (!kind.scaled) own.output_scale.clear();
+    own.attention.lends_keys = kind.index < 2;
+    if (kind.keys_of != kind.index) {
+      own.attention.keys_of = kind.keys_of;
+      own.attention.keys_as_values = false;
+      own.mlp.intermediate_size *= 2;
+    }
+    spec.layers.push_back(own);
+  }
+  spec.layer_inputs = nn::LayerInputsSpec{.table = "transformer.inputs",
+                                          .vocab_size = kInputVocab,
+                                          .projection = "transformer.to_inputs",
+                                          .norm = {"transformer.ln_inputs", kInputWidth, kEps},
+                                          .hidden_size = kHidden,
+                                          .layers = kLayers};
   spec.rotary = nn::RotarySpec{.head_dim = kGlobalDim,
                                .rotary_dim = kGlobalDim,
                                .theta = kGlobalTheta,
@@ -129,14 +166,28 @@ nn::CausalLMSpec toy_gemma4_spec() {
 at::Tensor toy_gemma4_logits(const State& state, const std::vector<std::int32_t>& tokens) {
   const std::vector<std::int64_t> ids(tokens.begin(), tokens.end());
   at::Tensor x = state.at("transformer.wte.weight").index_select(0, at::tensor(ids)) * 1.7;
-  for (const auto& [index, full] : {std::pair{0, false}, {1, true}, {2, true}}) {
-    const std::string h = "transformer.h." + std::to_string(index);
+  const at::Tensor looked_up =
+      state.at("transformer.inputs.weight").index_select(0, at::tensor(ids)) * std::sqrt(5.0);
+  const at::Tensor projected = linear(state, "transformer.to_inputs", x) / std::sqrt(24.0);
+  std::vector<at::Tensor> attended;  // the normed input of each layer's attention
+  for (const Kind& kind : kKinds) {
+    const std::string h = layer_name(kind.index);
     at::Tensor n = norm(state, h + ".ln_1", x);
-    x = x + norm(state, h + ".ln_2", attention(state, h + ".attn", n, full, index < 2));
+    attended.push_back(n);
+    const at::Tensor& maker_x = attended.at(static_cast<std::size_t>(kind.keys_of));
+    x = x + norm(state, h + ".ln_2",
+                 attention(state, h + ".attn", n, layer_name(kind.keys_of) + ".attn", maker_x, kind));
     n = norm(state, h + ".ln_3", x);
     const at::Tensor inner = gelu_tanh(linear(state, h + ".ffn.w1", n)) * linear(state, h + ".ffn.w3", n);
     x = x + norm(state, h + ".ln_4", linear(state, h + ".ffn.w2", inner));
-    if (index < 2) x = x * state.at(h + ".scale");
+    const auto own = [&](const at::Tensor& all) {
+      return all.narrow(1, kind.index * kInputWidth, kInputWidth);
+    };
+    const at::Tensor input =
+        (norm(state, "transformer.ln_inputs", own(projected)) + own(looked_up)) / std::sqrt(2.0);
+    const at::Tensor gated = gelu_tanh(linear(state, h + ".per_layer_input_gate", x)) * input;
+    x = x + norm(state, h + ".ln_5", linear(state, h + ".per_layer_projection", gated));
+    if (kind.scaled) x = x * state.at(h + ".scale");
   }
   const at::Tensor last = unit(x) * (1 + state.at("transformer.ln_f.weight"));
   return 3 * at::tanh(0.5 * linear(state, "output", last) / 3);

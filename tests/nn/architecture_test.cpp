@@ -75,6 +75,13 @@ TEST_CASE("Gemma 4's settings stand in an architecture") {
   CHECK(value(lines, "layers 1-1 attention.keys_as_values") == "true");
   CHECK(value(lines, "layers 1-1 output_scale") == "true");
   CHECK(value(lines, "layers 2-2 output_scale").empty());
+  CHECK(value(lines, "layers 0-0 attention.keys_of").empty());
+  CHECK(value(lines, "layers 3-3 attention.keys_of") == "0");
+  CHECK(value(lines, "layers 3-3 layer_input.width") == "5");
+  CHECK(value(lines, "layers 3-3 layer_input.activation") == "gelu_tanh");
+  CHECK(value(lines, "layers 3-3 layer_input.norm.eps") == "1e-05");
+  CHECK(value(lines, "layer_inputs.vocab_size") == "40");
+  CHECK(value(lines, "layer_inputs.norm.eps") == "1e-05");
   CHECK(value(architecture(toy_spec()), "layers 0-0 attention.value_norm.eps").empty());
 }
 

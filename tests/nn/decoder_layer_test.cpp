@@ -55,6 +55,21 @@ TEST_CASE("norms of queries and keys are over a head or over all of them") {
   CHECK(with(32, 32) == "[k_norm] expected a norm over 8 or 16 values, got 32");
 }
 
+TEST_CASE("keys of another layer are an earlier one's, beside queries alone") {
+  DecoderLayerSpec spec = test::toy_gemma4_spec().layers[3];
+  CHECK(error_of(spec) == "no error");
+  const auto refused =
+      Contains("[transformer.h.3.attn] expected queries alone beside the keys of an earlier layer");
+  spec.attention.keys_of = 3;
+  CHECK_THAT(error_of(spec), refused);
+  spec.attention.keys_of = 0;
+  spec.attention.lends_keys = true;
+  CHECK_THAT(error_of(spec), refused);
+  spec = test::toy_gemma4_spec().layers[1];
+  spec.attention.fused_qkv = FusedModule{"qkv"};
+  CHECK_THAT(error_of(spec), Contains("expected keys as values beside separate q and k, got fused ones"));
+}
+
 TEST_CASE("a layer declares its tensors as one unit, in the order of use, under the family's names") {
   FrozenFactory factory(test::fp32_policy());
   WeightStore store;

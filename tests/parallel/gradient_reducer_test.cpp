@@ -85,6 +85,13 @@ TEST_CASE("adapters of fused modules are reduced while backward goes on, as othe
   for (const at::Tensor& gradients : found.gradients) CHECK(relative_error(gradients, expected) < 2e-6);
 }
 
+TEST_CASE("adapters on a projection to layers' inputs are reduced last, keys' with what their readers add") {
+  const at::Tensor expected = alone(toy_gemma4_spec());
+  const Reduced found = reduce(2, 2048, fp32_policy(), {}, toy_gemma4_spec());
+  CHECK(found.calls[0] > 1);
+  for (const at::Tensor& gradients : found.gradients) CHECK(relative_error(gradients, expected) < 2e-6);
+}
+
 TEST_CASE("what crosses the wire is the adapters' gradients, once") {
   const std::int64_t bytes = alone().numel() * 4;
   const Reduced small = reduce(3, 4096), large = reduce(3, 1 << 20);

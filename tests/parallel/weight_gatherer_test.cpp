@@ -98,6 +98,26 @@ TEST_CASE("a model in parts gives the loss and gradients of the whole, to the bi
   }
 }
 
+TEST_CASE("a model in parts whose layers read each other's keys, and inputs, gives the same to the bit") {
+  const std::vector<nn::Batch> batches{labelled(toy_prompts()), labelled({{4, 9, 2}})};
+  // The projection to layers' inputs learns, so that their unit comes once more behind the layers; or not.
+  for (const char* target : {".*", "h.1.attn.key"}) {
+    const peft::LoraConfig config{.rank = 3, .alpha = 6, .target_modules = {target}};
+    ToyLora whole(config, fp32_policy(), {}, toy_gemma4_spec());
+    const auto expected = whole.gradients(batches);
+    on_ranks(2, [&](Communicator& group) {
+      ToyLora toy(config, fp32_policy(), {group.rank(), 2}, toy_gemma4_spec());
+      toy.saving.checkpointing = config::ActivationCheckpointing::kFull;
+      const WeightGatherer gatherer(group, toy.model);
+      const auto found = toy.gradients(batches);
+      const std::lock_guard lock(assertions());
+      CHECK(at::equal(found.first, expected.first));
+      CHECK(at::equal(found.second, expected.second));
+      CHECK(gatherer.peak_bytes() == parallel::fetch_cost(toy.model, 2).buffer_bytes);
+    });
+  }
+}
+
 TEST_CASE("a tied table is gathered for both of its uses") {
   Tied whole;
   const auto expected = whole.gradients();

@@ -34,6 +34,10 @@ DELTA_NET = dict(rms_norm_eps=1e-3, linear_num_key_heads=2, linear_num_value_hea
 PROPORTIONAL = {FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000.0},
                 SLIDING: ROPE | {"rope_theta": 100.0}}
 GEMMA4 = dict(head_dim=8, global_head_dim=16, hidden_size_per_layer_input=0, sliding_window=8, pad_token_id=2, rope_parameters=PROPORTIONAL)
+# E2B's form: the last two layers read the keys and values of the two before, and each layer has an input of its own. What that adds is
+# small before its norm: at the class's eps of 1e-6 transformers' own gradients in fp32 are up to 1e-4 from those in fp64.
+GEMMA4_SHARED = dict(GEMMA4, num_hidden_layers=5, layer_types=[SLIDING, SLIDING, FULL, SLIDING, FULL], num_kv_shared_layers=2,
+                     hidden_size_per_layer_input=6, vocab_size_per_layer_input=VOCABULARY, rms_norm_eps=1e-2)
 # Experts, and the expert that every token passes.
 SHARED = dict(moe_intermediate_size=24, shared_expert_intermediate_size=28)
 
@@ -158,6 +162,7 @@ FAMILIES = {
                                num_global_key_value_heads=1, final_logit_softcapping=3.0, tie_word_embeddings=True),
         "biases": dict(GEMMA4, layer_types=[SLIDING, FULL], attention_bias=True,
                        rope_parameters=PROPORTIONAL | {FULL: PROPORTIONAL[FULL] | {"factor": 4.0}}),
+        "shared-keys-wide": dict(GEMMA4_SHARED, use_double_wide_mlp=True, final_logit_softcapping=3.0, tie_word_embeddings=True),
     },
     "olmo2": {
         "plain": dict(rope_parameters=ROPE),
@@ -257,6 +262,7 @@ FAMILIES = {
     "gemma4": {
         "nested": dict(GEMMA4, layer_types=[SLIDING, FULL], attention_k_eq_v=True, num_global_key_value_heads=1, attention_bias=True,
                        final_logit_softcapping=3.0, use_bidirectional_attention="vision", tie_word_embeddings=True),
+        "shared-keys": dict(GEMMA4_SHARED, attention_k_eq_v=True, num_global_key_value_heads=1, tie_word_embeddings=True),
     },
     "gemma4_unified": {
         "nested": dict(GEMMA4, layer_types=[SLIDING, FULL], attention_k_eq_v=True, num_global_key_value_heads=2,
@@ -278,6 +284,8 @@ def make_config(family, variant, **more):
     if family == "falcon":
         sizes["ffn_hidden_size"] = sizes.pop("intermediate_size")
     settings = copy.deepcopy(sizes | FAMILIES[family][variant] | more)  # transformers fills in rope_parameters
+    if "vocab_size_per_layer_input" in settings:
+        settings["vocab_size_per_layer_input"] = settings["vocab_size"]
     if family in MULTIMODAL:
         return config_class(text_config=settings, tie_word_embeddings=settings["tie_word_embeddings"], **MULTIMODAL[family])
     return config_class(**settings)
@@ -303,6 +311,8 @@ def make_checkpoint(folder, family, variant, dtype=torch.float32, seed=0, **more
             parameter.normal_(0.0, 0.2)
             if parameter.dim() == 1 and name.endswith("weight"):
                 parameter.add_(1.0 if name.endswith("linear_attn.norm.weight") else neutral)
+            if family.startswith("gemma4") and name.endswith("q_norm.weight"):  # whose scores nothing else scales
+                parameter.mul_(0.3)
             if name.endswith("experts.gate_up_proj_bias"):  # so that gpt-oss' clamps act
                 parameter.mul_(30.0)
         for name, buffer in model.named_buffers():

@@ -59,7 +59,7 @@ class FamilyParity(live_test.LiveTest):
 
     def peft_targets(self, family, targets):
         """`targets` for PEFT, which would find them in a vision tower too."""
-        return rf"model\.language_model\..*\.({'|'.join(targets)})" if family in families.MULTIMODAL else targets
+        return rf"model\.language_model\.(.*\.)?({'|'.join(targets)})" if family in families.MULTIMODAL else targets
 
     def ours_and_theirs(self, adapter=None):
         ours, _ = self.programs.token_nll(self.base, self.few_data, adapter)
@@ -166,6 +166,11 @@ class FamilyParity(live_test.LiveTest):
                 untied = families.make_checkpoint(self.root / f"{family} untied", family, variant, tie_word_embeddings=False)
                 names = [load_file(folder / "model.safetensors").keys() for folder in (merged, untied)]
                 self.assertEqual(*names)
+
+    def test_tokens_that_the_table_of_layers_inputs_has_no_rows_for_are_refused(self):
+        self.prepare("gemma4_text", "shared-keys-wide")
+        with self.assertRaisesRegex(AssertionError, r"model\.add_tokens.*embed_tokens_per_layer only 320 rows"):
+            self.programs.train(self.base, self.data, self.root / "run", "model.add_tokens=[<new>]")
 
     def check(self, family, variant):
         self.prepare(family, variant)

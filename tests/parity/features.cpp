@@ -166,6 +166,25 @@ Feature of_local_rotary() {
           }};
 }
 
+// Of layers that read the keys of a later layer than the first one of their kind.
+Feature of_which_keys() {
+  const auto reads_later = [](const CausalLMSpec& spec, const DecoderLayerSpec& layer) {
+    const auto& keys_of = layer.attention.keys_of;
+    return keys_of && *keys_of > 0 &&
+           (spec.layers[0].attention.options.window > 0) == (layer.attention.options.window > 0);
+  };
+  return {"which layer's keys are read",
+          [=](const CausalLMSpec& spec) {
+            return std::any_of(spec.layers.begin(), spec.layers.end(),
+                               [&](const DecoderLayerSpec& layer) { return reads_later(spec, layer); });
+          },
+          [=](CausalLMSpec& spec) {
+            spec.layers[0].attention.lends_keys = true;
+            for (DecoderLayerSpec& layer : spec.layers)
+              if (reads_later(spec, layer)) layer.attention.keys_of = 0;
+          }};
+}
+
 // Norms behind the blocks, where there are others before them.
 bool without_post_norms(DecoderLayerSpec& layer) {
   if (!layer.attention_norm) return false;
@@ -223,6 +242,8 @@ std::vector<Feature> make_features() {
       of_layers("norms of q and k", [](Layer& l) { return drop(l.attention.qk_norm); }),
       of_layers("norms of q and k of 1 + weight", plain_head_norms),
       of_layers("norm of the values", [](Layer& l) { return drop(l.attention.value_norm_eps); }),
+      of_which_keys(),
+      of_layers("input of each layer", [](Layer& l) { return drop(l.layer_input); }),
       of_layers("number that the stream is multiplied by",
                 [](Layer& l) { return !std::exchange(l.output_scale, "").empty(); }),
       of_layers("value heads of a delta net that share a key head", own_key_heads),

@@ -126,7 +126,7 @@ TEST_CASE("the padding's row of the embedding gets no gradient: trained whole, b
         tables.empty() ? toy.adapters.modules().front().b : tables.front().segment);
     gradient.zero_();
     nn::EmbeddingKept kept;
-    toy.model.embed(batch, &kept);
+    toy.model.embed({.batch = batch}, &kept);
     toy.model.embedding().backward(at::ones({5, 24}), batch, kept);
     for (const std::int64_t id : {1, 7, 2}) CHECK(gradient[id].count_nonzero().item<std::int64_t>() > 0);
     CHECK(gradient[5].count_nonzero().item<std::int64_t>() == 0);

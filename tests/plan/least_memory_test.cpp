@@ -33,9 +33,11 @@ MemoryInput input(const nn::CausalLMSpec& spec) {
 
 TEST_CASE("the least memory by the last layers alone is the whole model's") {
   // Of each kind of layers: all alike, every other one windowed, every sixth one not, some without rotary,
-  // parallel ones, with the widest logits beside the narrowest layers, and fewer layers than are looked at.
-  const auto name = GENERATE("llama3_1/8B", "gemma2/9B", "gemma3/1B", "smollm3/3B", "falcon/40B",
-                             "gemma3/270M", "phi4/mini", "olmo2/1B", "pythia/14M");
+  // parallel ones, with the widest logits beside the narrowest layers, fewer layers than are looked at, and
+  // layers of two sizes, that read others' keys too.
+  const auto name =
+      GENERATE("llama3_1/8B", "gemma2/9B", "gemma3/1B", "smollm3/3B", "falcon/40B", "gemma3/270M",
+               "phi4/mini", "olmo2/1B", "pythia/14M", "gemma4/E2B", "gemma4/12B");
   CAPTURE(name);
   const nn::CausalLMSpec spec = published(name);
   const MemoryInput in = input(spec);

@@ -73,6 +73,21 @@ TEST_CASE("weights in the host's memory give the same bits, two layers of them o
   CHECK(weights.peak_bytes() < toy.model.store().bytes());
 }
 
+TEST_CASE("weights in the host's memory give the same bits where layers read each other's keys, and inputs") {
+  const peft::LoraConfig config{.rank = 3, .alpha = 6};
+  ToyLora resident(config, fp32_policy(), {}, toy_gemma4_spec());
+  const auto expected = resident.gradients(batches(), 0.25, 3);
+  ToyLora toy(config, fp32_policy(), {}, toy_gemma4_spec());
+  fill(toy.model, toy.state, {}, /*on_host=*/true);
+  const parallel::HostWeights weights(at::kCPU, toy.model);
+  for (const auto& saving : savings()) {
+    toy.saving = saving;
+    const auto found = toy.gradients(batches(), 0.25, 3);
+    CHECK(at::equal(found.first, expected.first));
+    CHECK(at::equal(found.second, expected.second));
+  }
+}
+
 TEST_CASE("weights in the host's memory that nobody brings are an error, not an access") {
   ToyLora toy;
   fill(toy.model, toy.state, {}, /*on_host=*/true);

@@ -160,11 +160,14 @@ TEST_CASE("gradients are right through every form of a layer, whatever of it is 
 }
 
 TEST_CASE("gradients are right through Gemma 4's forms of a layer, whatever of it is trained") {
-  check_gradients(kGemma4, {.rank = 3, .alpha = 6}, 19);
+  check_gradients(kGemma4, {.rank = 3, .alpha = 6}, 40);
   check_gradients(kGemma4, {.rank = 3, .alpha = 6, .target_modules = {"key"}}, 3);
-  check_gradients(kGemma4, {.rank = 3, .alpha = 6, .target_modules = {".*"}}, 21);
-  for (const char* module : {"h.0.attn.value", "h.1.attn.key", "h.2.attn.key", "h.2.attn.query", "h.0.ffn.w3",
-                             "h.1.ffn.w2", "h.1.attn.dense"}) {
+  check_gradients(kGemma4, {.rank = 3, .alpha = 6, .target_modules = {".*"}}, 42);
+  check_gradients(kGemma4, {.rank = 3, .alpha = 6, .target_modules = {"w2"}, .modules_to_save = {"wte"}}, 5);
+  for (const char* module :
+       {"h.0.attn.value", "h.1.attn.key", "h.2.attn.key", "h.2.attn.query", "h.0.ffn.w3", "h.1.ffn.w2",
+        "h.1.attn.dense", "h.3.attn.query", "h.4.attn.query", "h.3.attn.dense", "h.0.per_layer_input_gate",
+        "h.2.per_layer_projection", "h.4.per_layer_projection", "to_inputs", "wte"}) {
     CAPTURE(module);
     check_gradients(kGemma4, {.rank = 2, .alpha = 8, .target_modules = {module}}, 1);
   }
