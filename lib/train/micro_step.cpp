@@ -1,5 +1,6 @@
 #include "train/micro_step.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/zeros_like.h>
 

@@ -11,7 +11,7 @@
 namespace lorikeet::test {
 namespace {
 
-constexpr std::int64_t kHidden = 24, kHeads = 4, kIntermediate = 20, kVocab = 37;
+constexpr std::int64_t kHidden = 24, kHeads = 4, kIntermediate = 20;
 constexpr std::int64_t kWindow = 3, kLocalDim = 8, kGlobalDim = 16, kRotatedPairs = 3;
 constexpr std::int64_t kLayers = 5, kInputWidth = 5, kInputVocab = 40;
 constexpr double kEps = 1e-5, kLocalTheta = 25, kGlobalTheta = 100, kFactor = 2;
