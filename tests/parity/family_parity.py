@@ -167,6 +167,18 @@ class FamilyParity(live_test.LiveTest):
                 names = [load_file(folder / "model.safetensors").keys() for folder in (merged, untied)]
                 self.assertEqual(*names)
 
+    def test_what_published_files_have_of_layers_that_read_others_keys_is_left_as_it_is(self):
+        self.prepare("gemma4", "shared-keys")
+        bare, _ = self.ours_and_theirs()
+        path = self.base / "model.safetensors"
+        unread = {f"model.language_model.layers.4.self_attn.{name}.weight": torch.randn(16, 24) for name in ("k_proj", "v_proj")}
+        save_file(load_file(path) | unread, path, {"format": "pt"})
+        self.assertEqual(self.ours_and_theirs()[0], bare)
+        adapter = reference.make_adapter(self.base, self.root / "adapter", targets=self.peft_targets("gemma4", ["q_proj"]))
+        merged = load_file(self.programs.merge(self.base, adapter, self.root / "merged") / "model.safetensors")
+        for name, tensor in unread.items():
+            self.assertTrue(torch.equal(merged[name], tensor), name)
+
     def test_tokens_that_the_table_of_layers_inputs_has_no_rows_for_are_refused(self):
         self.prepare("gemma4_text", "shared-keys-wide")
         with self.assertRaisesRegex(AssertionError, r"model\.add_tokens.*embed_tokens_per_layer only 320 rows"):
