@@ -82,7 +82,7 @@ void add_tensors(FeedForwardKept& kept, std::vector<at::Tensor*>& all) {
   for (std::vector<LinearKept>* linears : {&kept.up_linear, &kept.down_linear}) {
     for (LinearKept& linear : *linears) all.insert(all.end(), {&linear.low_rank, &linear.product});
   }
-  ops::Routing& routing = kept.routing;
+  ops::Routing& routing = kept.routing;  // its ends, a number an expert, stay where they are
   all.insert(all.end(), {&routing.experts, &routing.weights, &routing.tokens, &routing.places});
   for (FeedForwardKept& shared : kept.shared) add_tensors(shared, all);
 }

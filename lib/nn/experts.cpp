@@ -157,6 +157,7 @@ FeedForwardGradients Experts::backward(const at::Tensor& dy, const UnitLoan& wei
 
 void Experts::add_a_gradients(const FeedForwardGradients& gradients, const at::Tensor& x,
                               const ForwardContext& context) const {
+  if (!gradients.experts.want_input()) return;
   up_.add_a_gradients(gradients.experts, ops::spread_rows(x, gradients.routing, RowWeights::kNone), context,
                       gradients.routing);
 }

@@ -110,8 +110,8 @@ class LinearGroup {
   /// The rest of a backward, with forward's x.
   virtual void add_a_gradients(const ops::LoraLinearGradients& gradients, const at::Tensor& x,
                                const ForwardContext& context) const = 0;
-  /// The low-rank updates, where such a pass adds these alone to the frozen product: nothing with DoRA or
-  /// dropout.
+  /// The low-rank updates, where such a pass adds these alone to the frozen product, and their tensors are
+  /// always the same: nothing with DoRA, dropout, or adapters that start from the base.
   virtual std::optional<std::vector<ops::LoraProjection>> plain_updates(
       const ForwardContext& context) const = 0;
   /// Its modules' weights and biases.

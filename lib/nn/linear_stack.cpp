@@ -74,7 +74,6 @@ std::optional<ops::MatrixStack> LinearStack::matrices(const UnitLoan& weights) c
       .first = place.of(weights), .bytes = {}, .apart = *apart_, .count = std::ssize(experts_)};
   stack.bytes = weights.matrices.narrow(0, segment_of(*experts_.front()).offset_bytes,
                                         (stack.count - 1) * *apart_ + stack.first.bytes.numel());
-  stack.bias = biases();
   return stack;
 }
 
@@ -96,8 +95,9 @@ void LinearStack::forward(at::Tensor& out, const at::Tensor& x, const UnitLoan& 
                           std::vector<LinearKept>* kept) const {
   const ops::StackedUpdates* const updates = learns_ ? this->updates(context) : nullptr;
   if (!learns_ || updates != nullptr) {
-    const auto stack = matrices(weights);
+    auto stack = matrices(weights);
     if (stack && ops::groups_products(x, *stack)) {
+      stack->bias = biases();
       at::Tensor low_rank;
       if (updates != nullptr) {
         low_rank = ops::grouped_lora_forward(out, x, routing, *stack, *updates);

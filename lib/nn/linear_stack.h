@@ -62,7 +62,7 @@ class LinearStack {
   // then.
   template <typename F>
   void for_each(const ops::Routing& routing, const ForwardContext& context, F&& f) const;
-  // The experts' matrices, where they lie at equal distances. Bytes are those of all.
+  // The experts' matrices, where they lie at equal distances, without biases.
   std::optional<ops::MatrixStack> matrices(const UnitLoan& weights) const;
   // The experts' updates, where they can be computed at once; null otherwise, and where nothing learns.
   const ops::StackedUpdates* updates(const ForwardContext& context) const;

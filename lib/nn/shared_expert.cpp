@@ -59,7 +59,7 @@ FeedForwardGradients SharedExpert::backward(const at::Tensor& dy, const UnitLoan
 
 void SharedExpert::add_a_gradients(const FeedForwardGradients& gradients, const at::Tensor& x,
                                    const ForwardContext& context) const {
-  if (experts_.learns()) experts_.add_a_gradients(gradients, x, context);
+  experts_.add_a_gradients(gradients, x, context);
   if (gradients.up.want_input()) mlp_.add_a_gradients(gradients, x, context);
 }
 

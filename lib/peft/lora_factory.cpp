@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <algorithm>
 
 #include <utility>
 
@@ -63,7 +64,10 @@ class LoraGroup : public nn::LinearGroup {
 
   std::optional<std::vector<ops::LoraProjection>> plain_updates(
       const nn::ForwardContext& context) const override {
-    if (adapters_.config().use_dora || adapters_.dropout(context, group_)) return {};
+    // What is subtracted of an adapter that starts from the base lies elsewhere.
+    const bool in_one_place = std::none_of(parts_.begin(), parts_.end(),
+                                           [](const Part& part) { return part.module.start_a.has_value(); });
+    if (adapters_.config().use_dora || !in_one_place || adapters_.dropout(context, group_)) return {};
     return projections();
   }
   const nn::GroupWeights& weights() const override { return weights_; }

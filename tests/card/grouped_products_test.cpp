@@ -53,8 +53,9 @@ at::Tensor expected_product(const at::Tensor& left, const at::Tensor& right, con
 
 // Matrices [experts, rows, cols] as stored numbers, with a gap between two of them.
 MatrixStack stack_of(const at::Tensor& matrices) {
-  const std::int64_t count = matrices.size(0), bytes = matrices.size(1) * matrices.size(2) * 2,
-                     apart = bytes + 512;
+  const std::int64_t count = matrices.size(0);
+  const std::int64_t bytes = matrices[0].numel() * static_cast<std::int64_t>(matrices.element_size());
+  const std::int64_t apart = bytes + 512;
   MatrixStack stack{
       .first = {&dense_format(from_torch(matrices.scalar_type())),
                 {},
@@ -158,6 +159,12 @@ TEST_CASE("low-rank terms and biases are added before the result is rounded") {
   };
   grouped_forward(out, x, routing, stack);
   CHECK(relative_distance(on_host(out), expected) < rounding(at::kBFloat16));
+  // Stored in another dtype, as the base may be: numbers that bf16 has.
+  MatrixStack fp32 = stack_of(w.to(at::kFloat));
+  fp32.bias = stack.bias.to(at::kFloat);
+  at::Tensor converted = at::empty_like(out);
+  grouped_forward(converted, x, routing, fp32);
+  CHECK(at::equal(converted.cpu(), out.cpu()));
   expected.slice(1, half, 2 * half) += of_term(1);
   CHECK(launched([&] { grouped_forward(out, x, routing, stack, {term(1)}, scale); }).products == 1);
   CHECK(relative_distance(on_host(out), expected) < rounding(at::kBFloat16));

@@ -61,7 +61,9 @@ GroupedOperands operands_of(const at::Tensor& left, const MatrixList& right, std
   const std::int64_t inner = transposed ? right.rows() : right.cols();
   check(left.size(1) == inner, kOp, "operands of one inner dimension",
         [&] { return describe(left) + " and " + describe(right.in_memory); });
-  check(groups_operand(left) && groups_operand(right.in_memory), kOp, "aligned operands",
+  check(groups_operand(left) && groups_operand(right.in_memory) &&
+            left.scalar_type() == right.in_memory.scalar_type(),
+        kOp, "aligned operands of one dtype",
         [&] { return describe(left) + " and " + describe(right.in_memory); });
   return {.left = data_of(left),
           .left_row = left.stride(0),
@@ -83,11 +85,14 @@ void launch(const at::Tensor& out, const at::Tensor& left, const MatrixList& rig
                          .scale = static_cast<float>(scale)};
   for (std::size_t i = 0; i < terms.size(); ++i)
     product.terms[i] = operands_of(terms[i].left, terms[i].right, terms[i].begin, range, transposed);
-  check_tensor(groups_operand(out) && out.size(1) == product.operands.end, kOp,
-               "an aligned result as wide as the product", out);
-  const at::Tensor own_bias = bias.defined() ? part(bias, 0, range.begin, range.end) : bias;
+  check_tensor(
+      groups_operand(out) && out.size(1) == product.operands.end && out.scalar_type() == left.scalar_type(),
+      kOp, "an aligned result as wide as the product, of its operands' dtype", out);
+  // Stored in the base's dtype, as matrices are.
+  const at::Tensor own_bias =
+      bias.defined() ? part(bias, 0, range.begin, range.end).to(out.scalar_type()) : bias;
   product.bias = data_of(own_bias);
-  product.bias_expert = bias.defined() ? bias.stride(0) : 0;
+  product.bias_expert = bias.defined() ? own_bias.stride(0) : 0;
   product.out_row = out.stride(0);
   launch_on_device_of(out, [&](void* stream) {
     product.out = out.mutable_data_ptr();
@@ -97,6 +102,10 @@ void launch(const at::Tensor& out, const at::Tensor& left, const MatrixList& rig
 
 bool are_numbers(const MatrixStack& matrices, at::ScalarType dtype) {
   return matrices.first.format == &dense_format(from_torch(dtype));
+}
+
+bool lie_aligned(const MatrixStack& matrices) {
+  return matrices.apart % 16 == 0 && is_aligned(matrices.first.bytes);
 }
 
 // The experts' matrices, which are numbers of that dtype, as [experts, rows, cols], a view.
@@ -135,10 +144,13 @@ FrozenMatrix MatrixStack::of(std::int64_t expert) const {
 }
 
 bool groups_products(const at::Tensor& rows, const MatrixStack& matrices) {
+  // A launch has at most 65,535 blocks below each other, each with 128 rows of one expert.
+  constexpr std::int64_t kMostRows = std::int64_t{1} << 22;
   // For fewer rows it would take longer to decode the matrices of experts that have none.
   constexpr std::int64_t kRowsOfDecoded = 4;
-  return has_kernels(rows) && groups_operand(rows) && matrices.first.rows % kChunk == 0 &&
-         matrices.first.cols % kChunk == 0 && matrices.first.format->exact_products() &&
+  return has_kernels(rows) && groups_operand(rows) && rows.size(0) <= kMostRows &&
+         matrices.first.rows % kChunk == 0 && matrices.first.cols % kChunk == 0 && lie_aligned(matrices) &&
+         matrices.first.format->exact_products() &&
          leaves_device_idle(rows.size(0), matrices.count, matrices.first.rows) &&
          (are_numbers(matrices, rows.scalar_type()) || rows.size(0) >= kRowsOfDecoded * matrices.count);
 }
@@ -176,8 +188,10 @@ void grouped_sums(const MatrixList& sums, const at::Tensor& left, const at::Tens
                    sums.cols() == right.size(1) && sums.in_memory.stride(2) == 1 &&
                    sums.in_memory.stride(1) == sums.cols(),
                kOp, "fp32 sums [experts, left's width, right's width]", sums.in_memory);
-  check(groups_operand(left) && groups_operand(right) && left.size(0) == right.size(0), kOp,
-        "aligned operands of as many rows", [&] { return describe(left) + " and " + describe(right); });
+  check(groups_operand(left) && groups_operand(right) && left.size(0) == right.size(0) &&
+            left.scalar_type() == right.scalar_type(),
+        kOp, "aligned operands of as many rows and one dtype",
+        [&] { return describe(left) + " and " + describe(right); });
   launch_on_device_of(left, [&](void* stream) {
     launch_grouped_sums(cuda_element(left), on_device(routing, all_of(routing), false),
                         {.left = left.const_data_ptr(),
