@@ -81,7 +81,7 @@ at::Tensor LayerInput::forward(const at::Tensor& x, const UnitLoan& weights, con
   const at::Tensor y =
       projection_->forward(product, weights, rows, kept != nullptr ? &kept->projection_linear : nullptr);
   if (kept != nullptr) {
-    kept->x = x;
+    if (gate_->learns()) kept->x = x;
     kept->gate = std::move(gate);
   }
   return norm_.forward(y, kept != nullptr ? &kept->norm : nullptr);

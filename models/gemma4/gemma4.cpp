@@ -177,7 +177,9 @@ Gemma4Settings read_settings(ConfigReader& config, const DecoderSizes& sizes, co
   // Images alone would be seen from both sides by "vision".
   config.choice("use_bidirectional_attention", "vision", {"vision"});
   config.require_flag("enable_moe_block", false, "a model without experts was expected");
-  config.claim({"num_experts"});  // has no effect without enable_moe_block
+  // Have no effect without enable_moe_block, and in the form without inputs of layers.
+  config.claim({"num_experts"});
+  if (!form.has_layer_inputs) config.claim({"hidden_size_per_layer_input"});
   s.keys_as_values = config.flag("attention_k_eq_v", false);
   s.windows = read_layer_windows(config, sizes);
   s.heads = read_heads(config, sizes, s.windows, s.keys_as_values);
@@ -233,7 +235,8 @@ nn::DecoderLayerSpec gemma4_layer(const DecoderSizes& sizes, const Gemma4Setting
   layer.rotary = full ? nn::LayerRotary::kGlobal : nn::LayerRotary::kLocal;
   if (index < s.own_keys) {
     attention.keys_as_values = full && s.keys_as_values;
-    attention.lends_keys = s.own_keys < sizes.layers && s.keys_of(index) == index;
+    for (std::int64_t reader = s.own_keys; reader < sizes.layers; ++reader)
+      attention.lends_keys = attention.lends_keys || s.keys_of(reader) == index;
   } else {
     attention.keys_of = s.keys_of(index);
     if (s.double_wide) layer.mlp.intermediate_size *= 2;

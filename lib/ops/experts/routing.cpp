@@ -96,7 +96,7 @@ Routing route(const at::Tensor& logits, const RouterOptions& options) {
         [&] { return std::to_string(k) + " of " + std::to_string(experts); });
   if (logits.is_meta()) return dry_routing(logits, k);
   Routing routing;
-  std::tie(routing.weights, routing.experts) = logits.softmax(1, wide_type(logits)).topk(k, 1);
+  std::tie(routing.weights, routing.experts) = logits.to(wide_type(logits)).softmax(1).topk(k, 1);
   if (options.normalized) routing.weights /= routing.weights.sum(1, /*keepdim=*/true);
   // Slot t * k + j is token t's j-th expert.
   const auto [of_rows, slots] = routing.experts.flatten().sort(/*stable=*/true, 0, /*descending=*/false);
@@ -118,7 +118,7 @@ at::Tensor route_backward(const at::Tensor& weighted_gradient, const at::Tensor&
         .scatter_(1, routing.experts, weighted_gradient - routing.weights * sum)
         .to(logits.scalar_type());
   }
-  at::Tensor gradient = logits.softmax(1, sum.scalar_type()).mul_(-sum);
+  at::Tensor gradient = logits.to(sum.scalar_type()).softmax(1).mul_(-sum);
   // Not scatter_add_, of which CUDA has no deterministic form for matrices; a token's experts differ.
   gradient.scatter_(1, routing.experts, gradient.gather(1, routing.experts) + weighted_gradient);
   return gradient.to(logits.scalar_type());
