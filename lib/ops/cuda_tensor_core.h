@@ -57,6 +57,16 @@ void dispatch_16_bits(CudaElement element, const F& f) {
   }
 }
 
+/// Where a chunk of 16 bytes of a row lies in shared memory, so that load_matrices finds the same chunk of
+/// eight rows below each other in different banks; rows have `chunks`.
+template <int chunks>
+__device__ __forceinline__ int swizzled(int row, int chunk) {
+  constexpr int kBankChunks = 8;  // 128 bytes
+  static_assert(kBankChunks % chunks == 0 || chunks % kBankChunks == 0);
+  if constexpr (chunks < kBankChunks) return row * chunks + (chunk ^ (row / (kBankChunks / chunks) % chunks));
+  return row * chunks + (chunk ^ (row % kBankChunks));
+}
+
 #ifdef __CUDACC__
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800

@@ -14,15 +14,6 @@ inline constexpr int kInnerChunks = kTileInner / kChunk;
 inline constexpr int kProductInner = 16;  // of one tensor core operation
 inline constexpr int kWarpThreads = 32;
 
-/// Where a chunk of a row lies, so that the same chunk of eight rows below each other is in different banks;
-/// rows have `chunks`.
-template <int chunks>
-__device__ __forceinline__ int swizzled(int row, int chunk) {
-  static_assert(chunks == 4 || chunks % 8 == 0);
-  if constexpr (chunks == 4) return row * chunks + (chunk ^ (row / 2 % chunks));
-  return row * chunks + (chunk ^ (row % 8));
-}
-
 /// Rows of one expert: [begin, end).
 struct RowRange {
   std::int64_t begin, end;

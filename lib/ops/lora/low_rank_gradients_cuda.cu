@@ -18,6 +18,7 @@ namespace {
 using device::Left;
 using device::Right;
 using device::Sum;
+using device::swizzled;
 
 constexpr int kThreads = 256, kWarp = 32;
 constexpr int kRank = LowRankSplit::kMostRank, kRows = LowRankSplit::kRows, kTile = LowRankSplit::kTile;
@@ -61,13 +62,6 @@ struct Shape {
   }
 };
 
-// Where a chunk of a row lies, so that the eight rows of a matrix are in different banks; rows have `chunks`.
-template <int chunks>
-__device__ __forceinline__ int place(int row, int chunk) {
-  constexpr int kRowsOfBanks = kTileChunks / chunks;  // rows that 128 bytes hold
-  return row * chunks + (chunk ^ (row / kRowsOfBanks % chunks));
-}
-
 // A lane's part of a sum, of row `row` and of the one 8 further, where `rows` has them.
 __device__ __forceinline__ void store_sum(const Sum& sum, int row, int rows, float* to, int stride) {
 #pragma unroll
@@ -106,7 +100,7 @@ __global__ void __launch_bounds__(kThreads, LowRankSplit::kBlocksAtOnce)
   const auto load_tile = [&](int tile, int sub, int stage) {
     if (tile < count) {
       const int column = tile * kTile, row = sub * kTile;
-      uint4* const to = tiles[stage] + place<kTileChunks>(copied_row, copied_chunk);
+      uint4* const to = tiles[stage] + swizzled<kTileChunks>(copied_row, copied_chunk);
 #pragma unroll
       for (int i = 0; i < kTile; i += kRowsAtOnce) {
         const bool is_there = row + i + copied_row < rows && column + copied_chunk * kChunk < cols;
@@ -117,7 +111,7 @@ __global__ void __launch_bounds__(kThreads, LowRankSplit::kBlocksAtOnce)
         for (int item = thread; item < kTile * kRankChunks; item += kThreads) {
           const int b_row = column + item / kRankChunks, chunk = item % kRankChunks;
           const bool is_there = b_row < cols && chunk * kChunk < shape.rank;
-          device::begin_copy(b_rows + place<kRankChunks>(item / kRankChunks, chunk),
+          device::begin_copy(b_rows + swizzled<kRankChunks>(item / kRankChunks, chunk),
                              is_there ? of_b + b_row * shape.rank + chunk * kChunk : b, is_there);
         }
       }
@@ -129,7 +123,7 @@ __global__ void __launch_bounds__(kThreads, LowRankSplit::kBlocksAtOnce)
     const int row = item / kRankChunks, chunk = item % kRankChunks;
     const bool is_there = row < rows && chunk * kChunk < shape.rank;
     device::begin_copy(
-        u_rows + place<kRankChunks>(row, chunk),
+        u_rows + swizzled<kRankChunks>(row, chunk),
         is_there ? u + (row0 + row) * shape.u_row + projection * shape.rank + chunk * kChunk : u, is_there);
   }
 #pragma unroll
@@ -154,7 +148,7 @@ __global__ void __launch_bounds__(kThreads, LowRankSplit::kBlocksAtOnce)
 #pragma unroll
         for (int k = 0; k < kParts; k += 2) {
           unsigned words[4];  // of two parts
-          device::load_transposed(b_rows + place<kRankChunks>(k * kPart + lane, rank_chunk), words);
+          device::load_transposed(b_rows + swizzled<kRankChunks>(k * kPart + lane, rank_chunk), words);
           b_part[k] = {{words[0], words[1]}};
           b_part[k + 1] = {{words[2], words[3]}};
         }
@@ -163,7 +157,7 @@ __global__ void __launch_bounds__(kThreads, LowRankSplit::kBlocksAtOnce)
       for (int k = 0; k < kParts; ++k) {
         Left x;
         const int row = part * kPart + lane % kPart, chunk = 2 * k + lane / kPart;
-        device::load_matrices(read + place<kTileChunks>(row, chunk), x.words);
+        device::load_matrices(read + swizzled<kTileChunks>(row, chunk), x.words);
         device::multiply_add<T>(du[sub], x, b_part[k]);
       }
 #pragma unroll
@@ -172,9 +166,9 @@ __global__ void __launch_bounds__(kThreads, LowRankSplit::kBlocksAtOnce)
         unsigned words[4];
         // Of the transpose: its matrices beside each other are rows of the tile below each other.
         const int row = k * kPart + lane % 8 + lane / 16 * 8, chunk = 2 * part + lane / 8 % 2;
-        device::load_transposed(read + place<kTileChunks>(row, chunk), first.words);
-        device::load_transposed(read + place<kTileChunks>(row + kPart, chunk), second.words);
-        device::load_transposed(u_rows + place<kRankChunks>(sub * kTile + k * kPart + lane, rank_chunk),
+        device::load_transposed(read + swizzled<kTileChunks>(row, chunk), first.words);
+        device::load_transposed(read + swizzled<kTileChunks>(row + kPart, chunk), second.words);
+        device::load_transposed(u_rows + swizzled<kRankChunks>(sub * kTile + k * kPart + lane, rank_chunk),
                                 words);
         device::multiply_add<T>(db, first, {{words[0], words[1]}});
         device::multiply_add<T>(db, second, {{words[2], words[3]}});
