@@ -16,6 +16,7 @@
 #include "device/selection.h"
 #include "ops/attention/kernel_choice.h"
 #include "ops/dtype.h"
+#include "ops/low_rank_on_device.h"
 #include "plan/card_time.h"
 #include "recipes/cpu_rate.h"
 #include "recipes/devices.h"
@@ -293,10 +294,10 @@ PlannedDevice planned_device(const DeviceRequest& request, const config::Setting
 
 void settle_rate(PlannedDevice& device, const ModelSession& session, const data::TokenDataset& rows) {
   if (device.target.device == at::kCUDA) {
-    constexpr int kTensorCores = 80;
     const precision::Policy& policy = session.policy;
-    const bool at_once = device.target.capability >= kTensorCores && dtype_size(policy.compute) == 2 &&
-                         policy.base_storage == policy.compute && !policy.quantization;
+    const bool at_once = ops::has_tensor_core_kernels(device.target.capability) &&
+                         dtype_size(policy.compute) == 2 && policy.base_storage == policy.compute &&
+                         !policy.quantization;
     device.machine.least_seconds_per_layer =
         plan::kHostSecondsPerLayer + plan::experts_host_seconds_per_layer(session.model->spec(), at_once);
   }
