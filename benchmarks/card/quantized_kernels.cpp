@@ -3,6 +3,7 @@
 #include "kernels.h"
 #include "ops/quantized/dequantize_cuda.h"
 #include "ops/quantized/float8_cuda.h"
+#include "ops/quantized/layout.h"
 
 namespace lorikeet::bench {
 namespace {
@@ -12,28 +13,23 @@ constexpr std::int64_t kBF16 = 2, kFP32 = 4;  // bytes
 // Rows and columns of a frozen matrix.
 constexpr std::int64_t kRows = 14336, kCols = 4096;
 
-// Blocks and nested blocks of precision::FourBits. The books' numbers aren't NF4's, which takes no other
-// time.
-Case decode_nf4() {
-  constexpr std::int64_t kCount = kRows * kCols, kBlock = 64, kNestedBlock = 256;
-  constexpr std::int64_t kScales = kCount / kBlock, kNestedScales = kScales / kNestedBlock;
-  constexpr std::int64_t kBook = 16, kNestedBook = 256;
-  static_assert(kScales % kNestedBlock == 0);
-  return {.kernel = "nf4 decode",
-          .shape = matrix(kRows, kCols),
-          .bytes = kCount / 2 + kScales + (kNestedScales + kNestedBook + 1 + kBook) * kFP32 + kCount * kBF16,
-          .make = [](DeviceMemory& memory) -> Launch {
-            const ops::QuantizedParts parts{.codes = memory.bytes(kCount / 2),
-                                            .scale_codes = memory.bytes(kScales),
-                                            .scales = memory.fp32(kNestedScales),
-                                            .nested_book = memory.fp32(kNestedBook),
-                                            .offset = memory.fp32(1),
-                                            .book = memory.fp32(kBook),
-                                            .block = kBlock,
-                                            .nested_block = kNestedBlock};
-            void* const out = memory.bf16(kCount);
-            return
-                [=](cudaStream_t stream) { ops::launch_dequantize(parts, 0, kCount, kElement, out, stream); };
+// `matrices` by one launch. The books' numbers aren't NF4's, which takes no other time.
+ops::QuantizedLayout nf4_layout(std::int64_t rows, std::int64_t cols) {
+  return {rows * cols, precision::FourBits{}};
+}
+
+Case decode_nf4(const std::string& kernel, std::int64_t matrices, std::int64_t rows, std::int64_t cols) {
+  const std::int64_t count = rows * cols, stored = nf4_layout(rows, cols).bytes;
+  return {.kernel = kernel,
+          .shape = (matrices == 1 ? "" : std::to_string(matrices) + " x ") + matrix(rows, cols),
+          .bytes = matrices * (stored + count * kBF16),
+          .make = [=](DeviceMemory& memory) -> Launch {
+            const auto parts = ops::parts_of(nf4_layout(rows, cols), {}, memory.bytes(matrices * stored));
+            const ops::QuantizedStack stack{.count = matrices, .bytes_apart = stored, .out_apart = count};
+            void* const out = memory.bf16(matrices * count);
+            return [=](cudaStream_t stream) {
+              ops::launch_dequantize(parts, stack, 0, count, kElement, out, stream);
+            };
           }};
 }
 
@@ -51,7 +47,7 @@ Case decode_fp8() {
                                             .scale_cols = 1};
             void* const out = memory.bf16(kRows * kCols);
             return [=](cudaStream_t stream) {
-              ops::launch_decode_float8(weights, 0, kRows, kElement, out, stream);
+              ops::launch_decode_float8(weights, {}, 0, kRows, kElement, out, stream);
             };
           }};
 }
@@ -74,7 +70,9 @@ Case encode_fp8(std::int64_t rows, std::int64_t cols) {
 }  // namespace
 
 std::vector<Case> quantized_kernels(std::int64_t tokens) {
-  return {decode_nf4(), decode_fp8(), encode_fp8(tokens, 4096), encode_fp8(tokens, 14336)};
+  // A layer's gates in Qwen3-30B-A3B.
+  return {decode_nf4("nf4 decode", 1, kRows, kCols), decode_nf4("nf4 decode of experts", 128, 768, 2048),
+          decode_fp8(), encode_fp8(tokens, 4096), encode_fp8(tokens, 14336)};
 }
 
 }  // namespace lorikeet::bench

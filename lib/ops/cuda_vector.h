@@ -146,6 +146,12 @@ inline dim3 grid_of_rows(std::int64_t rows, std::int64_t cols, std::int64_t of_b
   return {blocks_of(cols, of_block), blocks_of(rows, 1, kMostBlocksY)};
 }
 
+/// A pointer that many bytes further on, a multiple of its alignment.
+template <typename T>
+__device__ __forceinline__ const T* shifted(const T* pointer, std::int64_t bytes) {
+  return reinterpret_cast<const T*>(reinterpret_cast<const char*>(pointer) + bytes);
+}
+
 /// Calls f with a null pointer of the element type.
 template <typename F>
 void dispatch(CudaElement element, const F& f) {

@@ -6,6 +6,7 @@
 
 #include "ops/check.h"
 #include "ops/dtype.h"
+#include "ops/matrix_stack.h"
 #include "ops/part.h"
 #include "ops/take_rows.h"
 
@@ -15,6 +16,16 @@ WeightFormat::~WeightFormat() = default;
 
 void WeightFormat::rows_out(const at::Tensor& out, const FrozenMatrix& matrix, std::int64_t begin) const {
   out.copy_(rows(matrix, begin, begin + out.size(0), out.scalar_type()));
+}
+
+void WeightFormat::stack_out(const at::Tensor& out, const MatrixStack& stack, std::int64_t begin) const {
+  for (std::int64_t i = 0; i < out.size(0); ++i) rows_out(out.select(0, i), stack.of(begin + i), 0);
+}
+
+FrozenMatrix MatrixStack::of(std::int64_t expert) const {
+  FrozenMatrix matrix = first;
+  matrix.bytes = bytes.narrow(0, expert * apart, first.bytes.numel());
+  return matrix;
 }
 
 std::int64_t DenseFormat::bytes(std::int64_t rows, std::int64_t cols) const {

@@ -25,6 +25,7 @@ struct MatrixPart {
 };
 
 class WeightFormat;
+struct MatrixStack;  // matrix_stack.h
 
 /// A frozen matrix as operators see it, for as long as its bytes are borrowed. Nobody keeps one.
 struct FrozenMatrix {
@@ -52,6 +53,10 @@ class WeightFormat {
 
   /// The same of rows [begin, begin + out.size(0)), written to the dense `out`, in its dtype.
   virtual void rows_out(const at::Tensor& out, const FrozenMatrix& matrix, std::int64_t begin) const;
+
+  /// All rows of the matrices [begin, begin + out.size(0)) of a stack of this format, written to the dense
+  /// `out` [matrices, rows, cols], in its dtype; on a GPU by few launches, however many matrices.
+  virtual void stack_out(const at::Tensor& out, const MatrixStack& stack, std::int64_t begin) const;
 
   /// The rows `ids` (int64 [T]) as [T, cols] of `dtype`.
   virtual at::Tensor lookup(const FrozenMatrix& matrix, const at::Tensor& ids,

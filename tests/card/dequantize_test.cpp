@@ -7,10 +7,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "card/report.h"
+#include "ops/matrix_stack.h"
 #include "ops/quantized/code_books.h"
 #include "ops/quantized/float8_matrix.h"
 #include "ops/quantized/float8_product.h"
@@ -196,6 +199,58 @@ TEST_CASE("a quantised matrix of odd width multiplies on a card as on the CPU, o
       CHECK(test::relative_distance(dx.cpu(), dy.matmul(numbers)) < tolerance);
     }
   }
+  CHECK(card::report().hazards.empty());
+}
+
+TEST_CASE("a stack of quantised matrices is decoded by a launch a part, as its matrices one by one") {
+  const auto generator = at::make_generator<at::CPUGeneratorImpl>(10);
+  constexpr std::int64_t kCount = 4;
+  std::int64_t four_bits = 0, fp8 = 0;
+  card::reset_report();
+  for (const precision::Quantization& how :
+       std::vector<precision::Quantization>{FourBits{}, FourBits{.nested_block = 0}, precision::Float8{}}) {
+    // Eight numbers at a time, and one or two.
+    for (const std::int64_t cols : {64, 13}) {
+      const std::int64_t gap = cols == 64 ? 48 : 20;  // other tensors between the matrices
+      INFO(describe(how) << ", rows of " << cols);
+      // Two modules, whose rows go by turns.
+      constexpr std::int64_t kRows = 6;
+      std::vector<at::Tensor> bytes;
+      MatrixPart part{.rows = kRows, .runs = {{0, 0, 3}, {3, 6, 3}}};
+      for (std::int64_t i = 0; i < 2 * kCount; ++i) {
+        const at::Tensor of_one = quantized_matrix(at::randn({kRows, cols}, generator), how).bytes;
+        part.offset_bytes = of_one.numel();
+        bytes.insert(bytes.end(),
+                     {of_one, i % 2 == 1 ? at::zeros({gap}, at::kByte) : of_one.narrow(0, 0, 0)});
+      }
+      MatrixPart second = part;
+      for (StoredRun& run : second.runs) run.row += 3;
+      part.offset_bytes = 0;
+      const auto parts = std::make_shared<const std::vector<MatrixPart>>(std::vector{part, second});
+      MatrixStack stack{.first = {&quantized_format(how), {}, 2 * kRows, cols, parts},
+                        .bytes = at::cat(bytes),
+                        .apart = 2 * second.offset_bytes + gap,
+                        .count = kCount};
+      stack.first.bytes = stack.bytes.narrow(0, 0, 2 * second.offset_bytes);
+      for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+        for (const std::int64_t begin : {0, 1}) {
+          const at::Tensor out = at::empty({kCount - begin, 2 * kRows, cols}, dtype);
+          stack.first.format->stack_out(out, stack, begin);
+          for (std::int64_t i = begin; i < kCount; ++i)
+            CHECK(same_bits(out[i - begin], stack.of(i).dense(dtype)));
+          MatrixStack there = stack;
+          there.bytes = stack.bytes.to(kCard);
+          there.first.bytes = there.bytes.narrow(0, 0, stack.first.bytes.numel());
+          const at::Tensor on_card = at::empty(out.sizes(), out.options().device(kCard));
+          there.first.format->stack_out(on_card, there, begin);
+          CHECK(same_bits(on_card.cpu(), out));
+          (std::holds_alternative<FourBits>(how) ? four_bits : fp8) += 4;
+        }
+      }
+    }
+  }
+  CHECK(card::report().kernels.at("dequantize_cuda.cu") == four_bits);
+  CHECK(card::report().kernels.at("float8_cuda.cu") == fp8);
   CHECK(card::report().hazards.empty());
 }
 

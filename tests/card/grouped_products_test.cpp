@@ -224,7 +224,7 @@ TEST_CASE("matrices in 4 bits are decoded for the product, as many at a time as 
     stack.scratch_bytes = scratch;
     card::reset_report();
     grouped_forward(out, x, routing, stack, {{u, {b}}}, 0.5);
-    CHECK(card::report().kernels["dequantize_cuda.cu"] == experts);
+    CHECK(card::report().kernels["dequantize_cuda.cu"] == launches);
     CHECK(card::report().kernels[kProducts] == launches);
     CHECK(relative_distance(on_host(out), expected_product(x, dense.transpose(1, 2), routing) +
                                               0.5 * expected_product(u, b.transpose(1, 2), routing)) <

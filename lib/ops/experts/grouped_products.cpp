@@ -19,16 +19,7 @@ constexpr const char* kOp = "experts";
 constexpr std::int64_t kChunk = 8;  // elements of 16 bytes
 
 bool has_kernels(const at::Tensor& tensor) {
-  return has_cuda_elements(tensor) && at::isReducedFloatingType(tensor.scalar_type()) &&
-         has_tensor_core_kernels(capability_of(tensor));
-}
-
-// Whether one expert's product, by itself, has fewer tiles than would fill a large GPU twice. How many rows
-// each expert has isn't known to the host.
-bool leaves_device_idle(std::int64_t rows, std::int64_t experts, std::int64_t width) {
-  constexpr std::int64_t kTile = 128, kTilesOfDevice = 256;
-  const auto tiles = [](std::int64_t size) { return (size + kTile - 1) / kTile; };
-  return tiles((rows + experts - 1) / experts) * tiles(width) < kTilesOfDevice;
+  return has_cuda_elements(tensor) && has_grouped_products(capability_of(tensor), tensor.scalar_type());
 }
 
 const void* data_of(const at::Tensor& tensor) {
@@ -127,20 +118,22 @@ void with_numbers(const MatrixStack& matrices, const at::Tensor& like, const Rou
   const at::Tensor scratch = at::empty({at_once, matrices.first.rows, matrices.first.cols}, like.options());
   for (std::int64_t begin = 0; begin < matrices.count; begin += at_once) {
     const Range range{begin, std::min(begin + at_once, matrices.count)};
-    for (std::int64_t e = begin; e < range.end; ++e) {
-      const FrozenMatrix matrix = matrices.of(e);
-      matrix.format->rows_out(scratch.select(0, e - begin), matrix, 0);
-    }
-    f(range, MatrixList{part(scratch, 0, 0, range.end - begin)});
+    const at::Tensor numbers = part(scratch, 0, 0, range.end - begin);
+    matrices.first.format->stack_out(numbers, matrices, begin);
+    f(range, MatrixList{numbers});
   }
 }
 
 }  // namespace
 
-FrozenMatrix MatrixStack::of(std::int64_t expert) const {
-  FrozenMatrix matrix = first;
-  matrix.bytes = bytes.narrow(0, expert * apart, first.bytes.numel());
-  return matrix;
+bool has_grouped_products(int capability, at::ScalarType dtype) {
+  return at::isReducedFloatingType(dtype) && has_tensor_core_kernels(capability);
+}
+
+bool leaves_device_idle(std::int64_t rows, std::int64_t experts, std::int64_t columns) {
+  constexpr std::int64_t kTile = 128, kTilesOfDevice = 256;
+  const auto tiles = [](std::int64_t size) { return (size + kTile - 1) / kTile; };
+  return tiles((rows + experts - 1) / experts) * tiles(columns) < kTilesOfDevice;
 }
 
 bool groups_products(const at::Tensor& rows, const MatrixStack& matrices) {

@@ -7,24 +7,11 @@
 
 #include "ops/experts/routing.h"
 #include "ops/in_place.h"
-#include "ops/weight_format.h"
+#include "ops/matrix_stack.h"
 
 // Products of experts' rows, those of all experts in one launch: on GPUs with tensor cores, in 16 bits. By
 // themselves the products of many small experts leave a GPU half idle, and the host launches them one by one.
 namespace lorikeet::ops {
-
-/// Frozen matrices of one format and shape, one for each expert, that lie at equal distances in memory.
-struct MatrixStack {
-  FrozenMatrix first;
-  at::Tensor bytes;    ///< uint8, flat, from the first matrix's begin to the last one's end
-  std::int64_t apart;  ///< bytes from one matrix's begin to the next one's
-  std::int64_t count;
-  at::Tensor bias = {};  ///< [count, rows], or undefined
-  /// Of matrices that have to be decoded: the most bytes of numbers at a time, but for a single matrix.
-  std::int64_t scratch_bytes = std::int64_t{256} << 20;
-
-  FrozenMatrix of(std::int64_t expert) const;
-};
 
 /// A low-rank term of a product: of the columns from `begin` on, for each row left [r] times its expert's
 /// right: [experts, columns, r], or, in a gradient of the input, [experts, r, columns]. Operands' last
@@ -35,8 +22,16 @@ struct GroupedTerm {
   std::int64_t begin = 0;
 };
 
-/// Whether functions here take rows [T * k, features] of these experts: 16 bits, on a GPU with tensor cores,
-/// aligned, none that are multiplied in fp8, and experts so small that a launch for each leaves the GPU idle.
+/// Whether a GPU of this compute capability (ops/capability.h) has these products in a dtype: 16 bits, with
+/// tensor cores.
+bool has_grouped_products(int capability, at::ScalarType dtype);
+
+/// Whether a product of one expert by itself, with its share of the rows and so many columns, has fewer tiles
+/// than would fill a large GPU twice. How many rows each expert has isn't known to the host.
+bool leaves_device_idle(std::int64_t rows, std::int64_t experts, std::int64_t columns);
+
+/// Whether functions here take rows [T * k, features] of these experts: of a GPU and dtype that have them,
+/// aligned, none that are multiplied in fp8, and experts so small that they leave the GPU idle one by one.
 /// It depends on shapes alone: the host needn't know which rows are whose.
 bool groups_products(const at::Tensor& rows, const MatrixStack& matrices);
 

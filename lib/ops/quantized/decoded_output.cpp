@@ -14,6 +14,16 @@ void check_decoded(const char* op, at::ScalarType rounded, const at::Tensor& out
                "a dense output of the dtype that numbers are rounded to, or fp32", out);
 }
 
+void check_decoded_stack(const char* op, const at::Tensor& bytes, std::int64_t apart,
+                         std::int64_t tensor_bytes, const at::Tensor& out) {
+  check_decoded(op, out.scalar_type(), out.select(0, 0));
+  check(apart % 4 == 0 && apart >= 0 && bytes.numel() >= (out.size(0) - 1) * apart + tensor_bytes, op,
+        "tensors that begin at multiples of 4 bytes", [&] {
+          return std::to_string(out.size(0)) + " of " + std::to_string(tensor_bytes) + " bytes, " +
+                 std::to_string(apart) + " apart, in " + std::to_string(bytes.numel());
+        });
+}
+
 cpu::Rounding rounding_to(at::ScalarType rounded) {
   if (rounded == at::kFloat) return cpu::Rounding::kNone;
   return rounded == at::kBFloat16 ? cpu::Rounding::kBF16 : cpu::Rounding::kF16;

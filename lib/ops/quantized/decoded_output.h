@@ -12,6 +12,11 @@ namespace lorikeet::ops {
 /// Throws Error from `op` unless `rounded` is fp32, bf16 or fp16 and `out` is dense and of it or fp32.
 void check_decoded(const char* op, at::ScalarType rounded, const at::Tensor& out);
 
+/// Throws Error from `op` unless out [tensors, ...] is fp32, bf16 or fp16 with dense numbers of each tensor,
+/// and `bytes` has as many tensors of `tensor_bytes`, `apart` (a multiple of 4) after each other.
+void check_decoded_stack(const char* op, const at::Tensor& bytes, std::int64_t apart,
+                         std::int64_t tensor_bytes, const at::Tensor& out);
+
 /// How the CPU rounds to it.
 cpu::Rounding rounding_to(at::ScalarType rounded);
 

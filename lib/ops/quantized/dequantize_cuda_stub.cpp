@@ -4,7 +4,8 @@
 
 namespace lorikeet::ops {
 
-void launch_dequantize(const QuantizedParts&, std::int64_t, std::int64_t, CudaElement, void*, void*) {
+void launch_dequantize(const QuantizedParts&, const QuantizedStack&, std::int64_t, std::int64_t, CudaElement,
+                       void*, void*) {
   throw Error(
       "[dequantize] expected a CPU tensor, got a CUDA tensor in a build without CUDA; configure with "
       "-DLORIKEET_CUDA=ON",

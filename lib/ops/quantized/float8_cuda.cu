@@ -10,15 +10,19 @@ namespace {
 
 constexpr int kThreads = 256, kWarp = 32, kGroup = 8;
 
-// One thread `kEach` neighbouring numbers of a row, which have one scale; rows over gridDim.y in strides.
+// One thread `kEach` neighbouring numbers of a row, which have one scale; rows over gridDim.y in strides. A
+// matrix of the stack for each of gridDim.z.
 template <typename T, int kEach>
 __global__ void __launch_bounds__(kThreads)
     decode_float8_kernel(const std::uint8_t* codes, const float* scales, std::int64_t cols,
                          std::int64_t block_rows, std::int64_t block_cols, std::int64_t scale_cols,
-                         std::int64_t first, std::int64_t rows, T* out) {
+                         std::int64_t first, std::int64_t rows, std::int64_t bytes_apart,
+                         std::int64_t out_apart, T* out) {
   const std::int64_t col = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kEach;
   if (col >= cols) return;
-  const float* col_scales = scales + col / block_cols;
+  codes += blockIdx.z * bytes_apart;
+  out += blockIdx.z * out_apart;
+  const float* col_scales = device::shifted(scales, blockIdx.z * bytes_apart) + col / block_cols;
   for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
     const float scale = col_scales[(first + row) / block_rows * scale_cols];
     const device::Bits<kEach> read = device::load_pack<kEach>(codes + (first + row) * cols + col);
@@ -36,12 +40,13 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename T, int kEach>
-void launch_decode(const Float8Matrix& matrix, std::int64_t first, std::int64_t rows, T* out,
-                   cudaStream_t stream) {
-  const dim3 grid = device::grid_of_rows(rows, matrix.cols, std::int64_t{kThreads} * kEach);
-  decode_float8_kernel<T, kEach><<<grid, kThreads, 0, stream>>>(matrix.codes, matrix.scales, matrix.cols,
-                                                                matrix.block_rows, matrix.block_cols,
-                                                                matrix.scale_cols, first, rows, out);
+void launch_decode(const Float8Matrix& matrix, const QuantizedStack& stack, std::int64_t first,
+                   std::int64_t rows, T* out, cudaStream_t stream) {
+  dim3 grid = device::grid_of_rows(rows, matrix.cols, std::int64_t{kThreads} * kEach);
+  grid.z = static_cast<unsigned>(stack.count);
+  decode_float8_kernel<T, kEach><<<grid, kThreads, 0, stream>>>(
+      matrix.codes, matrix.scales, matrix.cols, matrix.block_rows, matrix.block_cols, matrix.scale_cols,
+      first, rows, stack.bytes_apart, stack.out_apart, out);
 }
 
 // Larger of both; NaN where one is.
@@ -95,18 +100,19 @@ void launch_encode(const T* x, std::int64_t rows, std::int64_t cols, std::int64_
 
 }  // namespace
 
-void launch_decode_float8(const Float8Matrix& matrix, std::int64_t first, std::int64_t rows,
-                          CudaElement element, void* out, void* stream) {
-  if (rows * matrix.cols == 0) return;
+void launch_decode_float8(const Float8Matrix& matrix, const QuantizedStack& stack, std::int64_t first,
+                          std::int64_t rows, CudaElement element, void* out, void* stream) {
+  if (rows * matrix.cols * stack.count == 0) return;
   const bool in_groups = matrix.cols % kGroup == 0 && matrix.block_cols % kGroup == 0 &&
-                         device::is_aligned(matrix.codes) && device::is_aligned(out);
+                         device::is_aligned(matrix.codes) && device::is_aligned(out) &&
+                         stack.bytes_apart % 16 == 0 && stack.out_apart % kGroup == 0;
   device::dispatch(element, [&](auto* typed) {
     using T = std::remove_pointer_t<decltype(typed)>;
     const auto on = static_cast<cudaStream_t>(stream);
     if (in_groups) {
-      launch_decode<T, kGroup>(matrix, first, rows, static_cast<T*>(out), on);
+      launch_decode<T, kGroup>(matrix, stack, first, rows, static_cast<T*>(out), on);
     } else {
-      launch_decode<T, 1>(matrix, first, rows, static_cast<T*>(out), on);
+      launch_decode<T, 1>(matrix, stack, first, rows, static_cast<T*>(out), on);
     }
   });
   device::check_launch("fp8", cudaGetLastError());

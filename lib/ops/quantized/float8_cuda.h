@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "ops/cuda_element.h"
+#include "ops/quantized/parts.h"
 
 namespace lorikeet::ops {
 
@@ -13,10 +14,11 @@ struct Float8Matrix {
   std::int64_t cols = 0, block_rows = 0, block_cols = 0, scale_cols = 0;
 };
 
-/// The rows [first, first + rows) as numbers, to `out` [rows, cols] there. `stream` is a cudaStream_t. Throws
-/// Error when the launch fails, and always in a build without CUDA.
-void launch_decode_float8(const Float8Matrix& matrix, std::int64_t first, std::int64_t rows,
-                          CudaElement element, void* out, void* stream);
+/// The rows [first, first + rows) of each matrix of a stack as numbers, to `out` [rows, cols] there.
+/// `matrix`: the first one. `stream` is a cudaStream_t. Throws Error when the launch fails, and always in a
+/// build without CUDA.
+void launch_decode_float8(const Float8Matrix& matrix, const QuantizedStack& stack, std::int64_t first,
+                          std::int64_t rows, CudaElement element, void* out, void* stream);
 
 /// Rows of x, `stride` elements apart, to codes [rows, cols] and a scale each (to_float8_rows): the largest
 /// absolute value over 448, at least `least_scale`. As launch_decode_float8 otherwise.

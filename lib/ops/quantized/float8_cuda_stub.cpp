@@ -14,7 +14,8 @@ namespace {
 
 }  // namespace
 
-void launch_decode_float8(const Float8Matrix&, std::int64_t, std::int64_t, CudaElement, void*, void*) {
+void launch_decode_float8(const Float8Matrix&, const QuantizedStack&, std::int64_t, std::int64_t, CudaElement,
+                          void*, void*) {
   refuse();
 }
 

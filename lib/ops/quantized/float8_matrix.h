@@ -15,6 +15,12 @@ namespace lorikeet::ops {
 void decode_float8(const at::Tensor& bytes, const Float8Layout& layout, std::int64_t first_row,
                    at::ScalarType rounded, const at::Tensor& out);
 
+/// The same of out.size(0) matrices whose bytes begin `apart` (a multiple of 4) after each other, into out
+/// [matrices, rows, cols], each of them dense, rounded to its dtype (fp32, bf16 or fp16). On a GPU it is one
+/// launch.
+void decode_float8_stack(const at::Tensor& bytes, std::int64_t apart, const Float8Layout& layout,
+                         std::int64_t first_row, const at::Tensor& out);
+
 /// Its codes as e4m3 numbers [rows, cols], a view.
 at::Tensor float8_codes(const at::Tensor& bytes, const Float8Layout& layout);
 

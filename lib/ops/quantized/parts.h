@@ -15,4 +15,11 @@ struct QuantizedParts {
   std::int64_t block = 0, nested_block = 0;
 };
 
+/// Quantised tensors of one layout at equal distances in memory, which one launch decodes.
+struct QuantizedStack {
+  std::int64_t count = 1;        ///< at most 65,535
+  std::int64_t bytes_apart = 0;  ///< from a part of one tensor to that of the next
+  std::int64_t out_apart = 0;    ///< elements, from the first number of one tensor to that of the next
+};
+
 }  // namespace lorikeet::ops

@@ -8,6 +8,7 @@
 
 #include "ops/check.h"
 #include "ops/dry_run.h"
+#include "ops/matrix_stack.h"
 #include "ops/quantized/dequantize.h"
 #include "ops/quantized/float8_matrix.h"
 #include "ops/quantized/float8_product.h"
@@ -45,6 +46,18 @@ void decode_part(const precision::Float8& how, const at::Tensor& bytes, std::int
   decode_float8(bytes, Float8Layout(rows, cols, how), first, rounded, out);
 }
 
+// The same of a part of each matrix of a stack, into out [matrices, rows, cols], rounded to its dtype.
+void decode_parts(const precision::FourBits& how, const at::Tensor& bytes, std::int64_t apart,
+                  std::int64_t rows, std::int64_t cols, std::int64_t first, const at::Tensor& out) {
+  dequantize_stack(bytes, apart, QuantizedLayout(rows * cols, how), how, first * cols,
+                   out.view({out.size(0), -1}));
+}
+
+void decode_parts(const precision::Float8& how, const at::Tensor& bytes, std::int64_t apart,
+                  std::int64_t rows, std::int64_t cols, std::int64_t first, const at::Tensor& out) {
+  decode_float8_stack(bytes, apart, Float8Layout(rows, cols, how), first, out);
+}
+
 }  // namespace
 
 std::int64_t QuantizedFormat::bytes(std::int64_t rows, std::int64_t cols) const {
@@ -80,6 +93,23 @@ at::Tensor QuantizedFormat::rows(const FrozenMatrix& matrix, std::int64_t begin,
 void QuantizedFormat::rows_out(const at::Tensor& out, const FrozenMatrix& matrix, std::int64_t begin) const {
   if (out.scalar_type() == at::kDouble) return WeightFormat::rows_out(out, matrix, begin);
   decode(matrix, begin, begin + out.size(0), out.scalar_type(), out);
+}
+
+void QuantizedFormat::stack_out(const at::Tensor& out, const MatrixStack& stack, std::int64_t begin) const {
+  if (out.scalar_type() == at::kDouble) return WeightFormat::stack_out(out, stack, begin);
+  const FrozenMatrix& first = stack.first;
+  if (!first.parts) fail("quantized weight", "the parts that it was quantised in", "none");
+  for (const MatrixPart& part : *first.parts) {
+    const at::Tensor bytes = stack.bytes.slice(0, begin * stack.apart + part.offset_bytes);
+    for (const StoredRun& run : part.runs) {
+      std::visit(
+          [&](const auto& how) {
+            decode_parts(how, bytes, stack.apart, part.rows, first.cols, run.stored_row,
+                         out.slice(1, run.row, run.row + run.count));
+          },
+          quantization_);
+    }
+  }
 }
 
 bool QuantizedFormat::exact_products() const {

@@ -19,6 +19,7 @@ class QuantizedFormat : public WeightFormat {
   at::Tensor rows(const FrozenMatrix& matrix, std::int64_t begin, std::int64_t end,
                   at::ScalarType dtype) const override;
   void rows_out(const at::Tensor& out, const FrozenMatrix& matrix, std::int64_t begin) const override;
+  void stack_out(const at::Tensor& out, const MatrixStack& stack, std::int64_t begin) const override;
   bool exact_products() const override;
   at::Tensor lookup(const FrozenMatrix& matrix, const at::Tensor& ids, at::ScalarType dtype) const override;
   void forward(at::Tensor& out, const at::Tensor& x, const FrozenMatrix& matrix,
