@@ -16,7 +16,7 @@
 #include "device/selection.h"
 #include "ops/attention/kernel_choice.h"
 #include "ops/dtype.h"
-#include "ops/low_rank_on_device.h"
+#include "ops/experts/grouped_products.h"
 #include "plan/card_time.h"
 #include "recipes/cpu_rate.h"
 #include "recipes/devices.h"
@@ -260,6 +260,15 @@ void measure_rate(PlannedDevice& device, const nn::ModelShape& shape) {
           format_number(" (%.3f)", products / kTera));
 }
 
+// Whether the widest products of all experts are small enough to be computed at once.
+bool are_small_experts(const nn::CausalLMSpec& spec, std::int64_t tokens) {
+  return std::all_of(spec.layers.begin(), spec.layers.end(), [&](const nn::DecoderLayerSpec& layer) {
+    const auto& experts = layer.experts;
+    return !experts || ops::leaves_device_idle(tokens * experts->router.per_token, experts->count,
+                                               2 * experts->intermediate_size);
+  });
+}
+
 }  // namespace
 
 PlannedDevice planned_device(const DeviceRequest& request, const config::Settings& settings) {
@@ -292,12 +301,19 @@ PlannedDevice planned_device(const DeviceRequest& request, const config::Setting
   return out;
 }
 
+bool computes_experts_at_once(const precision::Policy& policy, const ops::DryTarget& target) {
+  return target.device == at::kCUDA &&
+         ops::has_grouped_products(target.capability, ops::to_torch(policy.compute)) &&
+         policy.matmul != config::Matmul::kFp8;
+}
+
 void settle_rate(PlannedDevice& device, const ModelSession& session, const data::TokenDataset& rows) {
   if (device.target.device == at::kCUDA) {
     const precision::Policy& policy = session.policy;
-    const bool at_once = ops::has_tensor_core_kernels(device.target.capability) &&
-                         dtype_size(policy.compute) == 2 && policy.base_storage == policy.compute &&
-                         !policy.quantization;
+    const std::int64_t tokens =
+        plan::usual_micro_tokens(session.model->shape(), at::kCUDA, device.peak_flops);
+    const bool at_once =
+        computes_experts_at_once(policy, device.target) && are_small_experts(session.model->spec(), tokens);
     device.machine.least_seconds_per_layer =
         plan::kHostSecondsPerLayer + plan::experts_host_seconds_per_layer(session.model->spec(), at_once);
   }

@@ -42,6 +42,10 @@ struct PlannedDevice {
 /// A rate that `request` doesn't give stays open, see settle_rate.
 PlannedDevice planned_device(const DeviceRequest& request, const config::Settings& settings);
 
+/// Whether such a device may compute all experts of a layer by one launch a product, so that its host needn't
+/// learn how many rows each has (nn::LinearStack, which also goes by shapes).
+bool computes_experts_at_once(const precision::Policy& policy, const ops::DryTarget& target);
+
 /// Settles what the model decides: what a GPU's host takes to launch a layer, and the rate of this job's step
 /// where planned_device left it open, a GPU's by what bounds its parts (plan/card_time.h), a CPU's by
 /// products of this model's widths, which takes half a second.

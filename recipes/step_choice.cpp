@@ -193,8 +193,12 @@ config::MemorySaving least_memory_saving(const config::Settings& settings) {
 std::optional<std::string> obstacle_to_graphs(const ModelSession& session, const ops::DryTarget& target) {
   if (target.device != at::kCUDA) return "the device is a CPU, which has no graphs";
   const auto& layers = session.model->spec().layers;
-  if (std::any_of(layers.begin(), layers.end(), [](const auto& layer) { return layer.experts.has_value(); }))
-    return "the host may have to read in each layer how many tokens each expert has, which can't be recorded";
+  if (std::any_of(layers.begin(), layers.end(),
+                  [](const auto& layer) { return layer.experts.has_value(); }) &&
+      !computes_experts_at_once(session.policy, target))
+    return "the host has to read in each layer how many tokens each expert has, which can't be recorded: "
+           "experts are computed at once in bf16 and fp16, on cards of compute capability 8.0 and above, "
+           "without precision.matmul";
   if (session.policy.matmul == config::Matmul::kFp8 && !ops::is_hopper(target.capability))
     return "libtorch's products in fp8 may leave the stream of a recording on cards that aren't "
            "Hopper's; leave precision.matmul out";

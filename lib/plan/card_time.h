@@ -55,8 +55,8 @@ inline constexpr double kCardSecondsPerLayer = 0.15e-3;
 /// What the host takes to launch them, at least: 94 kernels a layer, 10 us each, half of them in a pass.
 inline constexpr double kHostSecondsPerLayer = 94 * 10e-6 / 2;
 /// What it takes besides for experts, on average over the layers, 10 us a launch (assumed): two of each
-/// expert in a pass, or, with the products of all `at_once` and nothing to decode, those that move rows: 20
-/// more in both passes than an MLP has (benchmarks/results/launches.md). 0 for a model without experts.
+/// expert in a pass, or, with the products of all `at_once`, those that move rows: 20 more in both passes
+/// than an MLP has (benchmarks/results/launches.md). 0 for a model without experts.
 double experts_host_seconds_per_layer(const nn::CausalLMSpec& spec, bool at_once);
 
 /// The usual micro-batch on such a card: kUsualMicroTokensCuda, or twice that for models so small that

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/reason.h"
+#include "ops/experts/routing.h"
 
 namespace lorikeet::train {
 namespace {
@@ -70,10 +71,8 @@ at::Tensor GraphedMicroSteps::run(const nn::Batch& batch, const MicroStepOptions
   if (failed_ || options.reducer != nullptr) return run_micro_step(model_, batch, options);
   const Shape shape{batch.sequences.cu_seqlens, batch.label_count, options.loss_scale};
   Seen* seen = find(shape);
-  if (seen == nullptr) {
-    remember(shape);
-    return run_micro_step(model_, batch, options);
-  }
+  if (seen == nullptr) return run_first(shape, batch, options);
+  if (seen->waits) return run_micro_step(model_, batch, options);
   if (!seen->recorded && (use_.graphs == kMostGraphs || !record(*seen, batch, options)))
     return run_micro_step(model_, batch, options);
   Recorded& recorded = *seen->recorded;
@@ -89,10 +88,26 @@ GraphedMicroSteps::Seen* GraphedMicroSteps::find(const Shape& shape) {
   return found != seen_.end() ? &*found : nullptr;
 }
 
+// Whether the host waits depends on shapes alone.
+at::Tensor GraphedMicroSteps::run_first(const Shape& shape, const nn::Batch& batch,
+                                        const MicroStepOptions& options) {
+  const std::int64_t waits = ops::routing_waits();
+  at::Tensor loss = run_micro_step(model_, batch, options);
+  const bool waited = ops::routing_waits() != waits;
+  if (waited && !warned_of_waits_) {
+    log_warning("training.cuda_graphs: in micro-steps of " + std::to_string(batch.size()) +
+                " tokens the host has to read how many tokens each expert has, which can't be recorded: they "
+                "run as ever (docs/families.md says when experts are computed one by one)");
+    warned_of_waits_ = true;
+  }
+  remember({.shape = shape, .waits = waited, .recorded = {}});
+  return loss;
+}
+
 // Forgets the oldest shape without a graph where there are many.
-void GraphedMicroSteps::remember(const Shape& shape) {
+void GraphedMicroSteps::remember(Seen seen) {
   if (seen_.size() == kMostSeen) {
-    if (use_.graphs == 0 && !warned_) {
+    if (use_.graphs == 0 && !warned_ && !warned_of_waits_) {
       log_warning(
           "training.cuda_graphs: none of " + std::to_string(kMostSeen) +
           " micro-steps had the shape of another, so that nothing was recorded: graphs are for rows of "
@@ -102,7 +117,7 @@ void GraphedMicroSteps::remember(const Shape& shape) {
     seen_.erase(
         std::find_if(seen_.begin(), seen_.end(), [](const Seen& s) { return !s.recorded.has_value(); }));
   }
-  seen_.push_back({shape, std::nullopt});
+  seen_.push_back(std::move(seen));
 }
 
 bool GraphedMicroSteps::record(Seen& seen, const nn::Batch& batch, const MicroStepOptions& options) {

@@ -22,7 +22,8 @@ namespace lorikeet::train {
 /// A graph adds to the same gradients, and its numbers are those of run_micro_step. It reads adapters,
 /// weights and tables where they were when it was recorded. Weights and activations must not be offloaded,
 /// weights not be split over ranks; dropout must be off, since its masks are keyed by a number of the host;
-/// so must DoRA, whose norms are made anew in a step's first micro-batch alone.
+/// so must DoRA, whose norms are made anew in a step's first micro-batch alone. Shapes in which the host
+/// waits to learn how many rows each expert has (ops::routing_waits) run as ever.
 ///
 /// The memory of a micro-step stays taken as long as its graph lives; graphs share it.
 class GraphedMicroSteps {
@@ -60,18 +61,20 @@ class GraphedMicroSteps {
   };
   struct Seen {
     Shape shape;
+    bool waits = false;  // the host, within the micro-step
     std::optional<Recorded> recorded;
   };
 
   Seen* find(const Shape& shape);
-  void remember(const Shape& shape);
+  at::Tensor run_first(const Shape& shape, const nn::Batch& batch, const MicroStepOptions& options);
+  void remember(Seen seen);
   bool record(Seen& seen, const nn::Batch& batch, const MicroStepOptions& options);
 
   const nn::CausalLM& model_;
   std::deque<Seen> seen_;          // the latest last
   ops::DeviceGraph::Pool pool_{};  // of the first graph, for all
   Use use_;
-  bool failed_ = false, warned_ = false;
+  bool failed_ = false, warned_ = false, warned_of_waits_ = false;
 };
 
 }  // namespace lorikeet::train

@@ -6,6 +6,7 @@ import sys
 import unittest
 
 from card_programs import BOTH, CPU, SECOND, CardPrograms, harness
+from mixture import write_mixture
 
 ROWS, LENGTH, STEPS = 16, 48, 4
 PASSES = 2 * STEPS  # two micro-batches of four rows a step
@@ -63,6 +64,23 @@ class Graphs(CardPrograms):
                 self.assertEqual(self.finish(graphed)[2]["graph_launches"], 3)
                 self.assertEqual((self.work / name / "adapter_model.safetensors").read_bytes(),
                                  (self.work / f"{name}-graphed" / "adapter_model.safetensors").read_bytes())
+
+    def test_experts_that_are_computed_at_once(self):
+        base = f"model.path={write_mixture(self.work / 'mixture')}"
+        on_experts = "lora.target_modules=[q_proj, w1, w2, w3]"
+        short = (base, "training.max_steps=2", "checkpoint.save_every_steps=2")
+        for name, settings in {"adapted": [on_experts], "frozen-nf4": ["precision.base_storage=nf4"]}.items():
+            with self.subTest(name):
+                usual = self.start_run(name, *short, *settings)
+                graphed = self.start_run(f"{name}-graphed", *short, *settings, "training.cuda_graphs=true")
+                self.finish(usual)
+                self.assertEqual(self.finish(graphed)[2]["graph_launches"], 3)
+                self.assertEqual((self.work / name / "adapter_model.safetensors").read_bytes(),
+                                 (self.work / f"{name}-graphed" / "adapter_model.safetensors").read_bytes())
+        # With this rank each expert's products are launched by themselves.
+        _, said, report = self.finish(self.start_run("waits", *short, on_experts, "lora.rank=4", "training.cuda_graphs=true"))
+        self.assertEqual(report["graph_launches"], 0)
+        self.assertEqual(said.count("the host has to read how many tokens each expert has"), 1, said)
 
     def test_two_cards_record_all_but_the_pass_that_sums_gradients(self):
         # Four micro-batches, of which each card has two.

@@ -18,6 +18,8 @@ namespace {
 
 constexpr const char* kOp = "route";
 
+thread_local std::int64_t waits = 0;
+
 // The rows of a dry run's experts: equally many.
 std::vector<std::int64_t> equal_ends(std::int64_t rows, std::int64_t experts) {
   std::vector<std::int64_t> ends;
@@ -81,12 +83,15 @@ bool fits_on_cuda(const at::Tensor& x) {
 const std::vector<std::int64_t>& Routing::host_ends() const {
   if (known_ends.empty() && ends.is_meta()) known_ends = equal_ends(tokens.size(0), ends.size(0));
   if (known_ends.empty()) {
+    if (ends.is_cuda()) ++waits;
     const at::Tensor on_host = ends.cpu();
     const auto* first = on_host.const_data_ptr<std::int64_t>();
     known_ends.assign(first, first + on_host.numel());
   }
   return known_ends;
 }
+
+std::int64_t routing_waits() { return waits; }
 
 Routing route(const at::Tensor& logits, const RouterOptions& options) {
   check_tensor(logits.defined() && logits.dim() == 2 && logits.is_floating_point(), kOp,

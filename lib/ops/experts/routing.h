@@ -29,6 +29,10 @@ struct Routing {
   const std::vector<std::int64_t>& host_ends() const;
 };
 
+/// How many times host_ends has made this thread wait for a GPU. Work in which it did can't be recorded
+/// (DeviceGraph).
+std::int64_t routing_waits();
+
 /// Routes by logits [T, E], floating; softmax in fp32 (fp64 for fp64). Ties go as at::topk has them. Sources:
 /// Shazeer et al. 2017, arXiv:1701.06538; Jiang et al. 2024, arXiv:2401.04088 (Mixtral, whose weights are
 /// normalised). Throws Error on logits or options that don't fit.

@@ -110,18 +110,21 @@ def random_bf16(draw, count, one=False):
     return bytes(data)
 
 
-def write_llama(folder, hidden=512, inner=1408, layers=8, heads=8, kv_heads=4, vocabulary=32000):
-    """A Llama of 57 million random weights."""
+def write_llama(folder, hidden=512, inner=1408, layers=8, heads=8, kv_heads=4, vocabulary=32000, experts=0):
+    """A Llama of 57 million random weights; with experts a Mixtral, of which a token passes two, each `inner` wide."""
     folder.mkdir(parents=True)
     kv = hidden // heads * kv_heads
     shapes = {"model.embed_tokens.weight": (vocabulary, hidden), "model.norm.weight": (hidden,),
               "lm_head.weight": (vocabulary, hidden)}
     for layer in range(layers):
+        mlp = {"mlp.gate_proj": (inner, hidden), "mlp.up_proj": (inner, hidden), "mlp.down_proj": (hidden, inner)}
+        if experts:
+            mlp = {f"block_sparse_moe.experts.{e}.{part}": (hidden, inner) if part == "w2" else (inner, hidden)
+                   for e in range(experts) for part in ("w1", "w2", "w3")}
+            mlp["block_sparse_moe.gate"] = (experts, hidden)
         for part, shape in {"self_attn.q_proj": (hidden, hidden), "self_attn.k_proj": (kv, hidden),
                             "self_attn.v_proj": (kv, hidden), "self_attn.o_proj": (hidden, hidden),
-                            "mlp.gate_proj": (inner, hidden), "mlp.up_proj": (inner, hidden),
-                            "mlp.down_proj": (hidden, inner), "input_layernorm": (hidden,),
-                            "post_attention_layernorm": (hidden,)}.items():
+                            **mlp, "input_layernorm": (hidden,), "post_attention_layernorm": (hidden,)}.items():
             shapes[f"model.layers.{layer}.{part}.weight"] = shape
     draw, header, begin, parts = random.Random(0), {}, 0, []
     for name, shape in shapes.items():
@@ -133,11 +136,15 @@ def write_llama(folder, hidden=512, inner=1408, layers=8, heads=8, kv_heads=4, v
     with (folder / "model.safetensors").open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         file.writelines(parts)
+    kind = dict(model_type="llama", architectures=["LlamaForCausalLM"], attention_bias=False, mlp_bias=False)
+    if experts:
+        kind = dict(model_type="mixtral", architectures=["MixtralForCausalLM"], num_local_experts=experts,
+                    num_experts_per_tok=2, sliding_window=None)
     (folder / "config.json").write_text(json.dumps(dict(
-        model_type="llama", architectures=["LlamaForCausalLM"], hidden_size=hidden, intermediate_size=inner,
+        **kind, hidden_size=hidden, intermediate_size=inner,
         num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=kv_heads, vocab_size=vocabulary,
         rms_norm_eps=1e-5, rope_theta=10000.0, max_position_embeddings=8192, tie_word_embeddings=False,
-        torch_dtype="bfloat16", hidden_act="silu", attention_bias=False, mlp_bias=False)))
+        torch_dtype="bfloat16", hidden_act="silu")))
     write_tokenizer(folder, 1000)
 
 

@@ -14,6 +14,8 @@ PASSES = 2 * STEPS  # two micro-batches of four rows a step
 def part(run):
     config, precision = run.example_config(), run.half_precision()
     common.write_llama(run.folder / "wide", hidden=128, inner=256, layers=2, heads=2, kv_heads=2, vocabulary=1000)
+    common.write_llama(run.folder / "experts", hidden=128, inner=64, layers=2, heads=2, kv_heads=2, vocabulary=1000, experts=8)
+    experts = [f"model.path={run.folder / 'experts'}", *precision, "lora.target_modules=[q_proj,v_proj,w1,w2,w3]"]
     wide = [f"model.path={run.folder / 'wide'}", *precision]  # heads of 64
     deterministic = "training.deterministic=true"
     cases = {
@@ -21,6 +23,7 @@ def part(run):
         "trained tables": (64, EXACT, [*precision, deterministic, "lora.modules_to_save=[embed_tokens,lm_head]"]),
         "fp32": (64, common.FP32_RELATIVE, ["precision.preset=fp32"]),
         "rows that cuDNN takes": (256, HALF_RELATIVE, wide),
+        "experts": (64, EXACT, [*experts, deterministic]),
     }
 
     def train(name, length, *settings):
