@@ -14,6 +14,7 @@
 #include "models/gpt_neox/gpt_neox.h"
 #include "models/gpt_oss/gpt_oss.h"
 #include "models/granite/granite.h"
+#include "models/lfm2/lfm2.h"
 #include "models/llama/llama.h"
 #include "models/mistral/mistral.h"
 #include "models/mixtral/mixtral.h"
@@ -54,6 +55,7 @@ const std::vector<Family>& families() {
                                              {"gpt_oss", gpt_oss_spec},
                                              {"granite", granite_spec},
                                              {"granitemoehybrid", granitemoehybrid_spec},
+                                             {"lfm2", lfm2_spec},
                                              {"llama", llama_spec},
                                              {"ministral", ministral_spec},
                                              {"ministral3", ministral3_spec},

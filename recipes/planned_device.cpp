@@ -224,7 +224,7 @@ std::int64_t common_length(const data::TokenDataset& rows) {
 
 void take_card_rate(PlannedDevice& out, const ModelSession& session, const data::TokenDataset& rows) {
   const nn::CausalLMSpec& spec = session.model->spec();
-  const auto attends = [](const nn::DecoderLayerSpec& layer) { return !layer.delta_net; };
+  const auto attends = [](const nn::DecoderLayerSpec& layer) { return layer.attends(); };
   const auto layer = std::find_if(spec.layers.begin(), spec.layers.end() - 1, attends);
   const nn::AttentionSpec& attention = layer->attention;
   const ops::AttentionKernel kernel = ops::choose_attention_kernel(

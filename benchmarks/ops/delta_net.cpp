@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "ops/causal_conv/causal_conv.h"
+#include "ops/gated_conv/gated_conv.h"
 #include "ops/gated_norm/gated_norm.h"
 #include "ops/sigmoid_gate/sigmoid_gate.h"
 
@@ -53,6 +54,34 @@ void bench_convolution(const Settings& s) {
               .together_bytes = bytes_of(5, upstream)});
 }
 
+// LFM2's, whose rows are [b | c | x].
+void bench_gated_convolution(const Settings& s) {
+  constexpr std::int64_t kWidth = 2048, kShortTaps = 3;
+  const Sequences sequences{.cu_seqlens = {0, kTokens}, .max_seqlen = kTokens};
+  const at::Tensor projected = random(s, {kTokens, 3 * kWidth}), upstream = random(s, {kTokens, kWidth});
+  const at::Tensor weight = random(s, {kWidth, kShortTaps});
+  compare(s, {.name = "gated_conv",
+              .input = projected,
+              .upstream = upstream,
+              .here =
+                  [=](const auto& v, Backward& backward) {
+                    backward = [=](const auto& dy) { return gated_conv_backward(dy, v, weight, sequences); };
+                    return gated_conv(v, weight, sequences);
+                  },
+              .reference = [=](const auto& v) -> Outputs {
+                return {reference::gated_conv(v, weight, sequences)};
+              },
+              .aten = [=](const auto& v) -> Outputs {  // as transformers does it
+                const auto parts = v.t().unsqueeze(0).chunk(3, 1);
+                const at::Tensor sums =
+                    at::conv1d(parts[0] * parts[2], weight.unsqueeze(1), {}, 1, kShortTaps - 1, 1, kWidth)
+                        .narrow(2, 0, kTokens);
+                return {(parts[1] * sums)[0].t().contiguous()};
+              },
+              .forward_bytes = bytes_of(4, upstream),
+              .together_bytes = bytes_of(11, upstream)});
+}
+
 // An operator of two matrices, both of which have a gradient; backward writes the first's over dy.
 using Gated = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& gate)>;
 using GatedBackward = std::function<void(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& gate,
@@ -85,6 +114,7 @@ void bench_gated(const Settings& s, const char* name, const Gated& here, const G
 }  // namespace
 
 void bench_delta_net(const Settings& s) {
+  bench_gated_convolution(s);
   bench_convolution(s);
   const at::Tensor weight = random(s, {kHead});
   bench_gated(

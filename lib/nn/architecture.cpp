@@ -141,12 +141,14 @@ void add_experts(Lines& lines, const ExpertsSpec& experts) {
 }
 
 Architecture layer_lines(const DecoderLayerSpec& layer, const std::string& prefix) {
-  [[maybe_unused]] const auto& [index, attention, delta_net, mlp, experts, attention_norm, mlp_norm,
-                                post_attention_norm, post_mlp_norm, parallel, rotary, residual_multiplier,
-                                layer_input, output_scale] = layer;
+  [[maybe_unused]] const auto& [index, attention, delta_net, short_conv, mlp, experts, attention_norm,
+                                mlp_norm, post_attention_norm, post_mlp_norm, parallel, rotary,
+                                residual_multiplier, layer_input, output_scale] = layer;
   Lines lines(prefix);
   if (delta_net) {
     add_delta_net(lines, *delta_net);
+  } else if (short_conv) {
+    lines.add("short_conv.taps", short_conv->taps);
   } else {
     add_attention(lines, attention);
   }
@@ -160,8 +162,8 @@ Architecture layer_lines(const DecoderLayerSpec& layer, const std::string& prefi
   add_norm(lines, "post_attention_norm", post_attention_norm);
   add_norm(lines, "post_mlp_norm", post_mlp_norm);
   lines.add_unless(false, "parallel", parallel);
-  if (rotary == LayerRotary::kNone && !delta_net) lines.add("rotary", false);
-  if (rotary == LayerRotary::kLocal && !delta_net) lines.add("rotary", std::string("local"));
+  if (rotary == LayerRotary::kNone && layer.attends()) lines.add("rotary", false);
+  if (rotary == LayerRotary::kLocal && layer.attends()) lines.add("rotary", std::string("local"));
   lines.add_unless(1.0, "residual_multiplier", residual_multiplier);
   if (layer_input) {
     lines.add("layer_input.width", layer_input->width);

@@ -31,6 +31,7 @@ const DecoderLayerSpec& checked(const DecoderLayerSpec& spec) {
 std::unique_ptr<TokenMixer> token_mixer(const DecoderLayerSpec& spec, LinearFactory& factory,
                                         WeightUnit& unit) {
   if (spec.delta_net) return std::make_unique<GatedDeltaNet>(*spec.delta_net, spec.index, factory, unit);
+  if (spec.short_conv) return std::make_unique<ShortConv>(*spec.short_conv, spec.index, factory, unit);
   return std::make_unique<Attention>(spec.attention, spec.index, spec.rotary, factory, unit);
 }
 
@@ -105,11 +106,13 @@ std::vector<GroupSpec> DecoderLayerSpec::mixer_inputs() const {
   if (delta_net)
     return {{delta_net->input_modules(), delta_net->hidden_size},
             {delta_net->gate_modules(), delta_net->hidden_size}};
+  if (short_conv) return {{{short_conv->input_module()}, short_conv->hidden_size}};
   return {{attention.qkv_modules(), attention.hidden_size, attention.qkv_bias}};
 }
 
 GroupSpec DecoderLayerSpec::mixer_output() const {
   if (delta_net) return {{delta_net->output_module()}, delta_net->value_width()};
+  if (short_conv) return {{short_conv->output_module()}, short_conv->hidden_size};
   return {
       {attention.output_module()}, attention.layout.heads * attention.layout.head_dim, attention.output_bias};
 }

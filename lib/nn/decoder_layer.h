@@ -12,6 +12,7 @@
 #include "nn/layer_inputs.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
+#include "nn/short_conv.h"
 
 namespace lorikeet::nn {
 
@@ -23,8 +24,9 @@ namespace lorikeet::nn {
 /// with n = pre(x), and n' = n (Falcon-7B) or, where the MLP has a norm of its own, that norm of x (NeoX).
 struct DecoderLayerSpec {
   std::int64_t index;
-  AttentionSpec attention;                     ///< not read where there is a gated delta net
+  AttentionSpec attention;                     ///< not read where another mixer is in its place
   std::optional<GatedDeltaNetSpec> delta_net;  ///< in place of attention
+  std::optional<ShortConvSpec> short_conv;     ///< in place of attention
   MlpSpec mlp;                                 ///< not read where there are experts
   std::optional<ExpertsSpec> experts;          ///< in place of the MLP
   std::optional<NormSpec> attention_norm;
@@ -39,6 +41,8 @@ struct DecoderLayerSpec {
   /// none.
   std::string output_scale = {};
 
+  /// Whether tokens meet in attention.
+  bool attends() const { return !delta_net && !short_conv; }
   /// The linear modules of the block in which tokens meet: the groups that read its input, and its output.
   std::vector<GroupSpec> mixer_inputs() const;
   GroupSpec mixer_output() const;
@@ -51,7 +55,7 @@ struct DecoderLayerSpec {
 struct LayerKept {
   at::Tensor input;  ///< [T, D], the stream's value
   NormKept attention_norm, mlp_norm, post_attention_norm, post_mlp_norm;
-  TokenMixerKept attention;  ///< or of a gated delta net
+  TokenMixerKept attention;  ///< or of the mixer in its place
   FeedForwardKept mlp;
   LayerInputKept layer_input;
 };

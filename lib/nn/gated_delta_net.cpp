@@ -74,11 +74,8 @@ at::Tensor GatedDeltaNet::cached(const at::Tensor& projected, const at::Tensor& 
   std::vector<at::Tensor> before, rule;
   for (std::size_t s = 0; s < states.size(); ++s) {
     const std::int64_t begin = sequences.cu_seqlens[s], count = sequences.cu_seqlens[s + 1] - begin;
-    at::Tensor& last = states[s]->rows;
-    if (!last.defined()) last = at::zeros({taps_ - 1, rows.size(1)}, rows.options());
-    before.push_back(last);
+    before.push_back(states[s]->move_on(rows.narrow(0, begin, count), taps_ - 1));
     rule.push_back(states[s]->rule);
-    last = at::cat({last, rows.narrow(0, begin, count)}).slice(0, count).clone();
   }
   const at::Tensor qkv =
       ops::causal_conv(rows, convolution(weights, rows.scalar_type()), sequences, at::stack(before));

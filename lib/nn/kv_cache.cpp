@@ -21,6 +21,12 @@ void append_rows(at::Tensor& buffer, std::int64_t length, const at::Tensor& rows
 
 }  // namespace
 
+at::Tensor RecurrentState::move_on(const at::Tensor& next, std::int64_t count) {
+  at::Tensor before = rows.defined() ? rows : at::zeros({count, next.size(1)}, next.options());
+  rows = at::cat({before, next}).slice(0, next.size(0)).clone();
+  return before;
+}
+
 KvCache::KvCache(std::int64_t layers, std::int64_t sequences)
     : entries_(static_cast<std::size_t>(layers), std::vector<Entry>(static_cast<std::size_t>(sequences))) {}
 

@@ -7,15 +7,20 @@
 
 namespace lorikeet::nn {
 
-/// What a gated delta net remembers of a sequence's tokens; undefined where there was none yet.
+/// What a convolution or a gated delta net remembers of a sequence's tokens; undefined where there was none
+/// yet.
 struct RecurrentState {
   at::Tensor rows;  ///< [taps - 1, channels]: the last ones before its convolution
-  at::Tensor rule;  ///< [value_heads, key_dim, value_dim], fp32
+  at::Tensor rule;  ///< of a delta net: [value_heads, key_dim, value_dim], fp32
+
+  /// The `count` rows before these next ones [n, channels], zeros before the first; from then on `rows` are
+  /// the last `count` of all.
+  at::Tensor move_on(const at::Tensor& next, std::int64_t count);
 };
 
 /// What layers remember of the tokens seen so far, of each sequence, for decoding: attention their keys and
-/// values, in buffers that grow by doubling, a gated delta net its states. A sequence that ended is dropped
-/// with `keep`.
+/// values, in buffers that grow by doubling, convolutions and gated delta nets their states. A sequence that
+/// ended is dropped with `keep`.
 class KvCache {
  public:
   KvCache(std::int64_t layers, std::int64_t sequences);

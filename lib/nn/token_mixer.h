@@ -12,7 +12,8 @@ namespace lorikeet::nn {
 /// What a token mixer keeps for its backward beside its input.
 struct TokenMixerKept {
   /// The rows that the mixing begins with: of attention queries, keys and values, rotated in place where
-  /// nothing else is done to them; of a gated delta net those before the convolution, and its z.
+  /// nothing else is done to them; of a gated delta net those before the convolution, and its z; of a
+  /// short convolution its input and gates.
   at::Tensor projected;
   at::Tensor gates;  ///< of a gated delta net: [T, b | a]
   at::Tensor out;    ///< what the tokens were mixed to, before any gate
@@ -34,7 +35,7 @@ struct TokenMixerGradients {
   }
 };
 
-/// A layer's block in which tokens of a sequence meet: attention, or a gated delta net.
+/// A layer's block in which tokens of a sequence meet: attention, a gated delta net or a short convolution.
 class TokenMixer {
  public:
   virtual ~TokenMixer() = default;

@@ -51,7 +51,7 @@ Widths widths_of(const nn::CausalLMSpec& spec) {
   const auto add_group = [&](const nn::GroupSpec& group) { add(group.modules, group.in_features); };
   if (spec.layer_inputs) add_group(spec.layer_inputs->projection_group());
   for (const nn::DecoderLayerSpec& layer : spec.layers) {
-    if (!layer.delta_net) widths.queries += d(layer.mixer_output().in_features);
+    if (layer.attends()) widths.queries += d(layer.mixer_output().in_features);
     for (const nn::GroupSpec& group : layer.mixer_inputs()) add_group(group);
     add_group(layer.mixer_output());
     if (layer.layer_input) {

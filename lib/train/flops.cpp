@@ -82,7 +82,7 @@ AttentionSquares::AttentionSquares(const std::vector<nn::DecoderLayerSpec>& laye
                                    const nn::ModelShape& shape) {
   std::map<std::int64_t, double> counts;
   for (const nn::DecoderLayerSpec& layer : layers) {
-    if (layer.delta_net) continue;
+    if (!layer.attends()) continue;
     const ops::HeadLayout& layout = layer.attention.layout;
     counts[layer.attention.options.window] +=
         d(layout.heads * layout.head_dim) / d(shape.heads * shape.head_dim);

@@ -149,6 +149,25 @@ nn::CausalLMSpec toy_forms_spec() {
   return spec;
 }
 
+nn::CausalLMSpec toy_short_conv_spec() {
+  nn::CausalLMSpec spec = toy_spec();
+  spec.layers = {layer(0), layer(1), layer(2)};
+  for (nn::DecoderLayerSpec& each : spec.layers) {
+    const std::string prefix = "transformer.h." + std::to_string(each.index);
+    each.mlp_norm = norm(prefix + ".ln_2");
+    if (each.index == 1) {
+      each.attention.qk_norm = {{prefix + ".attn.q_norm", kHeadDim, kEps, /*unit_offset=*/true},
+                                {prefix + ".attn.k_norm", kHeadDim, kEps, /*unit_offset=*/true}};
+    } else {
+      each.short_conv = nn::ShortConvSpec{.prefix = prefix + ".attn",
+                                          .hidden_size = kHidden,
+                                          .taps = each.index == 0 ? 3 : 4,
+                                          .names = {.input = "bcx", .output = "dense"}};
+    }
+  }
+  return spec;
+}
+
 precision::Policy fp32_policy() { return {.base_storage = DType::kF32, .compute = DType::kF32}; }
 
 State toy_state(const nn::CausalLM& model, std::uint64_t seed) {

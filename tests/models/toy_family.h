@@ -42,6 +42,10 @@ nn::CausalLMSpec toy_forms_spec();
 /// each with an input beside the stream.
 nn::CausalLMSpec toy_gemma4_spec();
 
+/// A model of LFM2's forms, with norms before the blocks: a gated short convolution of 3 taps, attention
+/// whose queries and keys are normed by head, a gated short convolution of 4 taps.
+nn::CausalLMSpec toy_short_conv_spec();
+
 /// Everything in fp32, for comparisons with a composition.
 precision::Policy fp32_policy();
 
@@ -60,6 +64,9 @@ at::Tensor toy_forms_logits(const State& state, const std::vector<std::int32_t>&
 
 /// The same of a model of toy_gemma4_spec.
 at::Tensor toy_gemma4_logits(const State& state, const std::vector<std::int32_t>& tokens);
+
+/// The same of a model of toy_short_conv_spec.
+at::Tensor toy_short_conv_logits(const State& state, const std::vector<std::int32_t>& tokens);
 
 /// Sequences of different lengths, longer and shorter than the window.
 std::vector<std::vector<std::int32_t>> toy_prompts();

@@ -174,6 +174,19 @@ at::Tensor delta_net(const State& state, const std::string& prefix, const at::Te
   return linear(state, prefix + ".dense", at::cat(heads, 1));
 }
 
+at::Tensor short_conv(const State& state, const std::string& prefix, const at::Tensor& x) {
+  const std::int64_t length = x.size(0), width = x.size(1);
+  const at::Tensor all = linear(state, prefix + ".bcx", x),
+                   weight = state.at(prefix + ".conv.weight").squeeze(1);
+  const at::Tensor u = all.narrow(1, 0, width) * all.narrow(1, 2 * width, width);
+  const std::int64_t taps = weight.size(1);
+  at::Tensor sum = at::zeros_like(u);
+  for (std::int64_t t = 0; t < length; ++t) {
+    for (std::int64_t j = 0; j < taps && j <= t; ++j) sum[t].add_(weight.select(1, taps - 1 - j) * u[t - j]);
+  }
+  return linear(state, prefix + ".dense", all.narrow(1, width, width) * sum);
+}
+
 }  // namespace
 
 at::Tensor toy_logits(const State& state, const std::vector<std::int32_t>& tokens) {
@@ -233,6 +246,20 @@ at::Tensor toy_forms_logits(const State& state, const std::vector<std::int32_t>&
   x = x + delta_net(state, "transformer.h.5.attn", norm(state, "transformer.h.5.ln_1", x));
   x = x + mlp(state, "transformer.h.5.ffn", norm(state, "transformer.h.5.ln_2", x), silu);
 
+  const at::Tensor logits = 0.5 * linear(state, "output", norm(state, "transformer.ln_f", x));
+  return 3 * at::tanh(logits / 3);
+}
+
+at::Tensor toy_short_conv_logits(const State& state, const std::vector<std::int32_t>& tokens) {
+  const std::vector<std::int64_t> ids(tokens.begin(), tokens.end());
+  at::Tensor x = state.at("transformer.wte.weight").index_select(0, at::tensor(ids)) * 1.7;
+  for (const std::string layer : {"transformer.h.0", "transformer.h.1", "transformer.h.2"}) {
+    const at::Tensor n = norm(state, layer + ".ln_1", x);
+    x = x + (layer.back() == '1'
+                 ? attention(state, layer + ".attn", n, {true, 0, 0, "head", Turns{.query_beta = 0.4}})
+                 : short_conv(state, layer + ".attn", n));
+    x = x + mlp(state, layer + ".ffn", norm(state, layer + ".ln_2", x), silu);
+  }
   const at::Tensor logits = 0.5 * linear(state, "output", norm(state, "transformer.ln_f", x));
   return 3 * at::tanh(logits / 3);
 }

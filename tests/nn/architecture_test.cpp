@@ -175,6 +175,16 @@ TEST_CASE("experts stand in an architecture in place of the MLP, with all of the
   CHECK_FALSE(changes([](DecoderLayerSpec& l) { l.mlp.activation = ops::Activation::kGelu; }));
 }
 
+TEST_CASE("a gated short convolution stands in an architecture in place of attention") {
+  const CausalLMSpec spec = test::toy_short_conv_spec();
+  const Architecture lines = architecture(spec);
+  CHECK(value(lines, "layers 0-0 short_conv.taps") == "3");
+  CHECK(value(lines, "layers 2-2 short_conv.taps") == "4");
+  CHECK(value(lines, "layers 0-0 attention.heads").empty());
+  CHECK(value(lines, "layers 1-1 short_conv.taps").empty());
+  CHECK(value(lines, "layers 1-1 attention.heads") == "4");
+}
+
 TEST_CASE("a gated delta net stands in an architecture in place of attention, with all of its numbers") {
   CausalLMSpec spec = toy_spec();
   spec.layers[2].delta_net = GatedDeltaNetSpec{

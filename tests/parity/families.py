@@ -224,6 +224,12 @@ FAMILIES = {
         "nested-untied": dict(model_type="mistral", sliding_window=None, head_dim=8, rope_parameters=ROPE),
         "ministral-tied": dict(model_type="ministral3", head_dim=8, tie_word_embeddings=True, rope_parameters=MINISTRAL),
     },
+    "lfm2": {
+        "tied": dict(num_hidden_layers=3, layer_types=["conv", FULL, "conv"], block_auto_adjust_ff_dim=False, tie_word_embeddings=True,
+                     rope_parameters=ROPE),
+        "four-taps": dict(layer_types=[FULL, "conv"], conv_L_cache=4, intermediate_size=61, block_multiple_of=8, block_ffn_dim_multiplier=0.9,
+                          head_dim=8, rope_parameters=ROPE),
+    },
     "qwen2_vl": {
         "tied": dict(tie_word_embeddings=True, rope_parameters=ROPE | {"mrope_section": [1, 1, 1]}),
     },
@@ -400,6 +406,10 @@ def to_transformers_4(config):
         config |= {"norm_type": "layer_norm", "mlp_type": "default"}
         if config["tie_word_embeddings"]:  # the default of all classes
             config.pop("tie_word_embeddings")
+    if family == "lfm2":  # as published
+        types = config.pop("layer_types")
+        config |= {"full_attn_idxs": [i for i, kind in enumerate(types) if kind == FULL], "block_ff_dim": config.pop("intermediate_size"),
+                   "tie_embedding": config.pop("tie_word_embeddings")}
     if family == "gpt_oss":  # as published
         config |= {"experts_per_token": config["num_experts_per_tok"], "initial_context_length": 64}
         config.pop("swiglu_alpha")

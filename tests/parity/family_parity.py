@@ -54,7 +54,7 @@ class FamilyParity(live_test.LiveTest):
             others += ("shared_expert",)
         names = [name for name in linear if not any(part in name for part in others)]
         if attention_only:
-            names = [name for name in names if "mlp." not in name]
+            names = [name for name in names if "mlp." not in name and "feed_forward." not in name]
         return sorted({name.rsplit(".", 1)[1] for name in names})
 
     def peft_targets(self, family, targets):

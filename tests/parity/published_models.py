@@ -54,8 +54,10 @@ class PublishedModels(live_test.LiveTest):
             with self.subTest(name):
                 # Layers are alike, or come in groups that are: the second group has what each of the others has.
                 text = facts.get("text_config", facts)
-                # Every layer counts where heads of two sizes follow each other, the last of which are the larger ones.
-                group = text["num_hidden_layers"] if "global_head_dim" in text else text.get("full_attention_interval", 1)
+                # Every layer counts where heads of two sizes follow each other, the last of which are the larger ones, and where
+                # a list says which layers attend.
+                whole = "global_head_dim" in text or "full_attn_idxs" in text
+                group = text["num_hidden_layers"] if whole else text.get("full_attention_interval", 1)
                 groups, rest = divmod(text["num_hidden_layers"], group)
                 self.assertEqual(rest, 0)
                 one = self.parameters(facts, group)

@@ -53,6 +53,7 @@ TEST_CASE("memory is saved to the bit through every form of a layer") {
   check_bitwise({.rank = 3, .alpha = 6, .dropout = 0.4}, toy_forms_spec());
   check_bitwise({.rank = 3, .alpha = 6, .target_modules = {"h.1.attn.query"}}, toy_forms_spec());
   check_bitwise({.rank = 3, .alpha = 6}, toy_gemma4_spec());
+  check_bitwise({.rank = 3, .alpha = 6, .dropout = 0.4}, toy_short_conv_spec());
 }
 
 TEST_CASE("weights in the host's memory give the same bits, two layers of them on the device") {

@@ -24,7 +24,7 @@ struct Family {
   at::Tensor (*logits)(const State&, const std::vector<std::int32_t>&);
 };
 const Family kToy{toy_spec, toy_logits}, kForms{toy_forms_spec, toy_forms_logits},
-    kGemma4{toy_gemma4_spec, toy_gemma4_logits};
+    kGemma4{toy_gemma4_spec, toy_gemma4_logits}, kShortConv{toy_short_conv_spec, toy_short_conv_logits};
 
 // Adapters hold a module's rows in group order, the state in the checkpoint's.
 nn::RowOrder order_of(const ToyLora& toy, const std::string& module) {
@@ -157,6 +157,14 @@ TEST_CASE("gradients are right through every form of a layer, whatever of it is 
     check_gradients(kForms, {.rank = 2, .alpha = 8, .target_modules = {module}}, 1);
   }
   check_gradients(kForms, {.rank = 2, .alpha = 8, .target_modules = {"h.4.attn.query"}}, 1, kBelowGate);
+}
+
+TEST_CASE("gradients through gated short convolutions, whatever of their block is trained") {
+  check_gradients(kShortConv, {.rank = 3, .alpha = 6}, 17);
+  check_gradients(kShortConv, {.rank = 3, .alpha = 6, .use_dora = true}, 17);
+  check_gradients(kShortConv, {.rank = 3, .alpha = 6, .freeze_a = true}, 17);
+  for (const char* module : {"h.0.attn.bcx", "h.0.attn.dense", "h.2.attn.bcx", "h.2.attn.dense"})
+    check_gradients(kShortConv, {.rank = 2, .alpha = 8, .target_modules = {module}}, 1);
 }
 
 TEST_CASE("gradients are right through Gemma 4's forms of a layer, whatever of it is trained") {

@@ -24,6 +24,10 @@ void causal_conv_backward(const at::Tensor& dy, const at::Tensor& x, const at::T
 
 namespace reference {
 
+/// The sums that causal_conv applies SiLU to, in fp32 (fp64 for fp64).
+at::Tensor causal_sums(const at::Tensor& x, const at::Tensor& weight, const Sequences& sequences,
+                       const at::Tensor& before = {});
+
 /// causal_conv by plain ATen calls, differentiable in x, on any device and in fp64.
 at::Tensor causal_conv(const at::Tensor& x, const at::Tensor& weight, const Sequences& sequences,
                        const at::Tensor& before = {});

@@ -3,11 +3,9 @@
 // cache. A result doesn't depend on where tiles or threads begin: each is the same sum in the same loop.
 #include "ops/causal_conv/cpu.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 
-#include "ops/vector.h"
+#include "ops/causal_conv/cpu_tiles.h"
 
 namespace lorikeet::ops::cpu {
 namespace {
@@ -16,8 +14,6 @@ using vector::Bf16;
 using vector::load;
 using vector::store;
 
-constexpr std::int64_t kGrainRows = 16;
-constexpr std::int64_t kTileRows = 64;
 constexpr std::int64_t kBlock = 512;  // channels
 
 // Rows of one sequence that follow each other; `before`, `past` and `following` say what lies around them.
@@ -129,21 +125,6 @@ LORIKEET_INLINE void backward_tile(const Backward<T>& b) {
   }
 }
 
-// Calls f with the number of taps as a constant.
-template <typename F>
-LORIKEET_INLINE void with_taps(std::int64_t taps, F f) {
-  switch (taps) {
-    case 1: return f.template operator()<1>();
-    case 2: return f.template operator()<2>();
-    case 3: return f.template operator()<3>();
-    case 4: return f.template operator()<4>();
-    case 5: return f.template operator()<5>();
-    case 6: return f.template operator()<6>();
-    case 7: return f.template operator()<7>();
-    default: return f.template operator()<8>();
-  }
-}
-
 // NOLINTBEGIN(bugprone-macro-parentheses): T is a type, pass a function's name
 #define LORIKEET_CONVOLUTION_KERNEL(Pass, pass, T)                                          \
   LORIKEET_VECTOR_CLONES void run(const Pass<T>& tile, std::int64_t taps) {                 \
@@ -160,25 +141,18 @@ LORIKEET_CONVOLUTION_KERNEL(Backward, backward, Bf16)
 template <typename T, typename F>
 void for_tiles(const at::Tensor& x, const at::Tensor& weight, const Sequences& sequences,
                const at::Tensor& before, const F& f) {
-  const std::vector<std::int32_t>& bounds = sequences.cu_seqlens;
   const std::int64_t x_row = x.stride(0), channels = x.size(1), of_before = weight.size(0) - 1;
-  at::parallel_for(0, x.size(0), kGrainRows, [&](std::int64_t begin, std::int64_t end) {
-    auto next = std::upper_bound(bounds.begin(), bounds.end(), begin);  // where the row's sequence ends
-    for (std::int64_t row = begin; row < end;) {
-      while (*next <= row) ++next;
-      const std::int64_t sequence = next - bounds.begin() - 1, ends = *next;
-      const std::int64_t rows = std::min({kTileRows, end - row, ends - row});
-      f(row, Tile<T>{.x = vector::data<T>(x) + row * x_row,
-                     .x_row = x_row,
-                     .before = before.defined() ? vector::data<T>(before) + sequence * of_before * channels
-                                                : nullptr,
-                     .past = row - *(next - 1),
-                     .rows = rows,
-                     .following = ends - row - rows,
-                     .channels = channels,
-                     .weight = vector::data<float>(weight)});
-      row += rows;
-    }
+  for_sequence_rows(sequences.cu_seqlens, [&](const SequenceRows& rows) {
+    f(rows.first,
+      Tile<T>{.x = vector::data<T>(x) + rows.first * x_row,
+              .x_row = x_row,
+              .before =
+                  before.defined() ? vector::data<T>(before) + rows.sequence * of_before * channels : nullptr,
+              .past = rows.first - rows.begins,
+              .rows = rows.last - rows.first,
+              .following = rows.ends - rows.last,
+              .channels = channels,
+              .weight = vector::data<float>(weight)});
   });
 }
 

@@ -5,7 +5,7 @@
 
 namespace lorikeet::ops::reference {
 
-at::Tensor causal_conv(const at::Tensor& x, const at::Tensor& weight, const Sequences& sequences,
+at::Tensor causal_sums(const at::Tensor& x, const at::Tensor& weight, const Sequences& sequences,
                        const at::Tensor& before) {
   const at::ScalarType wide = wide_type(x);
   const std::int64_t channels = x.size(1), taps = weight.size(1);
@@ -21,9 +21,15 @@ at::Tensor causal_conv(const at::Tensor& x, const at::Tensor& weight, const Sequ
     at::Tensor sum = padded.narrow(0, 0, count) * kernel.select(1, 0);
     for (std::int64_t tap = 1; tap < taps; ++tap)
       sum = sum + padded.narrow(0, tap, count) * kernel.select(1, tap);
-    parts.push_back(sum * sum.sigmoid());  // not at::silu: see gated_norm
+    parts.push_back(sum);
   }
-  return parts.empty() ? at::zeros(x.sizes(), x.options()) : at::cat(parts).to(x.scalar_type());
+  return parts.empty() ? at::zeros(x.sizes(), x.options().dtype(wide)) : at::cat(parts);
+}
+
+at::Tensor causal_conv(const at::Tensor& x, const at::Tensor& weight, const Sequences& sequences,
+                       const at::Tensor& before) {
+  const at::Tensor sums = causal_sums(x, weight, sequences, before);
+  return (sums * sums.sigmoid()).to(x.scalar_type());  // not at::silu: see gated_norm
 }
 
 }  // namespace lorikeet::ops::reference
