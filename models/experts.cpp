@@ -34,11 +34,11 @@ nn::ExpertsSpec read_experts(ConfigReader& config, const DecoderSizes& sizes,
                                         " rows in all experts, got " + std::to_string(experts.count) +
                                         " experts of " + std::to_string(experts.intermediate_size));
   }
-  experts.router.per_token = config.size_or("num_experts_per_tok", kMostExperts, defaults.per_token);
+  experts.router.per_token = config.size_or(defaults.per_token_key, kMostExperts, defaults.per_token);
   if (experts.router.per_token > experts.count) {
-    config.fail("num_experts_per_tok", "expected at most the number of experts, " +
-                                           std::to_string(experts.count) + ", got " +
-                                           std::to_string(experts.router.per_token));
+    config.fail(defaults.per_token_key, "expected at most the number of experts, " +
+                                            std::to_string(experts.count) + ", got " +
+                                            std::to_string(experts.router.per_token));
   }
   if (defaults.reads_normalized)
     experts.router.normalized = config.flag("norm_topk_prob", defaults.normalized);

@@ -18,12 +18,13 @@ struct ExpertsDefaults {
   std::int64_t width;             ///< of that key where it is absent
   bool normalized;  ///< whether weights of a token are; `norm_topk_prob` says so where it is read
   bool reads_normalized = true;
+  std::string_view per_token_key = "num_experts_per_tok";
 };
 
-/// Reads num_experts or num_local_experts (two names of one setting), num_experts_per_tok, the width of an
-/// expert, norm_topk_prob; router_jitter_noise and output_router_logits, which have to be off: the loss that
-/// balances experts isn't there, and experts here are frozen. The spec has no prefix yet. Throws Error naming
-/// the key for what doesn't fit.
+/// Reads num_experts or num_local_experts (two names of one setting), num_experts_per_tok or what the
+/// family has for it, the width of an expert, norm_topk_prob; router_jitter_noise and output_router_logits,
+/// which have to be off: the loss that balances experts isn't there, and experts here are frozen. The spec
+/// has no prefix yet. Throws Error naming the key for what doesn't fit.
 nn::ExpertsSpec read_experts(ConfigReader& config, const DecoderSizes& sizes,
                              const ExpertsDefaults& defaults);
 

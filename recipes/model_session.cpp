@@ -93,7 +93,8 @@ void warn_of_rank(const peft::LoraAdapters& adapters) {
 // PEFT 0.21 on transformers 5, which stacks experts, says nothing where it leaves tensors of an adapter out.
 void warn_of_unread_modules(const peft::LoraAdapters& adapters, const std::string& family) {
   const bool shared = family == "qwen3_next";
-  const bool routed = family == "qwen2_moe" || family == "qwen3_5_moe" || family == "qwen3_5_moe_text";
+  const bool routed = family == "qwen2_moe" || family == "qwen3_5_moe" || family == "qwen3_5_moe_text" ||
+                      family == "gemma4" || family == "gemma4_text";
   if (!shared && !routed) return;
   const std::string part = shared ? ".shared_expert." : ".experts.";
   const auto& modules = adapters.modules();

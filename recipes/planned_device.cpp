@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/strings.h"
@@ -222,16 +224,36 @@ std::int64_t common_length(const data::TokenDataset& rows) {
   return rows.longest();
 }
 
+// The kernels that compute the layers' attention, each with its part of the operations of all attention.
+std::map<ops::AttentionKernel, double> attention_kernels(const PlannedDevice& device,
+                                                         const nn::CausalLMSpec& spec,
+                                                         const data::TokenDataset& rows) {
+  const ops::DryTarget& target = device.target;
+  const std::int64_t length = common_length(rows);
+  std::map<ops::AttentionKernel, std::vector<nn::DecoderLayerSpec>> layers;
+  for (const nn::DecoderLayerSpec& layer : spec.layers) {
+    if (!layer.attends()) continue;
+    const ops::AttentionKernel kernel =
+        ops::choose_attention_kernel({target.device, target.capability, ops::to_torch(device.policy.compute)},
+                                     layer.attention.layout.head_dim, layer.attention.options, length);
+    layers[kernel].push_back(layer);
+  }
+  std::map<ops::AttentionKernel, double> parts;
+  for (const auto& [kernel, of_kernel] : layers) {
+    const train::AttentionSquares squares(of_kernel, spec.shape);
+    double& part = parts[kernel];
+    for (std::size_t i = 0; i < rows.size(); ++i) part += static_cast<double>(squares.of(rows.length(i)));
+  }
+  return parts;
+}
+
 void take_card_rate(PlannedDevice& out, const ModelSession& session, const data::TokenDataset& rows) {
   const nn::CausalLMSpec& spec = session.model->spec();
-  const auto attends = [](const nn::DecoderLayerSpec& layer) { return layer.attends(); };
-  const auto layer = std::find_if(spec.layers.begin(), spec.layers.end() - 1, attends);
-  const nn::AttentionSpec& attention = layer->attention;
-  const ops::AttentionKernel kernel = ops::choose_attention_kernel(
-      {out.target.device, out.target.capability, ops::to_torch(out.policy.compute)},
-      attention.layout.head_dim, attention.options, common_length(rows));
+  const std::map<ops::AttentionKernel, double> kernels = attention_kernels(out, spec, rows);
+  const bool cudnn = kernels.contains(ops::AttentionKernel::kCudnn);
   const double peak = *out.peak_flops, memory = out.machine.memory_bytes_per_second;
-  const plan::CardRates rates = plan::card_rates(peak, memory, out.target.capability, kernel);
+  const plan::CardRates rates =
+      plan::card_rates(peak, memory, out.target.capability, {kernels.begin(), kernels.end()});
   const plan::CardLoad load =
       plan::card_load(spec, *session.adapters, size_of_rows(session, rows), session.policy);
   out.machine.flops_per_second = load.flops() / plan::card_seconds(load, rates);
@@ -243,8 +265,7 @@ void take_card_rate(PlannedDevice& out, const ModelSession& session, const data:
                     out.machine.flops_per_second / kTera) +
           share(rates.products, peak) +
           format_number(" of the data sheet's %.1f, attention at ", peak / kTera) +
-          share(rates.attention, peak) +
-          (kernel == ops::AttentionKernel::kCudnn ? " (rows of one length; of several half as much)" : "") +
+          share(rates.attention, peak) + (cudnn ? " (rows of one length; of several half as much)" : "") +
           ", and all else by memory at " + share(rates.memory, memory) +
           format_number(" of %.0f GB/s: shares as on an H200, assumed for other cards (docs/plan.md)",
                         memory / kGB));

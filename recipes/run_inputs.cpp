@@ -35,7 +35,10 @@ void log_experts(const ModelSession& session) {
   const nn::ExpertsSpec& experts = *mixture->experts;
   const nn::ExpertNames& names = experts.names;
   log_info("experts: " + std::to_string(experts.count) + " a layer, of which a token passes " +
-           std::to_string(experts.router.per_token) + (experts.shared ? ", and a shared one" : "") +
+           std::to_string(experts.router.per_token) +
+           (experts.branch_norms ? ", beside an MLP"
+            : experts.shared     ? ", and a shared one"
+                                 : "") +
            (adapted > 0
                 ? "; " + std::to_string(adapted) + " of their modules get adapters, the router is frozen"
                 : "; they and the router are frozen (lora.target_modules may name " + names.gate + ", " +

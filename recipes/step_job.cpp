@@ -37,6 +37,13 @@ plan::Work work_of(const ModelSession& session, const data::TokenDataset& datase
   };
   const precision::Policy& policy = session.policy;
   const plan::StoredBytes stored = stored_bytes(policy);
+  plan::InputsUnit inputs;
+  if (const nn::LayerInputs* unit = session.model->layer_inputs()) {
+    const nn::GroupSpec projection = spec.layer_inputs->projection_group();
+    inputs = {.bytes = as_double(unit->unit().matrix_bytes()),
+              .linear_parameters = projection.out_features() * projection.in_features,
+              .learns = session.model->layer_inputs_learn()};
+  }
   return {
       .tokens = as_double(all.tokens) / steps,
       .layers = as_double(shape.layers),
@@ -48,7 +55,7 @@ plan::Work work_of(const ModelSession& session, const data::TokenDataset& datase
       .streamed_bytes = as_double(parallel::fetch_cost(*session.model, /*parts=*/1).payload_bytes),
       .decoded_bytes = plan::decoded_bytes(spec, stored.linear, policy),
       .forward_decodes = policy.matmul != config::Matmul::kFp8,
-      .uses = plan::unit_uses(shape, stored, head / flops)};
+      .uses = plan::unit_uses(shape, stored, head / flops, inputs)};
 }
 
 }  // namespace

@@ -125,7 +125,8 @@ void add_mlp(Lines& lines, const MlpSpec& mlp) {
 
 void add_experts(Lines& lines, const ExpertsSpec& experts) {
   [[maybe_unused]] const auto& [prefix, hidden_size, intermediate_size, count, router, activation,
-                                router_bias, bias, frozen, names, shared] = experts;
+                                router_bias, bias, frozen, names, shared, weight_scales, branch_norms] =
+      experts;
   const auto& [per_token, normalized] = router;
   lines.add("experts.count", count);
   lines.add("experts.per_token", per_token);
@@ -134,6 +135,8 @@ void add_experts(Lines& lines, const ExpertsSpec& experts) {
   lines.add("experts.activation", activation_name(activation));
   lines.add_unless(false, "experts.router_bias", router_bias);
   lines.add_unless(false, "experts.bias", bias);
+  lines.add_unless(false, "experts.weight_scales", !weight_scales.empty());
+  if (branch_norms) lines.add("experts.branch_norms.eps", branch_norms->eps);
   if (!shared) return;
   [[maybe_unused]] const auto& [shared_size, name, gate, modules, by_name_only] = *shared;
   lines.add("experts.shared.intermediate_size", shared_size);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "nn/experts_beside_mlp.h"
 #include "nn/output_rows.h"
 #include "nn/shared_expert.h"
 
@@ -25,6 +26,11 @@ const DecoderLayerSpec& checked(const DecoderLayerSpec& spec) {
   };
   require(spec.attention_norm || spec.post_attention_norm, "attention");
   require(spec.mlp_norm || spec.post_mlp_norm || (spec.parallel && spec.attention_norm), "MLP");
+  if (spec.experts && spec.experts->branch_norms && (spec.mlp_norm || spec.parallel)) {
+    throw Error(
+        "[layer " + std::to_string(spec.index) +
+        "] expected no norm before a block whose branches have norms of their own, and none beside it");
+  }
   return spec;
 }
 
@@ -37,6 +43,8 @@ std::unique_ptr<TokenMixer> token_mixer(const DecoderLayerSpec& spec, LinearFact
 
 std::unique_ptr<FeedForward> feed_forward(const DecoderLayerSpec& spec, LinearFactory& factory,
                                           WeightUnit& unit) {
+  if (spec.experts && spec.experts->branch_norms)
+    return std::make_unique<ExpertsBesideMlp>(*spec.experts, factory, unit);
   if (spec.experts && spec.experts->shared)
     return std::make_unique<SharedExpert>(*spec.experts, factory, unit);
   if (spec.experts) return std::make_unique<Experts>(*spec.experts, factory, unit);
@@ -78,13 +86,20 @@ at::Tensor post_backward(const std::optional<Norm>& norm, const at::Tensor& grad
   return dy;
 }
 
+void add_tensors(NormKept& kept, std::vector<at::Tensor*>& all) {
+  all.insert(all.end(), {&kept.input, &kept.statistics.mean, &kept.statistics.rstd});
+}
+
 void add_tensors(FeedForwardKept& kept, std::vector<at::Tensor*>& all) {
   all.insert(all.end(), {&kept.up, &kept.router_logits, &kept.shared_gate});
   for (std::vector<LinearKept>* linears : {&kept.up_linear, &kept.down_linear}) {
     for (LinearKept& linear : *linears) all.insert(all.end(), {&linear.low_rank, &linear.product});
   }
   ops::Routing& routing = kept.routing;  // its ends, a number an expert, stay where they are
-  all.insert(all.end(), {&routing.experts, &routing.weights, &routing.tokens, &routing.places});
+  all.insert(all.end(),
+             {&routing.experts, &routing.weights, &routing.tokens, &routing.places, &routing.unscaled});
+  BranchNormsKept& norms = kept.branch_norms;
+  for (NormKept* norm : {&norms.input, &norms.mlp_output, &norms.experts_output}) add_tensors(*norm, all);
   for (FeedForwardKept& shared : kept.shared) add_tensors(shared, all);
 }
 
@@ -129,7 +144,7 @@ std::vector<at::Tensor*> tensors_of(LayerKept& kept) {
   add_tensors(kept.mlp, all);
   for (NormKept* norm : {&kept.attention_norm, &kept.mlp_norm, &kept.post_attention_norm, &kept.post_mlp_norm,
                          &kept.layer_input.norm})
-    all.insert(all.end(), {&norm->input, &norm->statistics.mean, &norm->statistics.rstd});
+    add_tensors(*norm, all);
   for (ops::NormStatistics* statistics :
        {&kept.attention.qk_norm.q, &kept.attention.qk_norm.k, &kept.attention.value_norm})
     all.insert(all.end(), {&statistics->mean, &statistics->rstd});

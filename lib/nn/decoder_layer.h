@@ -28,7 +28,9 @@ struct DecoderLayerSpec {
   std::optional<GatedDeltaNetSpec> delta_net;  ///< in place of attention
   std::optional<ShortConvSpec> short_conv;     ///< in place of attention
   MlpSpec mlp;                                 ///< not read where there are experts
-  std::optional<ExpertsSpec> experts;          ///< in place of the MLP
+  /// In place of the MLP. Where these have norms of their own, they and the shared expert read the stream
+  /// itself: there is no mlp_norm then.
+  std::optional<ExpertsSpec> experts;
   std::optional<NormSpec> attention_norm;
   std::optional<NormSpec> mlp_norm;
   std::optional<NormSpec> post_attention_norm;

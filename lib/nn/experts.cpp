@@ -61,7 +61,10 @@ Experts::Experts(const ExpertsSpec& spec, LinearFactory& factory, WeightUnit& un
       activation_(spec.activation),
       bias_(spec.bias),
       // Which experts a token passes isn't left to a rounded weight where loading quantises.
-      router_(factory.frozen_plain({{spec.router_module()}, spec.hidden_size, spec.router_bias}, unit)) {
+      router_(factory.frozen_plain({{spec.router_module()}, spec.hidden_size, spec.router_bias}, unit)),
+      unit_(&unit) {
+  if (!spec.weight_scales.empty())
+    weight_scales_ = unit.declare({{spec.weight_scales, {spec.count}, factory.policy().base_storage}});
   const auto group = [&](std::vector<Module> modules, std::int64_t in_features) {
     const GroupSpec made{
         .modules = std::move(modules), .in_features = in_features, .bias = spec.bias, .by_name_only = true};
@@ -85,8 +88,15 @@ at::Tensor Experts::up(const at::Tensor& x, const UnitLoan& weights, const Forwa
 
 at::Tensor Experts::forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                             FeedForwardKept* kept, ops::LeftTerms* /*left*/) const {
-  at::Tensor logits = ops::lora_linear(x, router_.weight.of(weights), router_.bias(), {}, std::nullopt);
+  return forward(x, x, weights, context, kept);
+}
+
+at::Tensor Experts::forward(const at::Tensor& x, const at::Tensor& routed_by, const UnitLoan& weights,
+                            const ForwardContext& context, FeedForwardKept* kept) const {
+  at::Tensor logits =
+      ops::lora_linear(routed_by, router_.weight.of(weights), router_.bias(), {}, std::nullopt);
   ops::Routing routing = ops::route(logits, options_);
+  if (weight_scales_) ops::scale_weights(routing, unit_->tensor(*weight_scales_));
   at::Tensor product;
   {
     at::Tensor up = this->up(x, weights, context, routing, kept != nullptr ? &kept->up_linear : nullptr);
@@ -125,6 +135,15 @@ at::Tensor Experts::through_router(const at::Tensor& weighted_gradient, const at
 FeedForwardGradients Experts::backward(const at::Tensor& dy, const UnitLoan& weights,
                                        const ForwardContext& context, FeedForwardKept& kept,
                                        bool input_gradient) const {
+  at::Tensor of_router;
+  FeedForwardGradients gradients = backward(dy, weights, context, kept, input_gradient, of_router);
+  if (input_gradient) gradients.dx.add_(of_router);
+  return gradients;
+}
+
+FeedForwardGradients Experts::backward(const at::Tensor& dy, const UnitLoan& weights,
+                                       const ForwardContext& context, FeedForwardKept& kept,
+                                       bool input_gradient, at::Tensor& of_router) const {
   FeedForwardGradients gradients;
   if (!input_gradient && !learns()) return gradients;
   gradients.routing = std::exchange(kept.routing, {});
@@ -150,8 +169,7 @@ FeedForwardGradients Experts::backward(const at::Tensor& dy, const UnitLoan& wei
   if (!input_gradient) return gradients;
   gradients.dx = ops::combine_rows(rows, routing, RowWeights::kNone);
   rows.reset();
-  gradients.dx.add_(
-      through_router(weighted_gradient, std::exchange(kept.router_logits, {}), weights, routing));
+  of_router = through_router(weighted_gradient, std::exchange(kept.router_logits, {}), weights, routing);
   return gradients;
 }
 

@@ -27,6 +27,15 @@ struct SharedExpertSpec {
   bool by_name_only = false;  ///< GroupSpec's
 };
 
+/// The norms of a block in which experts stand beside an MLP, the shared expert (Gemma 4): names of modules.
+/// All are RMS norms over hidden_size numbers with one eps. See ExpertsBesideMlp.
+struct BranchNorms {
+  std::string mlp_input, mlp_output, experts_input, experts_output;
+  std::string
+      router_scale;  ///< a tensor [hidden_size], the weight of the router's norm times sqrt(hidden_size)
+  double eps;
+};
+
 /// A mixture of experts: gated MLPs, of which each token passes a few.
 struct ExpertsSpec {
   std::string prefix;  ///< "model.layers.0.mlp"
@@ -40,6 +49,10 @@ struct ExpertsSpec {
   bool frozen = false;  ///< experts never get adapters
   ExpertNames names;
   std::optional<SharedExpertSpec> shared = {};
+  /// Name of a tensor [count], numbers of each expert that the router's weights are multiplied by; empty:
+  /// there is none.
+  std::string weight_scales = {};
+  std::optional<BranchNorms> branch_norms = {};  ///< with a shared expert without a gate
 
   /// The module whose output are the experts' logits.
   Module router_module() const;
@@ -67,10 +80,17 @@ class Experts : public FeedForward {
 
   at::Tensor forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                      FeedForwardKept* kept, ops::LeftTerms* left) const override;
+  /// The same of a router with an input of its own, `routed_by` [T, D].
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& routed_by, const UnitLoan& weights,
+                     const ForwardContext& context, FeedForwardKept* kept) const;
   void up_again(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                 FeedForwardKept& kept) const override;
   FeedForwardGradients backward(const at::Tensor& dy, const UnitLoan& weights, const ForwardContext& context,
                                 FeedForwardKept& kept, bool input_gradient) const override;
+  /// The same of a router with an input of its own, whose gradient is `of_router` then, where
+  /// `input_gradient` asks for x's.
+  FeedForwardGradients backward(const at::Tensor& dy, const UnitLoan& weights, const ForwardContext& context,
+                                FeedForwardKept& kept, bool input_gradient, at::Tensor& of_router) const;
   void add_a_gradients(const FeedForwardGradients& gradients, const at::Tensor& x,
                        const ForwardContext& context) const override;
   bool learns() const override { return up_.learns() || down_.learns(); }
@@ -82,7 +102,7 @@ class Experts : public FeedForward {
   // What the biases of experts' outputs add to the gradients of the router's weights, times the weights,
   // [T, experts of a token].
   at::Tensor of_output_biases(const at::Tensor& dy, const ops::Routing& routing) const;
-  // The gradient of x by way of the router.
+  // The gradient of the router's input.
   at::Tensor through_router(const at::Tensor& weighted_gradient, const at::Tensor& logits,
                             const UnitLoan& weights, const ops::Routing& routing) const;
 
@@ -91,6 +111,8 @@ class Experts : public FeedForward {
   ops::Activation activation_;
   bool bias_;
   GroupWeights router_;
+  const WeightUnit* unit_;
+  std::optional<std::size_t> weight_scales_;
   LinearStack up_, down_;
 };
 

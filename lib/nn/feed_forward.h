@@ -4,9 +4,16 @@
 
 #include "nn/linear.h"
 #include "nn/linear_stack.h"
+#include "nn/norm.h"
 #include "ops/experts/routing.h"
 
 namespace lorikeet::nn {
+
+/// What the norms of a block in which experts stand beside an MLP keep (experts_beside_mlp.h).
+struct BranchNormsKept {
+  NormKept input;  ///< of the three norms that read the block's input
+  NormKept mlp_output, experts_output;
+};
 
 /// What a feed-forward block keeps for its backward: the activated product is computed again. `up` and what
 /// its groups keep may be given up (FeedForward::up_again).
@@ -18,6 +25,7 @@ struct FeedForwardKept {
   ops::Routing routing = {};
   std::vector<FeedForwardKept> shared = {};  ///< of the expert that every token passes: none or one
   at::Tensor shared_gate = {};               ///< [T, 1], its logits; undefined without such a gate
+  BranchNormsKept branch_norms = {};
 };
 
 /// What a feed-forward block's backward gives.

@@ -144,9 +144,19 @@ double decoded_bytes(const nn::CausalLMSpec& spec, double stored_bytes, const pr
 
 CardRates card_rates(double peak_flops, double peak_bytes_per_second, int capability,
                      ops::AttentionKernel attention) {
+  return card_rates(peak_flops, peak_bytes_per_second, capability, {{attention, 1}});
+}
+
+CardRates card_rates(double peak_flops, double peak_bytes_per_second, int capability,
+                     const std::vector<std::pair<ops::AttentionKernel, double>>& attention) {
+  double operations = 0, time = 0;
+  for (const auto& [kernel, part] : attention) {
+    operations += part;
+    time += part / attention_rate(capability, kernel);
+  }
   return {.products = kProducts * peak_flops,
           .float8 = kFloat8 * 2 * peak_flops,
-          .attention = attention_rate(capability, attention) * peak_flops,
+          .attention = time > 0 ? operations / time * peak_flops : peak_flops,
           .recurrence = recurrence_rate(capability) * peak_flops,
           .memory = kMemory * peak_bytes_per_second,
           .decoding = kDecoding * kMemory * peak_bytes_per_second};

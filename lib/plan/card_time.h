@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "nn/causal_lm.h"
 #include "ops/attention/kernel_choice.h"
@@ -45,6 +47,10 @@ struct CardRates {
 /// assumed.
 CardRates card_rates(double peak_flops, double peak_bytes_per_second, int capability,
                      ops::AttentionKernel attention);
+/// The same of a model whose layers' attention is computed by several kernels, each with its part of the
+/// operations of all attention. With no part above 0 any rate will do.
+CardRates card_rates(double peak_flops, double peak_bytes_per_second, int capability,
+                     const std::vector<std::pair<ops::AttentionKernel, double>>& attention);
 
 double card_seconds(const CardLoad& load, const CardRates& rates);
 

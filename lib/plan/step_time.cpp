@@ -30,18 +30,25 @@ double sum_of_gathers(const std::vector<UnitUse>& uses) {
 
 }  // namespace
 
-std::vector<UnitUse> unit_uses(const nn::ModelShape& shape, const StoredBytes& stored, double head_share) {
+std::vector<UnitUse> unit_uses(const nn::ModelShape& shape, const StoredBytes& stored, double head_share,
+                               const InputsUnit& inputs) {
   const auto layers = static_cast<double>(shape.layers);
   const double table =
       static_cast<double>(shape.vocab_size) * static_cast<double>(shape.hidden_size) * stored.table;
-  const double layer = static_cast<double>(shape.layer_linear_parameters) / layers * stored.linear;
+  const double layer =
+      static_cast<double>(shape.layer_linear_parameters - inputs.linear_parameters) / layers * stored.linear;
   // Forward and backward of a layer cost the same: neither has a gradient of a frozen weight.
   const double share = (1 - head_share) / (2 * layers);
   std::vector<UnitUse> uses{{table, 0}};
-  // The first and the last layer are still there when the direction turns.
-  for (std::int64_t i = 0; i < shape.layers; ++i) uses.push_back({i == 0 ? 0 : layer, share});
+  // What comes last in a pass is still there behind the next one's embedding: layers' inputs where they
+  // learn, else the first layer, unless those inputs come between.
+  const bool has_inputs = inputs.bytes > 0;
+  if (has_inputs) uses.push_back({inputs.learns ? 0 : inputs.bytes, 0});
+  for (std::int64_t i = 0; i < shape.layers; ++i) uses.push_back({i == 0 && !has_inputs ? 0 : layer, share});
   uses.push_back({table, head_share});
+  // The last layer is still there when the direction turns.
   for (std::int64_t i = 0; i < shape.layers; ++i) uses.push_back({i == 0 ? 0 : layer, share});
+  if (inputs.learns) uses.push_back({inputs.bytes, 0});
   return uses;
 }
 

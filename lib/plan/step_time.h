@@ -25,9 +25,19 @@ struct StoredBytes {
   double linear = 0;  ///< of the layers' linear modules
 };
 
-/// The uses of a training micro-batch in parallel::WeightGatherer's order: embedding, layers, head, layers
-/// backwards. `head_share` is the head's part of the operations.
-std::vector<UnitUse> unit_uses(const nn::ModelShape& shape, const StoredBytes& stored, double head_share);
+/// The unit of layers' inputs (nn::LayerInputs): its bytes, 0 where there is none, and whether backward reads
+/// it too. Its operations count as the layers'.
+struct InputsUnit {
+  double bytes = 0;
+  std::int64_t linear_parameters = 0;  ///< of its projection, which the shape counts among the layers'
+  bool learns = false;
+};
+
+/// The uses of a training micro-batch in parallel::WeightGatherer's order: embedding, layers' inputs, layers,
+/// head, layers backwards, and their inputs once more where they learn. `head_share` is the head's part of
+/// the operations.
+std::vector<UnitUse> unit_uses(const nn::ModelShape& shape, const StoredBytes& stored, double head_share,
+                               const InputsUnit& inputs = {});
 
 struct StepTimeInput {
   double flops = 0;         ///< of the whole step, over all ranks (train::step_flops)

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/strings.h"
 #include "models/decoder_spec.h"
+#include "models/experts.h"
 #include "models/multimodal.h"
 #include "models/rope.h"
 
@@ -21,7 +23,8 @@ constexpr const char* kSliding = "sliding_attention";
 struct Form {
   std::string file, text;
   std::int64_t max_position;
-  bool has_layer_inputs;  // the class knows per-layer inputs, which are on where a file says nothing of them
+  // The class knows experts, and per-layer inputs, which are on where a file says nothing of them.
+  bool has_inputs_and_experts;
 };
 
 Form gemma4_form() { return {"gemma4", "gemma4_text", 131072, true}; }
@@ -63,6 +66,7 @@ struct Gemma4Settings {
   bool double_wide;          // MLPs of the others are twice as wide
   std::int64_t input_width;  // of layers' inputs, 0 for none
   std::int64_t input_vocab_size;
+  std::optional<nn::ExpertsSpec> experts;  // beside each MLP; without names
 
   bool is_full(std::int64_t layer) const { return windows[static_cast<std::size_t>(layer)] == 0; }
   // The last layer of the same kind with keys of its own.
@@ -83,6 +87,27 @@ std::int64_t count_or(ConfigReader& config, const char* key, std::int64_t larges
         key, "expected an integer from 0 to " + std::to_string(largest) + ", got " + std::to_string(count));
   }
   return count;
+}
+
+// Nothing where they are off, whatever the other keys say.
+std::optional<nn::ExpertsSpec> read_gemma4_experts(ConfigReader& config, const DecoderSizes& sizes) {
+  if (!config.flag("enable_moe_block", false)) {
+    config.claim({"num_experts"});
+    return std::nullopt;
+  }
+  for (const char* key : {"num_experts", "top_k_experts", "moe_intermediate_size"}) {
+    if (!config.has(key)) config.fail(key, "is missing, but enable_moe_block asks for experts");
+  }
+  nn::ExpertsSpec experts = read_experts(config, sizes,
+                                         {.count = 0,
+                                          .per_token = 0,
+                                          .width_key = "moe_intermediate_size",
+                                          .width = 0,
+                                          .normalized = true,
+                                          .reads_normalized = false,
+                                          .per_token_key = "top_k_experts"});
+  experts.activation = ops::Activation::kGeluTanh;
+  return experts;
 }
 
 // As published: numbers for all layers without a window.
@@ -176,10 +201,12 @@ Gemma4Settings read_settings(ConfigReader& config, const DecoderSizes& sizes, co
   s.bias = config.flag("attention_bias", false);
   // Images alone would be seen from both sides by "vision".
   config.choice("use_bidirectional_attention", "vision", {"vision"});
-  config.require_flag("enable_moe_block", false, "a model without experts was expected");
-  // Have no effect without enable_moe_block, and in the form without inputs of layers.
-  config.claim({"num_experts"});
-  if (!form.has_layer_inputs) config.claim({"hidden_size_per_layer_input"});
+  if (form.has_inputs_and_experts) {
+    s.experts = read_gemma4_experts(config, sizes);
+  } else {
+    config.require_flag("enable_moe_block", false, "the class of this model has no experts");
+    config.claim({"num_experts", "hidden_size_per_layer_input"});  // which it takes no notice of
+  }
   s.keys_as_values = config.flag("attention_k_eq_v", false);
   s.windows = read_layer_windows(config, sizes);
   s.heads = read_heads(config, sizes, s.windows, s.keys_as_values);
@@ -192,7 +219,7 @@ Gemma4Settings read_settings(ConfigReader& config, const DecoderSizes& sizes, co
                               " no earlier one of their kind whose keys they could read");
     }
   }
-  if (!form.has_layer_inputs) return s;
+  if (!form.has_inputs_and_experts) return s;
   s.input_width = count_or(config, "hidden_size_per_layer_input", kLargestWidth / sizes.layers, 256);
   s.input_vocab_size = config.size_or("vocab_size_per_layer_input", kLargestVocabulary, 262144);
   if (s.input_width > 0 && s.input_vocab_size < sizes.vocab_size) {
@@ -201,6 +228,25 @@ Gemma4Settings read_settings(ConfigReader& config, const DecoderSizes& sizes, co
                                                   std::to_string(s.input_vocab_size));
   }
   return s;
+}
+
+// Puts the experts beside the layer's MLP.
+void add_experts(nn::DecoderLayerSpec& layer, const nn::ExpertsSpec& experts, const std::string& prefix,
+                 double eps) {
+  const auto norm = [&](const char* name) { return prefix + name; };
+  layer.mlp_norm.reset();
+  layer.experts = experts;
+  layer.experts->prefix = prefix;
+  layer.experts->names.router = "router.proj";
+  layer.experts->shared =
+      nn::SharedExpertSpec{.intermediate_size = layer.mlp.intermediate_size, .name = "mlp", .gate = ""};
+  layer.experts->weight_scales = prefix + ".router.per_expert_scale";
+  layer.experts->branch_norms = nn::BranchNorms{.mlp_input = norm(".pre_feedforward_layernorm"),
+                                                .mlp_output = norm(".post_feedforward_layernorm_1"),
+                                                .experts_input = norm(".pre_feedforward_layernorm_2"),
+                                                .experts_output = norm(".post_feedforward_layernorm_2"),
+                                                .router_scale = prefix + ".router.scale",
+                                                .eps = eps};
 }
 
 nn::DecoderLayerSpec gemma4_layer(const DecoderSizes& sizes, const Gemma4Settings& s, std::int64_t index,
@@ -241,6 +287,7 @@ nn::DecoderLayerSpec gemma4_layer(const DecoderSizes& sizes, const Gemma4Setting
     attention.keys_of = s.keys_of(index);
     if (s.double_wide) layer.mlp.intermediate_size *= 2;
   }
+  if (s.experts) add_experts(layer, *s.experts, prefix, eps);
   return layer;
 }
 
@@ -266,7 +313,14 @@ nn::CausalLMSpec gemma4_decoder(ConfigReader& config, const Form& form, const st
   }
   config.finish();
   for (std::int64_t i = 0; i < sizes.layers; ++i) spec.layers.push_back(gemma4_layer(sizes, s, i, model));
+  if (s.experts) spec.shape.intermediate_size += s.experts->router.per_token * s.experts->intermediate_size;
   return spec;
+}
+
+// Files have the experts of a layer in one tensor.
+std::vector<io::CheckpointNames::ExpertStack> stacks_of(const nn::CausalLMSpec& spec) {
+  if (!spec.layers.front().experts) return {};
+  return gate_up_stacks(/*transposed=*/false);
 }
 
 // Towers, and what published files have of layers that read another's keys, where no class reads it.
@@ -288,6 +342,7 @@ nn::CausalLMSpec text_spec(const JsonView& json, const Form& form) {
   nn::CausalLMSpec spec = gemma4_decoder(config, form, "model");
   // The language model of a multimodal checkpoint that someone took the towers off.
   spec.checkpoint_names = {.prefixes = {{"model.", "model.language_model."}},
+                           .expert_stacks = stacks_of(spec),
                            .other_parts = other_parts(spec)};
   return spec;
 }
@@ -302,6 +357,7 @@ nn::CausalLMSpec multimodal_spec(const JsonView& json, const Form& form) {
   nn::CausalLMSpec spec = gemma4_decoder(text, form, "model.language_model");
   // The class of the text model alone calls its modules so, and PEFT's adapters on it.
   spec.checkpoint_names = {.prefixes = {{"model.language_model.", "model."}},
+                           .expert_stacks = stacks_of(spec),
                            .other_parts = other_parts(spec)};
   return spec;
 }

@@ -5,7 +5,7 @@ import sys
 import unittest
 
 from card_programs import SECOND, ModelRuns, called_operators
-from mixture import write_gpt_oss, write_mixture, write_shared_mixture
+from mixture import write_gemma4, write_gpt_oss, write_mixture, write_shared_mixture
 
 BF16_RELATIVE = 1e-2  # runs_test.py's, and a token near two experts may take the other one
 LAYERS = 4
@@ -80,6 +80,31 @@ class SharedExpert(ModelRuns):
 
     def test_two_cards_compute_what_one_does(self):
         self.check_two_cards()
+
+
+class BesideMlp(ModelRuns):
+    write_model = staticmethod(write_gemma4)
+    ON_BOTH = "lora.target_modules=[q_proj, gate_proj, up_proj, down_proj]"
+
+    def test_the_cpus_losses_with_frozen_experts_and_with_adapters_on_them(self):
+        frozen = self.check("frozen", self.FP32_RELATIVE, "precision.preset=fp32")
+        adapted = self.check("adapted", self.FP32_RELATIVE, "precision.preset=fp32", self.ON_BOTH, "lora.dropout=0.1",
+                             "training.activation_checkpointing=full", "training.offload=activations")
+        self.assertNotEqual(self.losses("frozen-cpu"), self.losses("adapted-cpu"))
+        self.assertGreater(adapted["operators"]["aten::mm.out"], frozen["operators"]["aten::mm.out"])
+
+    def test_in_16_bits_and_in_4(self):
+        adapted = self.check("bf16", BF16_RELATIVE, self.ON_BOTH, "training.activation_checkpointing=mlp")
+        frozen = self.check("nf4", BF16_RELATIVE, "precision.base_storage=nf4")
+        # Of all experts at once, as in other mixtures.
+        trained, passes = self.STEPS * LAYERS, frozen["operators"]["aten::topk.values"]
+        self.assertEqual(frozen["kernels"]["grouped_products_cuda.cu"], 2 * passes + 2 * trained)
+        passes = adapted["operators"]["aten::topk.values"]
+        self.assertEqual(adapted["kernels"]["grouped_products_cuda.cu"], 4 * passes + (5 + 2) * trained)
+        self.assertEqual(adapted["kernels"]["grouped_sums_cuda.cu"], 5 * trained)
+
+    def test_two_cards_compute_what_one_does(self):
+        self.check_two_cards(self.ON_BOTH)
 
 
 class GptOss(ModelRuns):

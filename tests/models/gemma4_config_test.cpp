@@ -17,6 +17,8 @@ namespace {
 const std::string kText = "gemma4_text/keys-as-values/config.json";
 const std::string kPublishedText = "gemma4_text/keys-as-values/config-transformers-4.json";
 const std::string kShared = "gemma4_text/shared-keys-wide/config.json";
+const std::string kMixture = "gemma4_text/experts/config.json";
+const std::string kNestedMixture = "gemma4/nested-experts/config.json";
 const std::string kNested = "gemma4/nested/config.json";
 const std::string kUnified = "gemma4_unified/nested/config.json";
 
@@ -229,10 +231,71 @@ TEST_CASE(
       spec_of(kUnified, R"({"text_config.hidden_size_per_layer_input": 6})").layer_inputs.has_value());
 }
 
-TEST_CASE("Gemma 4's experts are refused, and layers that no earlier one has keys for") {
+TEST_CASE("a published Gemma 4 26B has experts beside each MLP") {
+  const nn::CausalLMSpec spec = published("26B");
+  CHECK(kinds(spec).substr(0, 12) == "sssssfsssssf");
+  check_heads(spec.layers.at(0), 8, 256);
+  check_heads(spec.layers.at(5), 2, 512);
+  CHECK(spec.shape.intermediate_size == 2112 + 8 * 704);
+  CHECK_FALSE(spec.layer_inputs.has_value());
+  for (const nn::DecoderLayerSpec& layer : spec.layers) {
+    CHECK_FALSE(layer.mlp_norm.has_value());
+    CHECK(layer.post_mlp_norm.has_value());
+    const nn::ExpertsSpec& experts = layer.experts.value();
+    CHECK(experts.count == 128);
+    CHECK(experts.router.per_token == 8);
+    CHECK(experts.router.normalized);
+    CHECK(experts.intermediate_size == 704);
+    CHECK(experts.activation == ops::Activation::kGeluTanh);
+    CHECK(experts.shared.value().intermediate_size == 2112);
+    CHECK(experts.branch_norms.value().eps == 1e-6);
+  }
+}
+
+TEST_CASE("Gemma 4's experts have the checkpoint's names, and files stack them") {
+  for (const auto& [file, model] :
+       {std::pair{kMixture, "model."}, {kNestedMixture, "model.language_model."}}) {
+    const nn::CausalLMSpec spec = spec_of(file);
+    const std::string layer = model + std::string("layers.1.");
+    const nn::ExpertsSpec& experts = spec.layers.at(1).experts.value();
+    CHECK(experts.router_module().name == layer + "router.proj");
+    CHECK(experts.gate_up_modules(2).at(1).name == layer + "experts.2.up_proj");
+    CHECK(experts.down_module(2).name == layer + "experts.2.down_proj");
+    CHECK(experts.shared_mlp().down_module().name == layer + "mlp.down_proj");
+    CHECK(experts.weight_scales == layer + "router.per_expert_scale");
+    const nn::BranchNorms& norms = experts.branch_norms.value();
+    CHECK(norms.router_scale == layer + "router.scale");
+    CHECK(norms.mlp_input == layer + "pre_feedforward_layernorm");
+    CHECK(norms.mlp_output == layer + "post_feedforward_layernorm_1");
+    CHECK(norms.experts_input == layer + "pre_feedforward_layernorm_2");
+    CHECK(norms.experts_output == layer + "post_feedforward_layernorm_2");
+    CHECK(spec.layers.at(1).post_mlp_norm.value().name == layer + "post_feedforward_layernorm");
+    REQUIRE(spec.checkpoint_names.expert_stacks.size() == 2);
+    CHECK(spec.checkpoint_names.expert_stacks[0].tensor == "gate_up_proj");
+    CHECK_FALSE(spec.checkpoint_names.expert_stacks[0].interleaved);
+    CHECK_FALSE(spec.checkpoint_names.expert_stacks[0].transposed);
+  }
+  CHECK(spec_of(kText).checkpoint_names.expert_stacks.empty());
+}
+
+TEST_CASE("numbers of experts count where enable_moe_block asks for them") {
+  CHECK_FALSE(spec_of(kMixture, R"({"enable_moe_block": "absent"})").layers.at(0).experts.has_value());
+  CHECK(spec_of(kMixture, R"({"top_k_experts": 1})").layers.at(0).experts->router.per_token == 1);
+  // The MLP that is as wide as the layer's own.
+  CHECK(spec_of(kMixture, R"({"num_kv_shared_layers": 1, "use_double_wide_mlp": true})")
+            .layers.at(2)
+            .experts->shared->intermediate_size == 72);
   check_refused(
-      {{kText, R"({"enable_moe_block": true})", "enable_moe_block] true is not supported"},
-       {kShared, R"({"num_kv_shared_layers": 3})",
+      {{kText, R"({"enable_moe_block": true})", "num_experts] is missing, but enable_moe_block"},
+       {kMixture, R"({"top_k_experts": null})", "top_k_experts] is missing, but enable_moe_block"},
+       {kMixture, R"({"moe_intermediate_size": "absent"})", "moe_intermediate_size] is missing"},
+       {kMixture, R"({"top_k_experts": 6})", "top_k_experts] expected at most the number of experts, 5"},
+       {kUnified, R"({"text_config.enable_moe_block": true})", "enable_moe_block] true is not supported"}});
+}
+
+TEST_CASE("layers that no earlier one has keys for are refused") {
+  check_refused(
+      {{kShared, R"({"num_kv_shared_layers": 3})",
         "num_kv_shared_layers] leaves layers with full_attention no earlier one"},
        {kShared, R"({"num_kv_shared_layers": 5})",
         "num_kv_shared_layers] expected an integer from 0 to 4, got 5"},

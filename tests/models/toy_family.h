@@ -36,9 +36,11 @@ nn::CausalLMSpec toy_forms_spec();
 /// A model of Gemma 4's forms, with sandwich norms, norms of values and proportional rotary:
 ///   layer 0: a window of 3, the stream behind it multiplied by a number
 ///   layer 1: wider heads that share one key head, keys as values, biases, such a number
-///   layer 2: the same without norms of queries and keys, and without the number
+///   layer 2: the same without norms of queries and keys, and without the number, with three experts beside
+///            the MLP, of which a token passes two
 ///   layer 3: like layer 0, whose keys and values it reads, with a wider MLP
-///   layer 4: like layer 1, whose keys and values it reads, with a wider MLP, and without the number
+///   layer 4: like layer 1, whose keys and values it reads, with a wider MLP and such experts, and without
+///            the number
 /// each with an input beside the stream.
 nn::CausalLMSpec toy_gemma4_spec();
 

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::int64_t kHidden = 24, kHeads = 4, kIntermediate = 20;
 constexpr std::int64_t kWindow = 3, kLocalDim = 8, kGlobalDim = 16, kRotatedPairs = 3;
+constexpr std::int64_t kExperts = 3, kExpertsOfToken = 2, kExpertWidth = 12;
 constexpr std::int64_t kLayers = 5, kInputWidth = 5, kInputVocab = 40;
 constexpr double kEps = 1e-5, kLocalTheta = 25, kGlobalTheta = 100, kFactor = 2;
 
@@ -49,6 +50,31 @@ nn::DecoderLayerSpec layer(std::int64_t index, bool full) {
       .output_scale = prefix + ".scale"};
 }
 
+// Puts experts beside the layer's MLP.
+void add_experts(nn::DecoderLayerSpec& layer) {
+  const std::string prefix = "transformer.h." + std::to_string(layer.index);
+  layer.mlp_norm.reset();
+  layer.experts = nn::ExpertsSpec{
+      .prefix = prefix,
+      .hidden_size = kHidden,
+      .intermediate_size = kExpertWidth,
+      .count = kExperts,
+      .router = {.per_token = kExpertsOfToken},
+      .activation = ops::Activation::kGeluTanh,
+      .names = {.router = "router.proj", .experts = "experts", .gate = "w1", .up = "w3", .down = "w2"},
+      .shared = nn::SharedExpertSpec{.intermediate_size = layer.mlp.intermediate_size,
+                                     .name = "ffn",
+                                     .gate = "",
+                                     .modules = layer.mlp.names},
+      .weight_scales = prefix + ".router.weight_scales",
+      .branch_norms = nn::BranchNorms{.mlp_input = prefix + ".ln_3",
+                                      .mlp_output = prefix + ".ln_6",
+                                      .experts_input = prefix + ".ln_7",
+                                      .experts_output = prefix + ".ln_8",
+                                      .router_scale = prefix + ".router.scale",
+                                      .eps = kEps}};
+}
+
 // Divided by its root mean square.
 at::Tensor unit(const at::Tensor& x) { return x / at::sqrt(at::mean(x * x, -1, true) + kEps); }
 
@@ -64,6 +90,26 @@ at::Tensor linear(const State& state, const std::string& name, const at::Tensor&
 
 at::Tensor gelu_tanh(const at::Tensor& x) {
   return 0.5 * x * (1 + at::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+at::Tensor mlp(const State& state, const std::string& prefix, const at::Tensor& x) {
+  return linear(state, prefix + ".w2",
+                gelu_tanh(linear(state, prefix + ".w1", x)) * linear(state, prefix + ".w3", x));
+}
+
+// The MLP and two experts of three, each between its own norms. The router reads the stream itself.
+at::Tensor mlp_and_experts(const State& state, const std::string& h, const at::Tensor& x) {
+  const at::Tensor routed = unit(x) * state.at(h + ".router.scale") / std::sqrt(24.0);
+  const at::Tensor logits = linear(state, h + ".router.proj", routed);
+  const at::Tensor second = std::get<0>(at::topk(logits, kExpertsOfToken)).narrow(1, 1, 1);
+  const at::Tensor exps = at::exp(logits) * logits.ge(second);
+  const at::Tensor weights = exps / exps.sum(1, true) * state.at(h + ".router.weight_scales");
+  const at::Tensor n = norm(state, h + ".ln_7", x);
+  at::Tensor sum = at::zeros_like(x);
+  for (std::int64_t e = 0; e < kExperts; ++e)
+    sum = sum + weights.narrow(1, e, 1) * mlp(state, h + ".experts." + std::to_string(e), n);
+  return norm(state, h + ".ln_6", mlp(state, h + ".ffn", norm(state, h + ".ln_3", x))) +
+         norm(state, h + ".ln_8", sum);
 }
 
 // One head [length, head_dim]: pairs i and i + head_dim / 2; of the global table the first three alone.
@@ -93,16 +139,17 @@ at::Tensor mask(std::int64_t length, bool full, const at::TensorOptions& options
   return mask;
 }
 
-// The layers: whether they have no window, norms of queries and keys, a number behind them, and which
-// layer's keys and values they read.
+// The layers: whether they have no window, norms of queries and keys, a number behind them, experts, and
+// which layer's keys and values they read.
 struct Kind {
   std::int64_t index;
-  bool full, normed, scaled;
+  bool full, normed, scaled, experts;
   std::int64_t keys_of;
 };
-constexpr std::array<Kind, kLayers> kKinds{Kind{0, false, true, true, 0}, Kind{1, true, true, true, 1},
-                                           Kind{2, true, false, false, 2}, Kind{3, false, true, true, 0},
-                                           Kind{4, true, true, false, 1}};
+constexpr std::array<Kind, kLayers> kKinds{
+    Kind{0, false, true, true, false, 0}, Kind{1, true, true, true, false, 1},
+    Kind{2, true, false, false, true, 2}, Kind{3, false, true, true, false, 0},
+    Kind{4, true, true, false, true, 1}};
 
 // Keys and values are those of `maker`, out of the normed input that it had.
 at::Tensor attention(const State& state, const std::string& prefix, const at::Tensor& x,
@@ -145,6 +192,7 @@ nn::CausalLMSpec toy_gemma4_spec() {
       own.attention.keys_as_values = false;
       own.mlp.intermediate_size *= 2;
     }
+    if (kind.experts) add_experts(own);
     spec.layers.push_back(own);
   }
   spec.layer_inputs = nn::LayerInputsSpec{.table = "transformer.inputs",
@@ -172,14 +220,14 @@ at::Tensor toy_gemma4_logits(const State& state, const std::vector<std::int32_t>
   std::vector<at::Tensor> attended;  // the normed input of each layer's attention
   for (const Kind& kind : kKinds) {
     const std::string h = layer_name(kind.index);
-    at::Tensor n = norm(state, h + ".ln_1", x);
+    const at::Tensor n = norm(state, h + ".ln_1", x);
     attended.push_back(n);
     const at::Tensor& maker_x = attended.at(static_cast<std::size_t>(kind.keys_of));
     x = x + norm(state, h + ".ln_2",
                  attention(state, h + ".attn", n, layer_name(kind.keys_of) + ".attn", maker_x, kind));
-    n = norm(state, h + ".ln_3", x);
-    const at::Tensor inner = gelu_tanh(linear(state, h + ".ffn.w1", n)) * linear(state, h + ".ffn.w3", n);
-    x = x + norm(state, h + ".ln_4", linear(state, h + ".ffn.w2", inner));
+    const at::Tensor y =
+        kind.experts ? mlp_and_experts(state, h, x) : mlp(state, h + ".ffn", norm(state, h + ".ln_3", x));
+    x = x + norm(state, h + ".ln_4", y);
     const auto own = [&](const at::Tensor& all) {
       return all.narrow(1, kind.index * kInputWidth, kInputWidth);
     };

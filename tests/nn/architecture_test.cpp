@@ -82,6 +82,12 @@ TEST_CASE("Gemma 4's settings stand in an architecture") {
   CHECK(value(lines, "layers 3-3 layer_input.norm.eps") == "1e-05");
   CHECK(value(lines, "layer_inputs.vocab_size") == "40");
   CHECK(value(lines, "layer_inputs.norm.eps") == "1e-05");
+  CHECK(value(lines, "layers 2-2 experts.weight_scales") == "true");
+  CHECK(value(lines, "layers 2-2 experts.branch_norms.eps") == "1e-05");
+  CHECK(value(lines, "layers 2-2 experts.shared.gated").empty());
+  CHECK(value(lines, "layers 4-4 experts.shared.intermediate_size") == "40");
+  CHECK(value(architecture(test::toy_forms_spec()), "layers 4-4 experts.weight_scales").empty());
+  CHECK(value(architecture(test::toy_forms_spec()), "layers 4-4 experts.branch_norms.eps").empty());
   CHECK(value(architecture(toy_spec()), "layers 0-0 attention.value_norm.eps").empty());
 }
 

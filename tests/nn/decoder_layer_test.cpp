@@ -70,6 +70,20 @@ TEST_CASE("keys of another layer are an earlier one's, beside queries alone") {
   CHECK_THAT(error_of(spec), Contains("expected keys as values beside separate q and k, got fused ones"));
 }
 
+TEST_CASE(
+    "norms of an MLP and of experts beside it stand in place of the one before them, and ask for both") {
+  DecoderLayerSpec spec = test::toy_gemma4_spec().layers[2];
+  CHECK(error_of(spec) == "no error");
+  spec.mlp_norm = spec.post_mlp_norm;
+  CHECK_THAT(error_of(spec), Contains("[layer 2] expected no norm before a block whose branches have norms"));
+  spec.mlp_norm.reset();
+  spec.experts->shared->gate = "gate";
+  CHECK(error_of(spec) ==
+        "[transformer.h.2] expected norms of branches beside a shared expert without a gate");
+  spec.experts->shared.reset();
+  CHECK_THAT(error_of(spec), Contains("expected norms of branches beside a shared expert without a gate"));
+}
+
 TEST_CASE("a layer declares its tensors as one unit, in the order of use, under the family's names") {
   FrozenFactory factory(test::fp32_policy());
   WeightStore store;

@@ -99,6 +99,33 @@ TEST_CASE("the gradient of logits is that of the weights' formula, whether they 
   }
 }
 
+TEST_CASE(
+    "weights are multiplied by numbers of their experts, and the gradient of logits goes through that") {
+  for (const bool normalized : {true, false}) {
+    CAPTURE(normalized);
+    const ops::RouterOptions options{.per_token = 3, .normalized = normalized};
+    const at::Tensor logits = leaf({9, 6}, 1), d_weights = random({9, 3}, 2, at::kDouble);
+    const at::Tensor scales = at::tensor({0.5, -2.0, 1.5, 0.0, 3.0, 0.25}, at::kDouble);
+    Routing routing = ops::route(logits.detach(), options);
+    ops::scale_weights(routing, scales.to(at::kFloat));  // which holds them exactly
+    at::Tensor weights = logits.softmax(1).gather(1, routing.experts);
+    if (normalized) weights = weights / weights.sum(1, true);
+    weights = weights * scales.index({routing.experts});
+    CHECK(relative_distance(routing.weights, weights.detach()) < 1e-12);
+    const at::Tensor expected = torch::autograd::grad({(weights * d_weights).sum()}, {logits})[0];
+    const at::Tensor weighted = d_weights * routing.weights;
+    CHECK(relative_distance(ops::route_backward(weighted, logits.detach(), routing, options), expected) <
+          1e-12);
+    if (!normalized) continue;
+    routing.unscaled.reset();
+    CHECK(relative_distance(ops::route_backward(weighted, logits.detach(), routing, options), expected) >
+          1e-2);
+  }
+  Routing routing = ops::route(at::zeros({2, 3}), {.per_token = 2});
+  CHECK_THROWS_WITH(ops::scale_weights(routing, at::ones({2})),
+                    Catch::Contains("expected a floating number for each expert"));
+}
+
 TEST_CASE("rows of experts and products of rows are fp64's to their dtype's last bits, at every width") {
   // fp32: sums of a few hundred terms in another order. 16 bits: one rounding of the result.
   const Tolerance tolerances[] = {{at::kDouble, 1e-14, 1e-14, "another order of sums"},

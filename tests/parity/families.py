@@ -38,6 +38,8 @@ GEMMA4 = dict(head_dim=8, global_head_dim=16, hidden_size_per_layer_input=0, sli
 # small before its norm: at the class's eps of 1e-6 transformers' own gradients in fp32 are up to 1e-4 from those in fp64.
 GEMMA4_SHARED = dict(GEMMA4, num_hidden_layers=5, layer_types=[SLIDING, SLIDING, FULL, SLIDING, FULL], num_kv_shared_layers=2,
                      hidden_size_per_layer_input=6, vocab_size_per_layer_input=VOCABULARY, rms_norm_eps=1e-2)
+# 26B-A4B's form: experts beside each MLP.
+GEMMA4_EXPERTS = dict(GEMMA4, enable_moe_block=True, num_experts=5, top_k_experts=2, moe_intermediate_size=20, rms_norm_eps=1e-3)
 # Experts, and the expert that every token passes.
 SHARED = dict(moe_intermediate_size=24, shared_expert_intermediate_size=28)
 
@@ -162,6 +164,8 @@ FAMILIES = {
                                num_global_key_value_heads=1, final_logit_softcapping=3.0, tie_word_embeddings=True),
         "biases": dict(GEMMA4, layer_types=[SLIDING, FULL], attention_bias=True,
                        rope_parameters=PROPORTIONAL | {FULL: PROPORTIONAL[FULL] | {"factor": 4.0}}),
+        "experts": dict(GEMMA4_EXPERTS, num_hidden_layers=3, layer_types=[SLIDING, FULL, FULL], attention_k_eq_v=True,
+                        num_global_key_value_heads=1, final_logit_softcapping=3.0, tie_word_embeddings=True),
         "shared-keys-wide": dict(GEMMA4_SHARED, use_double_wide_mlp=True, final_logit_softcapping=3.0, tie_word_embeddings=True),
     },
     "olmo2": {
@@ -268,6 +272,7 @@ FAMILIES = {
     "gemma4": {
         "nested": dict(GEMMA4, layer_types=[SLIDING, FULL], attention_k_eq_v=True, num_global_key_value_heads=1, attention_bias=True,
                        final_logit_softcapping=3.0, use_bidirectional_attention="vision", tie_word_embeddings=True),
+        "nested-experts": dict(GEMMA4_EXPERTS, layer_types=[SLIDING, FULL], top_k_experts=4, tie_word_embeddings=True),
         "shared-keys": dict(GEMMA4_SHARED, attention_k_eq_v=True, num_global_key_value_heads=1, tie_word_embeddings=True),
     },
     "gemma4_unified": {
@@ -315,6 +320,8 @@ def make_checkpoint(folder, family, variant, dtype=torch.float32, seed=0, **more
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.normal_(0.0, 0.2)
+            if name.endswith(("router.scale", "per_expert_scale")):  # Gemma 4's
+                parameter.mul_(3.0).add_(1.0)
             if parameter.dim() == 1 and name.endswith("weight"):
                 parameter.add_(1.0 if name.endswith("linear_attn.norm.weight") else neutral)
             if family.startswith("gemma4") and name.endswith("q_norm.weight"):  # whose scores nothing else scales

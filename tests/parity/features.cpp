@@ -188,7 +188,8 @@ Feature of_which_keys() {
 // Norms behind the blocks, where there are others before them.
 bool without_post_norms(DecoderLayerSpec& layer) {
   if (!layer.attention_norm) return false;
-  const bool attention = drop(layer.post_attention_norm), mlp = drop(layer.post_mlp_norm);
+  // A block without a norm before it keeps the one behind it.
+  const bool attention = drop(layer.post_attention_norm), mlp = layer.mlp_norm && drop(layer.post_mlp_norm);
   return attention || mlp;
 }
 
@@ -205,7 +206,10 @@ std::function<bool(DecoderLayerSpec&)> of_router(bool (*changed)(ops::RouterOpti
   return [=](DecoderLayerSpec& layer) { return layer.experts && changed(layer.experts->router); };
 }
 
-bool without_shared_expert(DecoderLayerSpec& layer) { return layer.experts && drop(layer.experts->shared); }
+// But for one with norms of its own, without which there is none.
+bool without_shared_expert(DecoderLayerSpec& layer) {
+  return layer.experts && !layer.experts->branch_norms && drop(layer.experts->shared);
+}
 
 bool open_shared_gate(DecoderLayerSpec& layer) {
   return layer.experts && layer.experts->shared && !std::exchange(layer.experts->shared->gate, "").empty();
@@ -237,8 +241,11 @@ std::vector<Feature> make_features() {
                 set<bool>([](Layer& l) -> auto& { return l.attention.qkv_bias; }, false)),
       of_layers("bias of o", set<bool>([](Layer& l) -> auto& { return l.attention.output_bias; }, false)),
       of_layers("bias of the MLP", set<bool>([](Layer& l) -> auto& { return l.mlp.bias; }, false)),
-      of_layers("activation", set<ops::Activation>([](Layer& l) -> auto& { return l.mlp.activation; },
-                                                   ops::Activation::kSilu)),
+      of_layers("activation",
+                [](Layer& l) {
+                  const auto off = ops::Activation::kSilu;
+                  return !l.experts && std::exchange(l.mlp.activation, off) != off;
+                }),
       of_layers("norms of q and k", [](Layer& l) { return drop(l.attention.qk_norm); }),
       of_layers("norms of q and k of 1 + weight", plain_head_norms),
       of_layers("norm of the values", [](Layer& l) { return drop(l.attention.value_norm_eps); }),
@@ -267,6 +274,7 @@ std::vector<Feature> make_features() {
       of_layers("a token's last expert", of_router(fewer_experts)),
       of_layers("shared expert", without_shared_expert),
       of_layers("gate of the shared expert", open_shared_gate),
+      of_layers("scales of experts' weights", of_experts(&nn::ExpertsSpec::weight_scales, std::string())),
       of_layers("bias of the router", of_experts(&nn::ExpertsSpec::router_bias, false)),
       of_layers("biases of experts", of_experts(&nn::ExpertsSpec::bias, false)),
       of_layers("activation of experts", of_experts(&nn::ExpertsSpec::activation, ops::Activation::kSilu)),

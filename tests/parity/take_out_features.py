@@ -29,7 +29,8 @@ SHARED_KEYS = {"gemma4", "gemma4_text"}
 HEAD_NORMS = ("attention.qk_norm = head_norms(", "[[maybe_unused]] const nn::QkNormSpec taken_out = head_norms(")
 WHOLE_NORMS = ("attention.qk_norm = whole_norms(", "[[maybe_unused]] const nn::QkNormSpec taken_out = whole_norms(")
 SHARED_EXPERTS = {"qwen2_moe", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"}
-EXPERTS = {"gpt_oss", "mixtral", "olmoe", "qwen3_moe", "qwen3_vl_moe"} | SHARED_EXPERTS
+BESIDE_MLP = {"gemma4", "gemma4_text"}
+EXPERTS = {"gpt_oss", "mixtral", "olmoe", "qwen3_moe", "qwen3_vl_moe"} | SHARED_EXPERTS | BESIDE_MLP
 DELTA_NETS = {"qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"}
 
 
@@ -91,14 +92,14 @@ FEATURES = [
         ("biases of experts", "experts.router_bias = experts.bias = true;", "experts.router_bias = true;"),
         ("clamped SwiGLU", "experts.activation = ops::Activation::kClampedSwiglu;", ""),
         ("rows of gate and up in turn", "spec.checkpoint_names.expert_stacks.front().interleaved = true;", "")),
-    *of({"gpt_oss", "qwen3_vl_moe"}, "models/experts.cpp",
+    *of({"gpt_oss", "qwen3_vl_moe"} | BESIDE_MLP, "models/experts.cpp",
         ("which rows are the gate", '.modules = {"gate_proj", "up_proj"}', '.modules = {"up_proj", "gate_proj"}')),
     *of("olmoe", "models/olmoe/olmoe.cpp", ("norms of q and k over all heads", *WHOLE_NORMS)),
     *of({"olmoe", "qwen2_moe", "qwen3_moe"}, "lib/ops/experts/routing.cpp",
         ("experts' weights as the softmax has them", "if (options.normalized) routing.weights", "if (k > 0) routing.weights")),
     *of(EXPERTS, "models/experts.cpp",
-        ("number of experts a token", 'per_token = config.size_or("num_experts_per_tok"',
-         'per_token = 1 + 0 * config.size_or("num_experts_per_tok"')),
+        ("number of experts a token", "per_token = config.size_or(defaults.per_token_key",
+         "per_token = 1 + 0 * config.size_or(defaults.per_token_key")),
     *of(EXPERTS, "lib/ops/experts/routing.cpp", ("weights of a token's experts", ".topk(k, 1);", ".topk(k, 1);\n  routing.weights.fill_(1);")),
     *of(DELTA_NETS, "models/qwen3_5/delta_decoder.cpp",
         ("norms of 1 + weight", "layer.mlp_norm->unit_offset = true;", "layer.mlp_norm->unit_offset = false;"),
@@ -232,6 +233,25 @@ FEATURES = [
         ("biases of attention", "attention.output_bias = s.bias;", "attention.output_bias = s.bias && index < 0;")),
     *of(SHARED_KEYS, "models/gemma4/gemma4.cpp",
         ("inputs of layers", "  if (s.input_width > 0) {\n    layer.layer_input", "  if (s.input_width > 0 && index < 0) {\n    layer.layer_input")),
+    *of(BESIDE_MLP, "models/gemma4/gemma4.cpp",
+        ("experts' weights that are divided by their sum", ".normalized = true,", ".normalized = false,"),
+        ("scales of experts' weights", 'layer.experts->weight_scales = prefix + ".router.per_expert_scale";', ""),
+        ("GELU of experts", "experts.activation = ops::Activation::kGeluTanh;", "")),
+    *of(BESIDE_MLP, "lib/nn/experts_beside_mlp.cpp",
+        ("scale of the router's norm", "unit_->tensor(router_scale_) / root_size_", "at::ones_like(unit_->tensor(router_scale_)) / root_size_"),
+        ("root of the width in the router's norm", "/ root_size_, {}}", "/ (1 + 0 * root_size_), {}}"),
+        ("norm of the router", "ops::norm(x, router_parameters(), experts_input_.options());", "x * router_parameters().weight.to(x.scalar_type());"),
+        ("norm before experts", "experts_.forward(experts_input_.forward(x, nullptr), routed_by", "experts_.forward(x, routed_by"),
+        ("norm behind experts", "y.add_(experts_output_.forward(routed, norms", "y.add_(routed + 0 * experts_output_.forward(routed, norms"),
+        ("norm before the MLP beside experts", "at::Tensor y = mlp_.forward(mlp_input_.forward(x, norms != nullptr ? &norms->input : nullptr), weights,",
+         "mlp_input_.forward(x, norms != nullptr ? &norms->input : nullptr);\n  at::Tensor y = mlp_.forward(x, weights,"),
+        ("norm behind the MLP beside experts", "  y = mlp_output_.forward(y, norms", "  mlp_output_.forward(y, norms")),
+    *of_program(GRADIENTS, "lib/nn/experts_beside_mlp.cpp",
+                ("backward: the router's input beside an MLP", "ops::norm_backward(of_router, gradients.dx", "ops::norm_backward(0 * of_router, gradients.dx"),
+                ("backward: experts' input beside an MLP", "through(experts_input_, std::exchange(own.dx, {}),", "through(experts_input_, own.dx.defined() ? 0 * own.dx : own.dx,"),
+                ("backward: the MLP's input beside experts", "through(mlp_input_, std::exchange(own.dx, {}),", "through(mlp_input_, own.dx.defined() ? 0 * own.dx : own.dx,")),
+    *of_program(GRADIENTS, "lib/ops/experts/routing.cpp",
+                ("backward: weights before their scales", "routing.unscaled.defined() ? routing.unscaled", "routing.unscaled.defined() && options.per_token < 1 ? routing.unscaled")),
     *of(SHARED_KEYS, "lib/nn/layer_inputs.cpp",
         ("scale of the table of layers' inputs", ".scale = std::sqrt(static_cast<double>(spec.width())),", ".scale = 1,"),
         ("scale of layers' inputs", "  multiply_(inputs, kSumScale);\n", ""),
@@ -329,7 +349,7 @@ FEATURES = [
                 ("backward: the gate of the shared expert", "gate_ ? ops::row_gate(dy, gate) : dy", "dy"),
                 ("backward: the input of the shared expert", "if (input_gradient) gradients.dx.add_(own.dx);", "")),
     *of_program(GRADIENTS, "lib/ops/experts/routing.cpp",
-                ("backward: experts' weights that are divided by their sum", "weighted_gradient - routing.weights * sum)", "weighted_gradient)")),
+                ("backward: experts' weights that are divided by their sum", "weighted_gradient - weights * sum)", "weighted_gradient)")),
     *of_program(MODELS, "models/gemma/gemma.cpp",
                 ("embedding scale rounded to the compute dtype", "spec.embedding_scale_rounded = true;", "")),
 ]

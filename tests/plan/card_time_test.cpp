@@ -93,6 +93,20 @@ TEST_CASE("steps take what they took on an H200") {
   CHECK(tokens_per_second(kLlama8B, 4096, flash, 4) == measured(14731));
 }
 
+TEST_CASE("where layers' attention has several kernels, the rate is that of all operations by their time") {
+  const double flash = card_rates(kPeak, kMemory, kHopper, AttentionKernel::kFlash).attention;
+  const double efficient = card_rates(kPeak, kMemory, kHopper, AttentionKernel::kEfficient).attention;
+  REQUIRE(flash != Approx(efficient));
+  const auto mixed = [&](double of_flash, double of_efficient) {
+    return card_rates(kPeak, kMemory, kHopper,
+                      {{AttentionKernel::kFlash, of_flash}, {AttentionKernel::kEfficient, of_efficient}})
+        .attention;
+  };
+  CHECK(mixed(3, 1) == Approx(4 / (3 / flash + 1 / efficient)));
+  CHECK(mixed(2, 0) == Approx(flash));
+  CHECK(mixed(0, 0) > 0);
+}
+
 TEST_CASE("with products in fp8 forward's move to their rate, and backward decodes") {
   const auto policy = policy_of({.base_storage = BaseStorage::kF8, .matmul = config::Matmul::kFp8});
   const Step plain = step_of(kLlama8B, 4096), fp8 = step_of(kLlama8B, 4096, policy);

@@ -102,6 +102,34 @@ TEST_CASE("the uses are what the gatherer fetches") {
   CHECK(bytes == static_cast<double>(parallel::fetch_cost(model, 2).payload_bytes));
 }
 
+TEST_CASE("the unit of layers' inputs is fetched before the layers, or still there where backward read it") {
+  for (const bool learns : {false, true}) {
+    CAPTURE(learns);
+    const Json json = Json::parse(R"({"model_type": "gemma4_text", "vocab_size": 512, "hidden_size": 64,
+        "intermediate_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "head_dim": 16, "global_head_dim": 16, "max_position_embeddings": 32, "sliding_window": 8,
+        "layer_types": ["full_attention", "full_attention", "full_attention"],
+        "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 512})",
+                                  "config");
+    peft::LoraConfig config{.rank = 2, .alpha = 4};
+    if (!learns) config.target_modules = {"q_proj"};
+    peft::LoraAdapters adapters(config, test::fp32_policy(), /*seed=*/1);
+    peft::LoraFactory factory(test::fp32_policy(), adapters);
+    const nn::CausalLM model(models::model_spec(JsonView(json, "config")), factory);
+    REQUIRE(model.layer_inputs_learn() == learns);
+    const std::int64_t table = std::int64_t{512} * 3 * 8, projection = std::int64_t{64} * 3 * 8;
+    const auto uses = unit_uses(model.shape(), {4, 4}, 0.4,
+                                {.bytes = 4.0 * static_cast<double>(table + projection),
+                                 .linear_parameters = projection,
+                                 .learns = learns});
+    double bytes = 0;
+    for (const UnitUse& use : uses) bytes += use.gathered_bytes;
+    CHECK(bytes == static_cast<double>(parallel::fetch_cost(model, 2).payload_bytes));
+    CHECK(uses.size() == model.units_in_order(/*training=*/true).size());
+    CHECK(sum_of_shares(uses) == Approx(1));
+  }
+}
+
 TEST_CASE("weights in parts cost what their gathers take beyond the work beside them, each micro-batch") {
   const nn::ModelShape shape{
       .layers = 3, .hidden_size = 1000, .vocab_size = 1000, .layer_linear_parameters = 3'000'000};

@@ -52,8 +52,20 @@ TEST_CASE("memory is saved to the bit through every form of a layer") {
   check_bitwise({.rank = 3, .alpha = 6}, toy_forms_spec());
   check_bitwise({.rank = 3, .alpha = 6, .dropout = 0.4}, toy_forms_spec());
   check_bitwise({.rank = 3, .alpha = 6, .target_modules = {"h.1.attn.query"}}, toy_forms_spec());
-  check_bitwise({.rank = 3, .alpha = 6}, toy_gemma4_spec());
   check_bitwise({.rank = 3, .alpha = 6, .dropout = 0.4}, toy_short_conv_spec());
+}
+
+TEST_CASE("memory is saved to the bit where layers read each other's keys, and inputs, whatever is trained") {
+  check_bitwise({.rank = 3, .alpha = 6}, toy_gemma4_spec());
+  check_bitwise({.rank = 3, .alpha = 6, .dropout = 0.4}, toy_gemma4_spec());
+  check_bitwise({.rank = 3, .alpha = 6, .use_dora = true}, toy_gemma4_spec());
+  check_bitwise({.rank = 3, .alpha = 6, .dropout = 0.4, .target_modules = {".*"}}, toy_gemma4_spec());
+  for (const char* module :
+       {"to_inputs", "h.1.attn.key", "h.3.attn.query", "h.4.attn.query", "h.0.per_layer_input_gate",
+        "h.2.ffn.w3", "h.2.experts.1.w3", "h.4.experts.0.w2"}) {
+    CAPTURE(module);
+    check_bitwise({.rank = 3, .alpha = 6, .target_modules = {module}}, toy_gemma4_spec());
+  }
 }
 
 TEST_CASE("weights in the host's memory give the same bits, two layers of them on the device") {

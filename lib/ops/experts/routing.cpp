@@ -113,14 +113,27 @@ Routing route(const at::Tensor& logits, const RouterOptions& options) {
   return routing;
 }
 
+void scale_weights(Routing& routing, const at::Tensor& scales) {
+  check_tensor(scales.dim() == 1 && scales.size(0) == routing.ends.size(0) && scales.is_floating_point(),
+               "scale_weights", "a floating number for each expert", scales);
+  routing.unscaled = routing.weights;
+  if (scales.is_meta()) {
+    routing.weights = at::empty_like(routing.unscaled);
+    return;
+  }
+  const at::Tensor of_chosen = scales.index_select(0, routing.experts.flatten()).view_as(routing.experts);
+  routing.weights = routing.unscaled * of_chosen.to(routing.unscaled.scalar_type());
+}
+
 at::Tensor route_backward(const at::Tensor& weighted_gradient, const at::Tensor& logits,
                           const Routing& routing, const RouterOptions& options) {
   if (logits.is_meta()) return at::empty_like(logits);
   const at::Tensor sum = weighted_gradient.sum(1, /*keepdim=*/true);
   // Normalised weights are the softmax of the chosen logits alone; the others then have no part in them.
   if (options.normalized) {
+    const at::Tensor& weights = routing.unscaled.defined() ? routing.unscaled : routing.weights;
     return at::zeros_like(logits, logits.options().dtype(sum.scalar_type()))
-        .scatter_(1, routing.experts, weighted_gradient - routing.weights * sum)
+        .scatter_(1, routing.experts, weighted_gradient - weights * sum)
         .to(logits.scalar_type());
   }
   at::Tensor gradient = logits.to(sum.scalar_type()).softmax(1).mul_(-sum);

@@ -22,6 +22,8 @@ struct Routing {
   at::Tensor places;   ///< int64 [T, k], the row of each token's experts
   /// int64 [experts], where the logits are: expert e computes the rows from ends[e - 1] (0 for the first) on.
   at::Tensor ends = {};
+  /// [T, k], the weights before scale_weights multiplied them; undefined where it didn't.
+  at::Tensor unscaled = {};
   mutable std::vector<std::int64_t> known_ends = {};  ///< host_ends', once they were asked for
 
   /// The ends on the host, which waits for a GPU the first time. A dry run takes experts to have equally many
@@ -38,8 +40,12 @@ std::int64_t routing_waits();
 /// normalised). Throws Error on logits or options that don't fit.
 Routing route(const at::Tensor& logits, const RouterOptions& options);
 
-/// The gradient of the logits [T, E], in their dtype, from that of the weights [T, k] times the weights: the
-/// choice itself has none.
+/// Multiplies each weight by its expert's number of `scales` [experts], floating, in the weights' dtype
+/// (Gemma 4). Throws Error on scales that don't fit.
+void scale_weights(Routing& routing, const at::Tensor& scales);
+
+/// The gradient of the logits [T, E], in their dtype, from that of the weights [T, k] times the weights,
+/// scaled or not: the choice itself has none, and the scales are constants.
 at::Tensor route_backward(const at::Tensor& weighted_gradient, const at::Tensor& logits,
                           const Routing& routing, const RouterOptions& options);
 
