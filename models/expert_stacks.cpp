@@ -29,8 +29,9 @@ struct Layout {
   bool vectors = false;  // one column, which a part's shape doesn't have
 };
 
-void name_parts(io::Checkpoint& checkpoint, const io::TensorView& view, const Stack& stack,
-                const std::string& prefix, const Layout& layout) {
+// What a stack of that layout has of each expert's modules.
+std::vector<StackedMatrix> matrices_of(const io::TensorView& view, const Stack& stack,
+                                       const std::string& prefix, const Layout& layout) {
   const auto modules = static_cast<std::int64_t>(stack.modules.size());
   const std::int64_t out = layout.transposed ? layout.columns : layout.rows;
   const std::int64_t in = layout.transposed ? layout.rows : layout.columns;
@@ -41,26 +42,42 @@ void name_parts(io::Checkpoint& checkpoint, const io::TensorView& view, const St
   const std::int64_t row = layout.transposed ? 1 : layout.columns;
   const std::int64_t element_step = layout.transposed ? layout.columns : 1;
   const std::int64_t row_step = stack.interleaved ? modules * row : row;
-  const std::size_t element = dtype_size(view.dtype);
+  std::vector<StackedMatrix> matrices;
   for (std::int64_t e = 0; e < layout.experts; ++e) {
     for (std::int64_t m = 0; m < modules; ++m) {
-      const std::int64_t first =
-          e * layout.rows * layout.columns + m * (stack.interleaved ? row : rows * row);
-      const std::int64_t span = rows * in == 0 ? 0 : (rows - 1) * row_step + (in - 1) * element_step + 1;
-      io::TensorView part{.name = prefix + std::to_string(e) + "." +
-                                  stack.modules[static_cast<std::size_t>(m)] + std::string(layout.suffix),
-                          .dtype = view.dtype,
-                          .shape = {rows, in},
-                          .bytes = view.bytes.substr(static_cast<std::size_t>(first) * element,
-                                                     static_cast<std::size_t>(span) * element),
-                          .file = view.file,
-                          .part = io::TensorView::Part{view.name, row_step, element_step}};
-      if (layout.vectors) {
-        part.shape = {rows};
-        part.part->element_step = row_step;
-      }
-      checkpoint.name_part(std::move(part));
+      matrices.push_back(
+          {.name = prefix + std::to_string(e) + "." + stack.modules[static_cast<std::size_t>(m)] +
+                   std::string(layout.suffix),
+           .rows = rows,
+           .columns = in,
+           .first = e * layout.rows * layout.columns + m * (stack.interleaved ? row : rows * row),
+           .row_step = row_step,
+           .element_step = element_step});
     }
+  }
+  return matrices;
+}
+
+void name_parts(io::Checkpoint& checkpoint, const io::TensorView& view, const Stack& stack,
+                const std::string& prefix, const Layout& layout) {
+  const std::size_t element = dtype_size(view.dtype);
+  for (StackedMatrix& matrix : matrices_of(view, stack, prefix, layout)) {
+    const std::int64_t span =
+        matrix.rows * matrix.columns == 0
+            ? 0
+            : (matrix.rows - 1) * matrix.row_step + (matrix.columns - 1) * matrix.element_step + 1;
+    io::TensorView part{.name = std::move(matrix.name),
+                        .dtype = view.dtype,
+                        .shape = {matrix.rows, matrix.columns},
+                        .bytes = view.bytes.substr(static_cast<std::size_t>(matrix.first) * element,
+                                                   static_cast<std::size_t>(span) * element),
+                        .file = view.file,
+                        .part = io::TensorView::Part{view.name, matrix.row_step, matrix.element_step}};
+    if (layout.vectors) {
+      part.shape = {matrix.rows};
+      part.part->element_step = matrix.row_step;
+    }
+    checkpoint.name_part(std::move(part));
   }
 }
 
@@ -88,9 +105,10 @@ void name_parts(io::Checkpoint& checkpoint, const io::TensorView& view, const St
   }
 }
 
-}  // namespace
-
-void name_expert_parts(io::Checkpoint& checkpoint, const io::CheckpointNames& names) {
+// Calls f(tensor, its stack, "PREFIX.experts.", what stands behind the stack's name) for all tensors of
+// stacks.
+template <typename F>
+void for_each_stack(const io::Checkpoint& checkpoint, const io::CheckpointNames& names, F f) {
   static constexpr std::string_view kExperts = ".experts.";
   if (names.expert_stacks.empty()) return;
   for (const auto& [name, view] : checkpoint.tensors()) {
@@ -100,9 +118,39 @@ void name_expert_parts(io::Checkpoint& checkpoint, const io::CheckpointNames& na
     const std::string_view tensor = std::string_view(name).substr(begin);
     for (const Stack& stack : names.expert_stacks) {
       if (tensor.starts_with(stack.tensor))
-        name_parts(checkpoint, *view, stack, name.substr(0, begin), tensor.substr(stack.tensor.size()));
+        f(*view, stack, name.substr(0, begin), tensor.substr(stack.tensor.size()));
     }
   }
+}
+
+}  // namespace
+
+void name_expert_parts(io::Checkpoint& checkpoint, const io::CheckpointNames& names) {
+  for_each_stack(checkpoint, names,
+                 [&](const io::TensorView& view, const Stack& stack, const std::string& prefix,
+                     std::string_view kind) { name_parts(checkpoint, view, stack, prefix, kind); });
+}
+
+std::vector<StackNumbers> mxfp4_stacks(const io::Checkpoint& checkpoint, const io::CheckpointNames& names) {
+  std::vector<StackNumbers> stacks;
+  for_each_stack(
+      checkpoint, names,
+      [&](const io::TensorView& view, const Stack& stack, const std::string& prefix, std::string_view kind) {
+        if (kind != "_blocks") return;
+        // Two codes a byte.
+        const std::int64_t out = view.shape[1], in = 2 * view.shape[2] * view.shape[3];
+        const Layout layout{.experts = view.shape[0],
+                            .rows = stack.transposed ? in : out,
+                            .columns = stack.transposed ? out : in,
+                            .transposed = stack.transposed,
+                            .suffix = ".weight"};
+        stacks.push_back({.name = prefix + stack.tensor,
+                          .blocks = view.name,
+                          .scales = prefix + stack.tensor + "_scales",
+                          .shape = {layout.experts, layout.rows, layout.columns},
+                          .matrices = matrices_of(view, stack, prefix, layout)});
+      });
+  return stacks;
 }
 
 io::TensorView dense_view(const io::TensorView& view, at::Tensor* copy) {

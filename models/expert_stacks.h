@@ -2,6 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "io/checkpoint.h"
 #include "io/checkpoint_names.h"
 
@@ -17,6 +21,25 @@ namespace lorikeet::models {
 ///   PREFIX.experts.TENSOR_bias     [experts, out]
 /// as PREFIX.experts.NUMBER.MODULE.bias. Throws Error, which names the tensor, for other shapes.
 void name_expert_parts(io::Checkpoint& checkpoint, const io::CheckpointNames& names);
+
+/// A matrix [rows, columns] of an expert in the tensor of all.
+struct StackedMatrix {
+  std::string name;  ///< "PREFIX.experts.NUMBER.MODULE.weight"
+  std::int64_t rows, columns;
+  std::int64_t first, row_step, element_step;  ///< where its elements lie, in elements
+};
+
+/// A stack that a checkpoint has in mxfp4, as transformers writes it unquantised: PREFIX.experts.TENSOR of
+/// `shape`.
+struct StackNumbers {
+  std::string name;
+  std::string blocks, scales;  ///< its tensors in the checkpoint
+  std::vector<std::int64_t> shape;
+  std::vector<StackedMatrix> matrices;
+};
+
+/// All of those, of a checkpoint whose parts have names (name_expert_parts).
+std::vector<StackNumbers> mxfp4_stacks(const io::Checkpoint& checkpoint, const io::CheckpointNames& names);
 
 /// The same tensor with its elements after each other: the view itself, or where they lie apart a copy, which
 /// `copy` then holds.

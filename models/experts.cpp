@@ -61,8 +61,11 @@ void require_experts_everywhere(ConfigReader& config) {
                 "expected an empty list: layers without experts among others aren't built");
 }
 
-std::vector<io::CheckpointNames::ExpertStack> gate_up_stacks(bool transposed) {
-  return {{.tensor = "gate_up_proj", .modules = {"gate_proj", "up_proj"}, .transposed = transposed},
+std::vector<io::CheckpointNames::ExpertStack> gate_up_stacks(bool transposed, bool interleaved) {
+  return {{.tensor = "gate_up_proj",
+           .modules = {"gate_proj", "up_proj"},
+           .interleaved = interleaved,
+           .transposed = transposed},
           {.tensor = "down_proj", .modules = {"down_proj"}, .transposed = transposed}};
 }
 
@@ -71,8 +74,10 @@ void set_experts(nn::CausalLMSpec& spec, const nn::ExpertsSpec& experts, const s
                                  (experts.shared ? experts.shared->intermediate_size : 0);
   for (nn::DecoderLayerSpec& layer : spec.layers) {
     const std::string& mlp = layer.mlp.prefix;
+    const std::string before = mlp.substr(0, mlp.rfind('.') + 1);
     layer.experts = experts;
-    layer.experts->prefix = mlp.substr(0, mlp.rfind('.') + 1) + block;
+    layer.experts->prefix = before + block;
+    layer.experts->stacks.prefix = before + "mlp";
   }
 }
 

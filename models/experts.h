@@ -37,11 +37,11 @@ nn::SharedExpertSpec read_shared_expert(ConfigReader& config, std::int64_t width
 void require_experts_everywhere(ConfigReader& config);
 
 /// How files may stack experts' matrices: `gate_up_proj`, which has the rows of gate_proj and then those of
-/// up_proj, and `down_proj`.
-std::vector<io::CheckpointNames::ExpertStack> gate_up_stacks(bool transposed);
+/// up_proj, or of both in turn, and `down_proj`.
+std::vector<io::CheckpointNames::ExpertStack> gate_up_stacks(bool transposed, bool interleaved = false);
 
-/// Gives every layer experts in place of its MLP, as the layer's block of that name; sets the shape's
-/// intermediate_size.
+/// Gives every layer experts in place of its MLP, as the layer's block of that name, which in transformers 5
+/// is `mlp`; sets the shape's intermediate_size.
 void set_experts(nn::CausalLMSpec& spec, const nn::ExpertsSpec& experts, const std::string& block = "mlp");
 
 }  // namespace lorikeet::models

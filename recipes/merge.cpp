@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <optional>
 #include <set>
 
@@ -96,8 +97,11 @@ MergeReport merge(const std::filesystem::path& model, const std::filesystem::pat
 
     auto quantization =
         models::quantization_in_config(JsonView(session.config, (model / "config.json").string()));
-    if (quantization == precision::Quantization(precision::kMxfp4)) {
-      quantization.reset();  // of experts, which adapters don't change: they stay as they are
+    const auto& adapted = session.adapters->modules();
+    const bool changes_experts = std::any_of(adapted.begin(), adapted.end(),
+                                             [](const auto& module) { return module.slice.has_value(); });
+    if (quantization == precision::Quantization(precision::kMxfp4) && !changes_experts) {
+      quantization.reset();  // of experts, which stay as they are
     } else if (quantization) {
       log_info("merge: the base holds quantised linear weights (" + describe(*quantization) +
                "); they are written as plain numbers, which are what the adapter was trained on");

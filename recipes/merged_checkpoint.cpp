@@ -47,6 +47,11 @@ MergedCheckpoint::MergedCheckpoint(const io::Checkpoint& base, const nn::CausalL
       for (const io::TensorView* companion : models::quantization_tensors(base_, *view))
         companions_.insert(companion->name);
     }
+    for (models::StackNumbers& stack : models::mxfp4_stacks(base_, names)) {
+      companions_.insert({stack.blocks, stack.scales});
+      std::string name = stack.name;
+      stacks_.emplace(std::move(name), std::move(stack));
+    }
     if (table != nullptr) numbers_ = table->dtype;
   }
   if (spec.shape.tied_head) part_or_share(in_file(embedding), in_file(head));
@@ -87,6 +92,7 @@ std::uint64_t MergedCheckpoint::bytes() const {
 
 const io::TensorView* MergedCheckpoint::source(const io::SafetensorsFile& file,
                                                const std::string& name) const {
+  if (const auto stack = stacks_.find(name); stack != stacks_.end()) return file.find(stack->second.blocks);
   const auto copy = copies_.find(name);
   return file.find(copy == copies_.end() ? name : copy->second);
 }
@@ -98,6 +104,8 @@ std::vector<io::TensorSpec> MergedCheckpoint::specs(const io::SafetensorsFile& f
     if (view == nullptr) return;
     io::TensorSpec spec{name, view->dtype, view->shape};
     if (models::is_quantized(base_, *view)) spec = {name, numbers_, models::quantized_shape(base_, *view)};
+    if (const auto stack = stacks_.find(name); stack != stacks_.end())
+      spec = {name, numbers_, stack->second.shape};
     const auto update = updates_.find(name);
     if (update != updates_.end() && update->second.table.defined())
       spec.shape = update->second.table.sizes().vec();
@@ -106,13 +114,28 @@ std::vector<io::TensorSpec> MergedCheckpoint::specs(const io::SafetensorsFile& f
   for (const io::TensorView& view : file.tensors()) {
     if (!copies_.contains(view.name) && !companions_.contains(view.name)) add(view.name);
   }
+  for (const auto& [name, stack] : stacks_) add(name);
   for (const auto& [name, from] : copies_) add(name);
   return specs;
 }
 
+at::Tensor MergedCheckpoint::merged_stack(const models::StackNumbers& stack) const {
+  at::Tensor numbers = at::empty(stack.shape, ops::to_torch(numbers_));
+  for (const models::StackedMatrix& matrix : stack.matrices) {
+    at::Tensor own = models::dequantized(base_, *base_.find(matrix.name), *quantization_);
+    const auto update = updates_.find(matrix.name);
+    if (update != updates_.end()) own = update->second.applied_to(own);
+    numbers.as_strided({matrix.rows, matrix.columns}, {matrix.row_step, matrix.element_step}, matrix.first)
+        .copy_(own);
+  }
+  return numbers;
+}
+
 at::Tensor MergedCheckpoint::merged(const io::TensorView& view, const io::TensorSpec& spec) const {
-  at::Tensor numbers =
-      models::is_quantized(base_, view) ? models::dequantized(base_, view, *quantization_) : numbers_of(view);
+  const auto stack = stacks_.find(spec.name);
+  at::Tensor numbers = stack != stacks_.end()              ? merged_stack(stack->second)
+                       : models::is_quantized(base_, view) ? models::dequantized(base_, view, *quantization_)
+                                                           : numbers_of(view);
   const auto update = updates_.find(spec.name);
   if (update != updates_.end()) numbers = update->second.applied_to(numbers);
   if (const auto parts = changed_parts_.find(spec.name); parts != changed_parts_.end()) {
@@ -138,7 +161,7 @@ void MergedCheckpoint::write_file(const io::SafetensorsFile& file,
     InterruptGuard::stop_if_requested();
     const io::TensorView& view = *source(file, spec.name);
     if (!updates_.contains(spec.name) && !changed_parts_.contains(spec.name) &&
-        !models::is_quantized(base_, view)) {
+        !stacks_.contains(spec.name) && !models::is_quantized(base_, view)) {
       writer.write(view.bytes);
     } else {
       writer.write(bytes_of(merged(view, spec)));

@@ -10,6 +10,7 @@
 
 #include "io/checkpoint.h"
 #include "io/safetensors_writer.h"
+#include "models/expert_stacks.h"
 #include "nn/causal_lm.h"
 #include "peft/weight_updates.h"
 #include "precision/quantization.h"
@@ -18,9 +19,9 @@ namespace lorikeet::recipes {
 
 /// The weights of a checkpoint with what an adapter makes of them. Weights that are quantised there become
 /// plain numbers, changed by the adapter or not, in the dtype of the checkpoint's embedding: the sum would
-/// not fit into the 4 bits of the one. Where the head shares the embedding's
-/// table and the adapter changes only one of the two, or each in its own way, the merged checkpoint has a
-/// table for each, as PEFT's merge has.
+/// not fit into the 4 bits of the one. Stacks of experts in mxfp4 get the form that transformers writes.
+/// Where the head shares the embedding's table and the adapter changes only one of the two, or each in its
+/// own way, the merged checkpoint has a table for each, as PEFT's merge has.
 class MergedCheckpoint {
  public:
   /// `updates` by the model's names of the weights, `quantization` that of the base's linear weights, if they
@@ -54,12 +55,16 @@ class MergedCheckpoint {
   void write_file(const io::SafetensorsFile& file, const std::filesystem::path& target) const;
   // The bytes of a tensor with its update, if it has one.
   at::Tensor merged(const io::TensorView& view, const io::TensorSpec& spec) const;
+  // The numbers of a stack with the updates of its matrices.
+  at::Tensor merged_stack(const models::StackNumbers& stack) const;
   void write_index(const std::filesystem::path& folder) const;
 
   const io::Checkpoint& base_;
   std::map<std::string, peft::WeightUpdate> updates_;  // by the name in the file
   // Of tensors that hold a matrix of every expert, those that have updates.
   std::map<std::string, std::vector<const io::TensorView*>> changed_parts_;
+  std::map<std::string, models::StackNumbers>
+      stacks_;                                 // of mxfp4 that are written as numbers, by their names
   std::map<std::string, std::string> copies_;  // new tensors -> the base's that they begin as
   std::int64_t rows_ = 0;                      // of a table that has more than the base's
   std::optional<precision::Quantization> quantization_;

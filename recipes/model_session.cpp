@@ -99,7 +99,7 @@ void warn_of_unread_modules(const peft::LoraAdapters& adapters, const std::strin
   const std::string part = shared ? ".shared_expert." : ".experts.";
   const auto& modules = adapters.modules();
   const auto found = std::find_if(modules.begin(), modules.end(), [&](const auto& module) {
-    return module.name.find(part) != std::string::npos;
+    return !module.slice && module.name.find(part) != std::string::npos;
   });
   if (found == modules.end()) return;
   log_warning("lora.target_modules has " + found->name +

@@ -30,8 +30,9 @@ void log_experts(const ModelSession& session) {
   if (mixture == spec.layers.end()) return;
   const train::TokenShares shares(spec);
   const auto& modules = session.adapters->modules();
-  const auto adapted = std::count_if(modules.begin(), modules.end(),
-                                     [&](const auto& module) { return shares.is_expert(module.name); });
+  const auto adapted = std::count_if(modules.begin(), modules.end(), [&](const auto& module) {
+    return shares.is_expert(module.parts.front().name);
+  });
   const nn::ExpertsSpec& experts = *mixture->experts;
   const nn::ExpertNames& names = experts.names;
   log_info("experts: " + std::to_string(experts.count) + " a layer, of which a token passes " +
@@ -41,8 +42,11 @@ void log_experts(const ModelSession& session) {
                                  : "") +
            (adapted > 0
                 ? "; " + std::to_string(adapted) + " of their modules get adapters, the router is frozen"
-                : "; they and the router are frozen (lora.target_modules may name " + names.gate + ", " +
-                      names.up + ", " + names.down + ")"));
+                : "; they and the router are frozen (" +
+                      (experts.stacks.only ? ""
+                                           : "lora.target_modules may name " + names.gate + ", " + names.up +
+                                                 ", " + names.down + ", or ") +
+                      "lora.target_parameters mlp.experts.gate_up_proj, mlp.experts.down_proj)"));
 }
 
 // The model on this rank's device, with what all ranks' devices are called.

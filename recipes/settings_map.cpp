@@ -69,6 +69,7 @@ peft::LoraConfig lora_config(const config::LoraSettings& settings) {
           .freeze_a = settings.freeze_a,
           .use_rslora = settings.use_rslora,
           .target_modules = settings.target_modules,
+          .target_parameters = settings.target_parameters,
           .exclude_modules = settings.exclude_modules,
           .layers_to_transform = settings.layers_to_transform,
           .rank_pattern = settings.rank_pattern,

@@ -55,6 +55,7 @@ constexpr auto kPeerNames = std::to_array<PeerName>({
     {"lora_dropout", "lora.dropout", ""},
     {"lora_target_modules", "lora.target_modules", ""},
     {"lora_target", "lora.target_modules", ""},
+    {"lora_target_parameters", "lora.target_parameters", ""},
     {"lora_attn_modules", "lora.target_modules", "names such as q_proj, those of the MLP too"},
     {"lora_target_linear", "lora.target_modules", "true there is all-linear here"},
     {"rslora", "lora.use_rslora", ""},

@@ -184,11 +184,9 @@ struct ListRule {
   using Value = std::vector<typename Rule::Value>;
   Rule rule;
   bool scalar_too = false;
-  std::size_t least = 0;
 
   Value read(const YamlNode& node) const {
     const std::vector<YamlNode> items = list_items(node, expected());
-    if (items.size() < least) throw unexpected(expected(), node);
     Value out;
     for (const YamlNode& item : items) out.push_back(rule.read(item));
     return out;

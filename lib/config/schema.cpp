@@ -44,11 +44,17 @@ void declare_lora(Schema& schema) {
              "Probability with which an input feature of the adapter is dropped.")
       .field("target_modules", &LoraSettings::target_modules,
              ListRule<TextRule>{.rule = text("a module's name, a regular expression or all-linear"),
-                                .scalar_too = true,
-                                .least = 1},
+                                .scalar_too = true},
              "Modules that get an adapter; all-linear is every linear one but the head, routers and routed "
              "experts. A name is the module's or its end after a dot (`q_proj`, `layers.0.mlp.up_proj`); a "
              "regular expression stands alone and matches whole names (`'.*\\.(q|v)_proj'`).")
+      .field(
+          "target_parameters", &LoraSettings::target_parameters,
+          ListRule<TextRule>{.rule = text("a parameter's name"), .scalar_too = true},
+          "Parameters that hold all experts of a layer, as transformers 5 has them, by their names or the "
+          "ends "
+          "of these after a dot (`[mlp.experts.gate_up_proj, mlp.experts.down_proj]`): each expert gets an "
+          "adapter on its matrix, beside what target_modules names.")
       .field("exclude_modules", &LoraSettings::exclude_modules,
              ListRule<TextRule>{.rule = text("a module's name or a regular expression"), .scalar_too = true},
              "Modules that get none though target_modules names them.")

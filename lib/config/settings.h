@@ -26,6 +26,8 @@ struct LoraSettings {
   double dropout = 0;
   /// Names of modules (their last parts), one regular expression, or the one word "all-linear".
   std::vector<std::string> target_modules{"all-linear"};
+  /// Names of parameters that hold the matrices of all experts of a layer.
+  std::vector<std::string> target_parameters;
   std::vector<std::string> exclude_modules;
   std::vector<std::int64_t> layers_to_transform;
   /// Regular expressions and their modules' ranks and alphas; the first that matches counts.

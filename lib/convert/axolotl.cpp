@@ -75,6 +75,7 @@ void require_linear_targets(ForeignConfig& in) {
 
 void convert_targets(ForeignConfig& in, OwnConfig& out) {
   const config::YamlNode* modules = in.find("lora_target_modules");
+  const std::vector<std::string> parameters = in.list("lora_target_parameters");
   if (in.boolean("lora_target_linear", false)) {
     out.set("lora.target_modules", "all-linear");
     require_linear_targets(in);
@@ -82,9 +83,12 @@ void convert_targets(ForeignConfig& in, OwnConfig& out) {
     out.set_text("lora.target_modules", in.text("lora_target_modules").value_or(""));
   } else if (const auto names = in.list("lora_target_modules"); !names.empty()) {
     out.set_list("lora.target_modules", names);
+  } else if (!parameters.empty()) {
+    out.set("lora.target_modules", "[]");
   } else {
     in.problem("lora_target_modules", "is missing: expected it, or lora_target_linear: true");
   }
+  if (!parameters.empty()) out.set_list("lora.target_parameters", parameters);
   if (const auto tables = in.list("lora_modules_to_save"); !tables.empty())
     out.set_list("lora.modules_to_save", tables);
   if (const auto layers = in.number_list("peft_layers_to_transform"))

@@ -125,7 +125,7 @@ void add_mlp(Lines& lines, const MlpSpec& mlp) {
 
 void add_experts(Lines& lines, const ExpertsSpec& experts) {
   [[maybe_unused]] const auto& [prefix, hidden_size, intermediate_size, count, router, activation,
-                                router_bias, bias, frozen, names, shared, weight_scales, branch_norms] =
+                                router_bias, bias, stacks, names, shared, weight_scales, branch_norms] =
       experts;
   const auto& [per_token, normalized] = router;
   lines.add("experts.count", count);

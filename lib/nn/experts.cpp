@@ -13,6 +13,14 @@ namespace {
 
 using ops::RowWeights;
 
+ExpertSlice slice(const ExpertsSpec& spec, const char* parameter, std::int64_t expert) {
+  const std::string& block = spec.stacks.prefix.empty() ? spec.prefix : spec.stacks.prefix;
+  return {.parameter = block + ".experts." + parameter,
+          .expert = expert,
+          .count = spec.count,
+          .only = spec.stacks.only};
+}
+
 const ExpertsSpec& checked(const ExpertsSpec& spec) {
   if (spec.router.per_token >= 1 && spec.router.per_token <= spec.count) return spec;
   throw Error("[" + spec.prefix + "] expected from 1 to " + std::to_string(spec.count) +
@@ -30,6 +38,24 @@ std::vector<Module> ExpertsSpec::gate_up_modules(std::int64_t expert) const {
 
 Module ExpertsSpec::down_module(std::int64_t expert) const {
   return {experts_prefix() + std::to_string(expert) + "." + names.down, hidden_size};
+}
+
+GroupSpec ExpertsSpec::gate_up_group(std::int64_t expert) const {
+  GroupSpec group{.modules = gate_up_modules(expert),
+                  .in_features = hidden_size,
+                  .bias = bias,
+                  .by_name_only = true,
+                  .slice = nn::slice(*this, "gate_up_proj", expert)};
+  if (stacks.interleaved) group.slice->order = {.groups = intermediate_size, .parts = {1, 1}};
+  return group;
+}
+
+GroupSpec ExpertsSpec::down_group(std::int64_t expert) const {
+  return {.modules = {down_module(expert)},
+          .in_features = intermediate_size,
+          .bias = bias,
+          .by_name_only = true,
+          .slice = nn::slice(*this, "down_proj", expert)};
 }
 
 MlpSpec ExpertsSpec::shared_mlp() const {
@@ -65,15 +91,10 @@ Experts::Experts(const ExpertsSpec& spec, LinearFactory& factory, WeightUnit& un
       unit_(&unit) {
   if (!spec.weight_scales.empty())
     weight_scales_ = unit.declare({{spec.weight_scales, {spec.count}, factory.policy().base_storage}});
-  const auto group = [&](std::vector<Module> modules, std::int64_t in_features) {
-    const GroupSpec made{
-        .modules = std::move(modules), .in_features = in_features, .bias = spec.bias, .by_name_only = true};
-    return spec.frozen ? factory.frozen(made, unit) : factory.linear(made, unit);
-  };
   std::vector<std::unique_ptr<LinearGroup>> up, down;
   for (std::int64_t e = 0; e < spec.count; ++e) {
-    up.push_back(group(spec.gate_up_modules(e), spec.hidden_size));
-    down.push_back(group({spec.down_module(e)}, spec.intermediate_size));
+    up.push_back(factory.linear(spec.gate_up_group(e), unit));
+    down.push_back(factory.linear(spec.down_group(e), unit));
   }
   up_ = LinearStack(std::move(up));
   down_ = LinearStack(std::move(down));

@@ -17,6 +17,14 @@ struct ExpertNames {
   std::string router = "gate", experts = "experts", gate = "gate_proj", up = "up_proj", down = "down_proj";
 };
 
+/// How transformers 5 holds the experts of a layer: as the parameters PREFIX.experts.gate_up_proj and
+/// PREFIX.experts.down_proj, each with a matrix of every expert.
+struct ExpertStacks {
+  std::string prefix = {};   ///< "model.layers.0.mlp"; empty: that of the block
+  bool interleaved = false;  ///< a row of gate and one of up in turn, else all of gate before those of up
+  bool only = false;         ///< no version of transformers has modules for single experts
+};
+
 /// A gated MLP beside the routed experts, which every token passes.
 struct SharedExpertSpec {
   std::int64_t intermediate_size;
@@ -45,8 +53,8 @@ struct ExpertsSpec {
   ops::RouterOptions router;
   ops::Activation activation = ops::Activation::kSilu;
   bool router_bias = false;
-  bool bias = false;    ///< in the modules of experts
-  bool frozen = false;  ///< experts never get adapters
+  bool bias = false;  ///< in the modules of experts
+  ExpertStacks stacks = {};
   ExpertNames names;
   std::optional<SharedExpertSpec> shared = {};
   /// Name of a tensor [count], numbers of each expert that the router's weights are multiplied by; empty:
@@ -61,6 +69,9 @@ struct ExpertsSpec {
   /// The modules that make [gate | up] of an expert.
   std::vector<Module> gate_up_modules(std::int64_t expert) const;
   Module down_module(std::int64_t expert) const;
+  /// Both groups of an expert.
+  GroupSpec gate_up_group(std::int64_t expert) const;
+  GroupSpec down_group(std::int64_t expert) const;
   /// The shared expert and its gate's module. Only where there is a shared expert, or a gate.
   MlpSpec shared_mlp() const;
   Module shared_gate_module() const;
@@ -70,9 +81,10 @@ struct ExpertsSpec {
 };
 
 /// The block: with its router's weights w_e, sum over a token's experts e of w_e down_e(act(gate_e x) * up_e
-/// x). The router is frozen; an expert's modules get an adapter where the settings name them. The router's
-/// logits are computed in the compute dtype, its softmax in fp32. Nothing is added to the loss to balance
-/// experts (transformers' default, output_router_logits: false), and no token is dropped.
+/// x). The router is frozen; an expert's modules, or its slices of stacked parameters, get
+/// an adapter where the settings name them. The router's logits are computed in the compute dtype, its
+/// softmax in fp32. Nothing is added to the loss to balance experts (transformers' default,
+/// output_router_logits: false), and no token is dropped.
 class Experts : public FeedForward {
  public:
   /// Throws Error where a token's experts are more than there are.

@@ -53,6 +53,7 @@ struct GroupSpec {
   std::int64_t in_features;
   bool bias = false;
   bool by_name_only = false;  ///< `all-linear` doesn't mean these: they get an adapter where they are named
+  std::optional<ExpertSlice> slice = {};  ///< of an expert's groups
 
   std::int64_t out_features() const;
 };

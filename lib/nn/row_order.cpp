@@ -41,6 +41,11 @@ std::vector<RowRun> row_runs(const RowOrder& order, std::int64_t rows) {
   return runs;
 }
 
+std::string ExpertSlice::name() const {
+  const std::size_t dot = parameter.rfind('.');
+  return parameter.substr(0, dot + 1) + std::to_string(expert) + parameter.substr(dot);
+}
+
 void require_valid_order(const Module& module) {
   const RowOrder& order = module.order;
   if (order == RowOrder{}) return;

@@ -51,6 +51,20 @@ struct Module {
   RowOrder order;
 };
 
+/// An expert's group as a slice of a parameter of all experts of a layer, which is how transformers 5 holds
+/// them and PEFT's target_parameters names them. An adapter on the parameter is one on all rows of each
+/// group.
+struct ExpertSlice {
+  std::string parameter;  ///< "model.layers.0.mlp.experts.gate_up_proj"
+  std::int64_t expert = 0, count = 1;
+  RowOrder order =
+      {};             ///< that of the parameter's rows of an expert; the group's modules lie after each other
+  bool only = false;  ///< the group's modules never get adapters of their own
+
+  /// "model.layers.0.mlp.experts.3.gate_up_proj"
+  std::string name() const;
+};
+
 /// Throws Error, naming the module, unless its order has `out_features` rows and no empty part.
 void require_valid_order(const Module& module);
 

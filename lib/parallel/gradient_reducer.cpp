@@ -40,7 +40,7 @@ std::vector<std::int64_t> elements_from(const peft::LoraAdapters& adapters, cons
     ends[layer] = std::max(ends[layer], s.offset + s.size());
   };
   for (const auto& module : adapters.modules()) {
-    for (const std::size_t segment : module.segments()) add(module.name, segment);
+    for (const std::size_t segment : module.segments()) add(module.parts.front().name, segment);
   }
   for (const auto& table : adapters.tables()) add(table.name, table.segment);
   for (std::size_t layer = head + 1; layer-- > 0;) {

@@ -47,14 +47,35 @@ std::vector<std::string> targets_of(const std::vector<AdapterContents>& adapters
 
 void require_same_shape(const std::string& name, const AdapterModule& module, const AdapterModule& other) {
   const LowRankUpdate &x = module.update, &y = other.update;
+  const auto experts = [](const AdapterModule& m) { return m.slice ? m.slice->count : 0; };
   if (x.in_features() == y.in_features() && x.out_features() == y.out_features() &&
-      module.is_embedding == other.is_embedding)
+      module.is_embedding == other.is_embedding && experts(module) == experts(other))
     return;
   const auto text = [](const LowRankUpdate& update) {
     return "[" + std::to_string(update.out_features()) + ", " + std::to_string(update.in_features()) + "]";
   };
   throw Error("[adapters] expected adapters of one base model, got module '" + escape_control(name) +
               "' with a weight of shape " + text(x) + " in one and " + text(y) + " in another");
+}
+
+std::vector<std::string> target_parameters_of(const std::vector<AdapterContents>& adapters) {
+  std::set<std::string> names;
+  for (const AdapterContents& adapter : adapters)
+    names.insert(adapter.config.target_parameters.begin(), adapter.config.target_parameters.end());
+  return {names.begin(), names.end()};
+}
+
+// No file has adapters on modules of experts and on the parameters that hold their weights.
+void require_one_form_of_experts(const AdapterContents& sum) {
+  for (const std::string& parameter : sum.parameters()) {
+    const std::string experts = parameter.substr(0, parameter.rfind('.') + 1);
+    for (const std::string& name : sum.names()) {
+      if (!name.starts_with(experts)) continue;
+      throw Error("[adapters] expected adapters on experts of one form, got some on '" +
+                  escape_control(name) + "' and on '" + escape_control(parameter) +
+                  "', which holds its weight");
+    }
+  }
 }
 
 // Adds `weight` times the copies of `adapter` to those of `sum`, which are the first adapter's where they are
@@ -156,6 +177,19 @@ std::int64_t new_rank(const at::Tensor& singular_values, const LowRankUpdate& up
   return least;
 }
 
+// Of experts' parameters the largest of their experts' ranks: a file has one rank for all.
+std::map<std::string, std::int64_t> new_ranks_of_parameters(const AdapterContents& adapter,
+                                                            std::optional<std::int64_t> rank,
+                                                            std::optional<double> keep) {
+  std::map<std::string, std::int64_t> ranks;
+  for (const auto& [name, module] : adapter.modules) {
+    if (!module.slice) continue;
+    std::int64_t& largest = ranks[module.slice->parameter];
+    largest = std::max(largest, new_rank(singular_values(module.update), module.update, rank, keep));
+  }
+  return ranks;
+}
+
 }  // namespace
 
 double RankLoss::lost_share() const { return norm > 0 ? lost_norm / norm : 0; }
@@ -249,10 +283,13 @@ AdapterContents weighted_sum(const std::vector<AdapterContents>& adapters,
     sum.modules[name] = {.alpha = alpha,
                          .update = std::move(update),
                          .magnitude = {},
-                         .is_embedding = term.first->is_embedding};
+                         .is_embedding = term.first->is_embedding,
+                         .slice = term.first->slice};
   }
+  require_one_form_of_experts(sum);
   sum.config.use_rslora = false;
   sum.config.target_modules = targets_of(adapters, sum.names());
+  sum.config.target_parameters = target_parameters_of(adapters);
   sum.config.exclude_modules.clear();
   sum.config.layers_to_transform.clear();
   sum.config.layers_pattern.clear();
@@ -269,9 +306,12 @@ Shrunk shrunk(const AdapterContents& adapter, std::optional<std::int64_t> rank, 
   if (!rank && !keep) throw Error("[adapters] expected a rank or a share to keep, got neither");
   Shrunk result{.adapter = adapter, .modules = {}};
   result.adapter.config.use_rslora = false;
+  const std::map<std::string, std::int64_t> of_parameters = new_ranks_of_parameters(adapter, rank, keep);
   for (auto& [name, module] : result.adapter.modules) {
     const UpdateSvd parts = svd(module.update);
-    const std::int64_t before = module.update.rank(), after = new_rank(parts.s, module.update, rank, keep);
+    const std::int64_t before = module.update.rank();
+    const std::int64_t after = module.slice ? of_parameters.at(module.slice->parameter)
+                                            : new_rank(parts.s, module.update, rank, keep);
     RankLoss loss{.module = name, .rank_before = before, .rank_after = after};
     loss.norm = parts.s.norm().item<double>();
     const std::int64_t values = parts.s.size(0);

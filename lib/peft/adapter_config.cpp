@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/strings.h"
+#include "peft/expert_parameters.h"
 #include "peft/target_rules.h"
 
 namespace lorikeet::peft {
@@ -25,10 +26,10 @@ Json number(double value) {
 // What is of its own rank or alpha, by whole names too: PEFT sorts patterns when it writes them, so that
 // another one of two that match would count.
 template <typename F>
-Json exceptions(const std::vector<std::string>& modules, F value, double usual) {
+Json exceptions(const std::vector<std::string>& targets, F value, double usual) {
   Json::Object members;
-  for (const std::string& module : modules) {
-    if (value(module) != usual) members.emplace_back(module, number(value(module)));
+  for (const std::string& target : targets) {
+    if (value(target) != usual) members.emplace_back(target, number(value(target)));
   }
   return members;
 }
@@ -104,6 +105,20 @@ bool is_empty(const JsonView& config, const char* key) {
          (json.is_bool() && !json.boolean());
 }
 
+std::vector<std::string> read_parameters(const JsonView& config, const LoraConfig& lora) {
+  if (is_empty(config, "target_parameters")) return {};
+  const JsonView key = config.at("target_parameters");
+  if (!key.json().is_array()) key.fail("a list of names");
+  for (const JsonView& name : key.items()) {
+    if (is_expert_parameter(name.as_string())) continue;
+    throw Error("[" + name.where() + "] expected gate_up_proj or down_proj of experts, got '" +
+                escape_control(name.as_string()) + "': no other parameter gets an adapter here");
+  }
+  if (lora.use_dora || lora.dropout > 0)
+    throw Error("[" + key.where() + "] expected neither use_dora nor lora_dropout beside it, as in PEFT");
+  return names_or_pattern(config, "target_parameters");
+}
+
 // Refuses a key whose value asks for something else than plain LoRA.
 void require_empty(const JsonView& config, const char* key, const char* meaning) {
   if (!is_empty(config, key))
@@ -113,11 +128,14 @@ void require_empty(const JsonView& config, const char* key, const char* meaning)
 }  // namespace
 
 Json adapter_config_json(const LoraConfig& config, const std::string& base_model,
-                         const std::vector<std::string>& modules) {
+                         const std::vector<std::string>& modules,
+                         const std::vector<std::string>& parameters) {
   const TargetRules rules(config);
+  std::vector<std::string> targets = modules;
+  targets.insert(targets.end(), parameters.begin(), parameters.end());
   Json json;
   json.set("alpha_pattern",
-           exceptions(modules, [&](const std::string& m) { return rules.alpha(m); }, config.alpha));
+           exceptions(targets, [&](const std::string& m) { return rules.alpha(m); }, config.alpha));
   json.set("auto_mapping", Json());
   json.set("base_model_name_or_path", base_model);
   json.set("bias", "none");
@@ -137,10 +155,14 @@ Json adapter_config_json(const LoraConfig& config, const std::string& base_model
   json.set("r", config.rank);
   json.set("rank_pattern",
            exceptions(
-               modules, [&](const std::string& m) { return static_cast<double>(rules.rank(m)); },
+               targets, [&](const std::string& m) { return static_cast<double>(rules.rank(m)); },
                static_cast<double>(config.rank)));
   json.set("revision", Json());
   json.set("target_modules", target_names(config, modules));
+  if (!parameters.empty()) {
+    const std::set<std::string> names(config.target_parameters.begin(), config.target_parameters.end());
+    json.set("target_parameters", Json::Array(names.begin(), names.end()));
+  }
   json.set("task_type", "CAUSAL_LM");
   json.set("use_dora", config.use_dora);
   json.set("use_rslora", config.use_rslora);
@@ -156,10 +178,6 @@ LoraConfig read_adapter_config(const JsonView& config) {
   // for false, with a warning.
   require_empty(config, "lora_bias", "a bias in the adapter");
   require_empty(config, "trainable_token_indices", "training single tokens");
-  require_empty(
-      config, "target_parameters",
-      "adapting parameters instead of modules (experts, which transformers 5 stacks; here each expert's "
-      "modules have adapters of their own)");
   require_empty(config, "layer_replication", "a base with repeated layers");
   require_empty(config, "alora_invocation_tokens", "an adapter that starts at a token");
   require_empty(config, "use_qalora", "QA-LoRA");
@@ -191,7 +209,9 @@ LoraConfig read_adapter_config(const JsonView& config) {
   }
   config.at("target_modules");
   lora.target_modules = names_or_pattern(config, "target_modules");
-  if (lora.target_modules.empty()) throw Error("[" + config.where() + ": target_modules] is empty");
+  lora.target_parameters = read_parameters(config, lora);
+  if (lora.target_modules.empty() && lora.target_parameters.empty())
+    throw Error("[" + config.where() + ": target_modules] is empty");
   lora.exclude_modules = names_or_pattern(config, "exclude_modules");
   lora.layers_to_transform = layers(config);
   lora.layers_pattern = names_or_pattern(config, "layers_pattern");

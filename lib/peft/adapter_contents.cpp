@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "base/error.h"
@@ -14,6 +15,8 @@
 #include "ops/dtype.h"
 #include "peft/adapter_config.h"
 #include "peft/adapter_folder.h"
+#include "peft/expert_parameters.h"
+#include "peft/stacked_factors.h"
 #include "peft/target_rules.h"
 #include "peft/tensor_bytes.h"
 
@@ -111,10 +114,11 @@ void require_whole(const io::SafetensorsFile& file, const std::string& name, con
                                                     " and a lora_B of rank " +
                                                     std::to_string(update.b.size(1)));
   require(update.a.numel() > 0 && update.b.numel() > 0, "has a lora_A or lora_B without elements");
-  require(rules.matches(name, /*by_name_only=*/embedding), "is no target of its adapter_config.json");
-  require(update.rank() == rules.rank(name), "has rank " + std::to_string(update.rank()) +
-                                                 ", its adapter_config.json says " +
-                                                 std::to_string(rules.rank(name)));
+  const std::int64_t rank = rules.rank(module.target(name));
+  require(module.slice || rules.matches(name, /*by_name_only=*/embedding),
+          "is no target of its adapter_config.json");
+  require(update.rank() == rank, "has rank " + std::to_string(update.rank()) +
+                                     ", its adapter_config.json says " + std::to_string(rank));
   require(module.magnitude.defined() == config.use_dora,
           config.use_dora ? "has no lora_magnitude_vector, though use_dora is set"
                           : "has a lora_magnitude_vector, though use_dora isn't set");
@@ -125,6 +129,54 @@ void require_whole(const io::SafetensorsFile& file, const std::string& name, con
                     : "has a lora_magnitude_vector of another length than lora_B");
 }
 
+// Puts a module for each expert in place of those on experts' parameters.
+void take_apart(const io::SafetensorsFile& file, const TargetRules& rules, AdapterContents& contents) {
+  const auto adapted = [&](const std::string& parameter) { return rules.targets(parameter); };
+  std::map<std::string, AdapterModule> modules;
+  for (auto& [name, whole] : contents.modules) {
+    const auto parameter = wrapped_parameter(name, adapted);
+    if (!parameter) {
+      modules.emplace(name, std::move(whole));
+      continue;
+    }
+    const at::Tensor &a = whole.update.a, &b = whole.update.b;
+    const std::int64_t rank = rules.rank(*parameter), rows = a.defined() ? a.size(0) : 0;
+    if (rows == 0 || rows % rank != 0 || !b.defined() || b.size(1) != rows || whole.is_embedding ||
+        whole.magnitude.defined()) {
+      fail(file, "'" + *parameter + "' has no lora_A [experts * " + std::to_string(rank) +
+                     ", in] with a lora_B [out, " + std::to_string(rank) + " * experts]");
+    }
+    const std::int64_t count = rows / rank;
+    for (std::int64_t e = 0; e < count; ++e) {
+      const nn::ExpertSlice slice{.parameter = *parameter, .expert = e, .count = count};
+      modules[slice.name()] = {
+          .update = {.a = expert_a(a, e, count).contiguous(), .b = expert_b(b, e, count).contiguous()},
+          .magnitude = {},
+          .slice = slice};
+    }
+  }
+  contents.modules = std::move(modules);
+}
+
+// The factors of a parameter, of all experts.
+struct Stack {
+  std::vector<at::Tensor> as, bs;
+};
+
+std::map<std::string, Stack> stacks_of(const AdapterContents& contents) {
+  std::map<std::string, Stack> stacks;
+  for (const std::string& parameter : contents.parameters()) {
+    nn::ExpertSlice slice{.parameter = parameter};
+    for (auto found = contents.modules.find(slice.name()); found != contents.modules.end();
+         found = contents.modules.find(slice.name())) {
+      stacks[parameter].as.push_back(found->second.update.a);
+      stacks[parameter].bs.push_back(found->second.update.b);
+      ++slice.expert;
+    }
+  }
+  return stacks;
+}
+
 // What most modules have.
 template <typename F>
 auto most_common(const AdapterContents& contents, F value) {
@@ -133,6 +185,21 @@ auto most_common(const AdapterContents& contents, F value) {
   return std::max_element(counts.begin(), counts.end(),
                           [](const auto& x, const auto& y) { return x.second < y.second; })
       ->first;
+}
+
+LoraConfig written_config(const AdapterContents& contents) {
+  LoraConfig config = contents.config;
+  config.rank_pattern.clear();
+  config.alpha_pattern.clear();
+  config.rank = most_common(contents, [](const AdapterModule& m) { return m.update.rank(); });
+  config.alpha = most_common(contents, [](const AdapterModule& m) { return m.alpha; });
+  for (const auto& [name, module] : contents.modules) {
+    if (module.slice && module.slice->expert != 0) continue;
+    const std::string& target = module.target(name);
+    if (module.update.rank() != config.rank) config.rank_pattern.emplace_back(target, module.update.rank());
+    if (module.alpha != config.alpha) config.alpha_pattern.emplace_back(target, module.alpha);
+  }
+  return config;
 }
 
 at::Tensor stored(const at::Tensor& value, DType dtype, const std::string& name) {
@@ -148,21 +215,23 @@ at::Tensor stored(const at::Tensor& value, DType dtype, const std::string& name)
 std::vector<std::string> AdapterContents::names() const {
   std::vector<std::string> names;
   names.reserve(modules.size());
-  for (const auto& [name, module] : modules) names.push_back(name);
+  for (const auto& [name, module] : modules) {
+    if (!module.slice) names.push_back(name);
+  }
   return names;
 }
 
-LoraConfig written_config(const AdapterContents& contents) {
-  LoraConfig config = contents.config;
-  config.rank_pattern.clear();
-  config.alpha_pattern.clear();
-  config.rank = most_common(contents, [](const AdapterModule& m) { return m.update.rank(); });
-  config.alpha = most_common(contents, [](const AdapterModule& m) { return m.alpha; });
-  for (const auto& [name, module] : contents.modules) {
-    if (module.update.rank() != config.rank) config.rank_pattern.emplace_back(name, module.update.rank());
-    if (module.alpha != config.alpha) config.alpha_pattern.emplace_back(name, module.alpha);
+std::vector<std::string> AdapterContents::parameters() const {
+  std::set<std::string> names;
+  for (const auto& [name, module] : modules) {
+    if (module.slice) names.insert(module.slice->parameter);
   }
-  return config;
+  return {names.begin(), names.end()};
+}
+
+Json written_json(const AdapterContents& contents) {
+  return adapter_config_json(written_config(contents), contents.base_model, contents.names(),
+                             contents.parameters());
 }
 
 DType widest(DType a, DType b) {
@@ -184,12 +253,13 @@ AdapterContents read_adapter_contents(const std::filesystem::path& folder) {
   if (first == file.tensors().end()) fail(file, "holds no tensors of an adapter");
   contents.dtype = first->dtype;
   for (const io::TensorView& tensor : file.tensors()) take(file, tensor, rules, contents);
+  take_apart(file, rules, contents);
   if (contents.modules.empty())
     fail(file, "holds no lora_A and lora_B: modules_to_save alone are no adapter");
   for (auto& [name, module] : contents.modules) {
     require_whole(file, name, module, contents.config, rules);
-    module.alpha = rules.alpha(name);
-    module.update.scale = rules.scale(name);
+    module.alpha = rules.alpha(module.target(name));
+    module.update.scale = rules.scale(module.target(name));
   }
   return contents;
 }
@@ -200,7 +270,15 @@ void write_adapter_contents(const std::filesystem::path& folder, const AdapterCo
     const std::string name = std::string(kPrefix) + module + std::string(part);
     tensors.add(name, stored(value, contents.dtype, name));
   };
+  const auto stacks = stacks_of(contents);
+  for (const auto& [parameter, stack] : stacks) {
+    const std::string wrapper =
+        wrapper_name(parameter, [&](const std::string& other) { return stacks.contains(other); });
+    add(wrapper, kA, stacked_a(stack.as));
+    add(wrapper, kB, stacked_b(stack.bs));
+  }
   for (const auto& [name, module] : contents.modules) {
+    if (module.slice) continue;
     if (module.is_embedding) {
       add(name, kEmbeddingA, module.update.b.t());
       add(name, kEmbeddingB, module.update.a.t());
@@ -214,7 +292,7 @@ void write_adapter_contents(const std::filesystem::path& folder, const AdapterCo
   for (const auto& [name, table] : contents.base_tables)
     tensors.add(std::string(kPrefix) + name + std::string(kBaseTable), table);
   const std::filesystem::path path = folder / kAdapterConfig;
-  const Json config = adapter_config_json(written_config(contents), contents.base_model, contents.names());
+  const Json config = written_json(contents);
   read_adapter_config(JsonView(config, path.filename().string()));  // throws for what no file may have
   io::write_safetensors(folder / kAdapterTensors, tensors.entries(), {{"format", "pt"}});
   write_file_atomic(path, config.dump(2) + "\n");

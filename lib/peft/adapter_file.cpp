@@ -15,6 +15,8 @@
 #include "io/tensor_digest.h"
 #include "peft/adapter_config.h"
 #include "peft/adapter_folder.h"
+#include "peft/expert_parameters.h"
+#include "peft/stacked_factors.h"
 #include "peft/tensor_bytes.h"
 
 namespace lorikeet::peft {
@@ -55,41 +57,77 @@ class AdapterTensors {
   std::map<std::string, const io::TensorView*> by_name_;
 };
 
-// A tensor of the file: one segment, transposed for some, or two after each other along `dim`.
+// A tensor of the file, which is made of segments.
 struct FileTensor {
+  enum class Form {
+    kOne,
+    kTransposed,
+    kAppended,  // after each other along `dim`
+    kStackedA,  // of experts' (expert_parameters.h)
+    kStackedB,
+  };
   std::string name;
   std::vector<std::size_t> segments;
-  std::int64_t dim = 0;
   std::vector<std::int64_t> shape;
-  bool transposed = false;
+  Form form = Form::kOne;
+  std::int64_t dim = 0;
   bool same_as_before = false;  // the tensor before it, under another name
 };
+
+using Form = FileTensor::Form;
+
+// The tensors of adapters on experts' parameters, from each parameter's segments of all experts.
+void add_stacks(const LoraAdapters& adapters, std::vector<FileTensor>& tensors) {
+  struct Stack {
+    std::vector<std::size_t> as, bs;
+  };
+  std::map<std::string, Stack> stacks;
+  for (const auto& module : adapters.modules()) {
+    if (!module.slice) continue;
+    Stack& stack = stacks[module.slice->parameter];
+    stack.as.push_back(module.a);
+    stack.bs.push_back(module.b);
+  }
+  const AdapterStore& store = adapters.store();
+  for (const auto& [parameter, stack] : stacks) {
+    const std::string wrapper = kAdapterPrefix + wrapper_name(parameter, [&](const std::string& other) {
+                                  return stacks.contains(other);
+                                });
+    const auto count = static_cast<std::int64_t>(stack.as.size());
+    std::vector<std::int64_t> a = store.segment(stack.as[0]).shape, b = store.segment(stack.bs[0]).shape;
+    a[0] *= count;
+    b[1] *= count;
+    tensors.push_back({wrapper + ".lora_A.weight", stack.as, a, Form::kStackedA});
+    tensors.push_back({wrapper + ".lora_B.weight", stack.bs, b, Form::kStackedB});
+  }
+}
 
 std::vector<FileTensor> file_tensors(const LoraAdapters& adapters) {
   const AdapterStore& store = adapters.store();
   std::vector<FileTensor> tensors;
   const auto add = [&](std::size_t segment, const std::optional<std::size_t>& behind, std::size_t dim) {
-    FileTensor tensor{kAdapterPrefix + store.segment(segment).name,
-                      {segment},
-                      static_cast<std::int64_t>(dim),
-                      store.segment(segment).shape};
+    FileTensor tensor{kAdapterPrefix + store.segment(segment).name, {segment}, store.segment(segment).shape};
     if (behind) {
+      tensor.form = Form::kAppended;
+      tensor.dim = static_cast<std::int64_t>(dim);
       tensor.segments.push_back(*behind);
       tensor.shape[dim] += store.segment(*behind).shape[dim];
     }
     tensors.push_back(std::move(tensor));
   };
   const auto transpose = [](FileTensor& tensor) {
-    tensor.transposed = true;
+    tensor.form = Form::kTransposed;
     std::reverse(tensor.shape.begin(), tensor.shape.end());
   };
   for (const auto& module : adapters.modules()) {
+    if (module.slice) continue;
     add(module.a, module.start_a, 0);
     if (module.is_embedding()) transpose(tensors.back());
     add(module.b, module.start_b, 1);
     if (module.is_embedding()) transpose(tensors.back());
     if (module.magnitude) add(*module.magnitude, std::nullopt, 0);
   }
+  add_stacks(adapters, tensors);
   for (const auto& table : adapters.tables()) {
     add(table.segment, std::nullopt, 0);
     if (table.tied_head.empty()) continue;
@@ -101,21 +139,35 @@ std::vector<FileTensor> file_tensors(const LoraAdapters& adapters) {
 }
 
 at::Tensor in_file(const AdapterStore& store, const FileTensor& tensor) {
-  const at::Tensor first = store.value(tensor.segments[0]);
-  if (tensor.transposed) return first.t().contiguous();
-  if (tensor.segments.size() == 1) return first;
-  return at::cat({first, store.value(tensor.segments[1])}, tensor.dim);
+  std::vector<at::Tensor> values;
+  values.reserve(tensor.segments.size());
+  for (const std::size_t segment : tensor.segments) values.push_back(store.value(segment));
+  switch (tensor.form) {
+    case Form::kOne: return values[0];
+    case Form::kTransposed: return values[0].t().contiguous();
+    case Form::kAppended: return at::cat(values, tensor.dim);
+    case Form::kStackedA: return stacked_a(values);
+    case Form::kStackedB: return stacked_b(values);
+  }
+  return {};
+}
+
+// What one of a tensor's segments has of it.
+at::Tensor part_of(const at::Tensor& whole, const FileTensor& tensor, std::int64_t index) {
+  const auto count = static_cast<std::int64_t>(tensor.segments.size());
+  switch (tensor.form) {
+    case Form::kOne: return whole;
+    case Form::kTransposed: return whole.t();
+    case Form::kAppended: return whole.chunk(count, tensor.dim).at(static_cast<std::size_t>(index));
+    case Form::kStackedA: return expert_a(whole, index, count);
+    case Form::kStackedB: return expert_b(whole, index, count);
+  }
+  return {};
 }
 
 void from_file(const at::Tensor& whole, const FileTensor& tensor, AdapterStore& store) {
-  const at::Tensor first = store.value(tensor.segments[0]);
-  if (tensor.segments.size() == 1) {
-    first.copy_(tensor.transposed ? whole.t() : whole);
-    return;
-  }
-  const std::int64_t half = first.size(tensor.dim);
-  first.copy_(whole.narrow(tensor.dim, 0, half));
-  store.value(tensor.segments[1]).copy_(whole.narrow(tensor.dim, half, half));
+  for (std::size_t i = 0; i < tensor.segments.size(); ++i)
+    store.value(tensor.segments[i]).copy_(part_of(whole, tensor, static_cast<std::int64_t>(i)));
 }
 
 // PEFT writes the base's own table beside an adapter of the embedding or the head.
@@ -148,10 +200,12 @@ void require_fits(const AdapterTensors& file, const std::vector<FileTensor>& exp
   const auto count = [](const std::vector<std::string>& names, const char* what) {
     return std::to_string(names.size()) + what + (names.empty() ? "" : " (first: " + names[0] + ")");
   };
-  throw Error(escape_control(
-      "[" + file.path().string() + "] doesn't fit this model and the modules of lora.target_modules: " +
-      count(missing, " tensors are missing") + ", " + count(unexpected, " are unexpected") + ", " +
-      count(mismatched, " have another shape")));
+  throw Error(escape_control("[" + file.path().string() +
+                             "] doesn't fit this model and the modules of lora.target_modules and "
+                             "lora.target_parameters: " +
+                             count(missing, " tensors are missing") + ", " +
+                             count(unexpected, " are unexpected") + ", " +
+                             count(mismatched, " have another shape")));
 }
 
 // The tables that are trained, by name; both ends where they share one.
@@ -194,9 +248,19 @@ void save_adapter(const std::filesystem::path& folder, const LoraAdapters& adapt
   io::write_safetensors(folder / kAdapterTensors, tensors.entries(), {{"format", "pt"}});
 
   std::vector<std::string> modules;
-  for (const auto& module : adapters.modules()) modules.push_back(module.name);
+  std::set<std::string> parameters;
+  for (const auto& module : adapters.modules()) {
+    if (module.slice) {
+      parameters.insert(module.slice->parameter);
+    } else {
+      modules.push_back(module.name);
+    }
+  }
   write_file_atomic(folder / kAdapterConfig,
-                    adapter_config_json(written_config(adapters), base_model, modules).dump(2) + "\n");
+                    adapter_config_json(written_config(adapters), base_model, modules,
+                                        {parameters.begin(), parameters.end()})
+                            .dump(2) +
+                        "\n");
 }
 
 LoraConfig load_adapter_config(const std::filesystem::path& folder) {
@@ -210,10 +274,15 @@ LoraConfig load_adapter_config(const std::filesystem::path& folder) {
     if (!config.modules_to_save.empty()) throw;
     return config;
   }
+  const TargetRules rules(config);
   for (const io::TensorView& tensor : file->tensors()) {
     const std::size_t begin = std::string_view(kAdapterPrefix).size(), end = tensor.name.find(".lora_A.");
-    if (end != std::string::npos && tensor.name.starts_with(kAdapterPrefix))
-      config.modules_in_file.insert(tensor.name.substr(begin, end - begin));
+    if (end != std::string::npos && tensor.name.starts_with(kAdapterPrefix)) {
+      std::string module = tensor.name.substr(begin, end - begin);
+      const bool wraps_parameter =
+          wrapped_parameter(module, [&](const std::string& p) { return rules.targets(p); }).has_value();
+      if (!wraps_parameter) config.modules_in_file.insert(std::move(module));
+    }
     for (const std::string& name : config.modules_to_save) {
       if (tensor.name.ends_with("." + name + ".weight") && tensor.shape.size() == 2)
         config.table_rows = tensor.shape[0];
@@ -253,7 +322,7 @@ void load_adapter(const std::filesystem::path& folder, LoraAdapters& adapters) {
     for (const FileTensor& own : tensors) {
       const io::TensorView* tensor = file.find(own.name);
       const at::Tensor first = store.value(own.segments[0]);
-      const bool direct = own.segments.size() == 1 && !own.transposed && !own.same_as_before;
+      const bool direct = own.form == Form::kOne && !own.same_as_before;
       const at::Tensor whole = direct ? first : at::empty(own.shape, first.options());
       copy_into({tensor->name, tensor->dtype, tensor->shape}, tensor->bytes, whole, file.path().string(),
                 store.segment(own.segments[0]).order);
@@ -279,7 +348,7 @@ std::string adapter_fingerprint(const std::filesystem::path& folder, const LoraA
   Sha256 hash;
   hash.field("lorikeet adapter 1");
   for (const auto& module : adapters.modules())
-    hash.field(module.name).field(Json(rules.scale(module.name)).dump());
+    hash.field(module.name).field(Json(rules.scale(module.target())).dump());
   for (const auto& [name, tensor] : file.all()) hash.field(name).field(io::digest_of(*tensor).hex());
   return hash.hex();
 }
@@ -303,20 +372,21 @@ void require_same_settings(const LoraConfig& wanted, const LoraConfig& found, co
       quoted(wanted.target_modules) != quoted(found.target_modules)) {
     differ("lora.target_modules", quoted(wanted.target_modules), quoted(found.target_modules));
   }
+  if (quoted(wanted.target_parameters) != quoted(found.target_parameters)) {
+    differ("lora.target_parameters", quoted(wanted.target_parameters), quoted(found.target_parameters));
+  }
   if (!differences.empty()) throw Error("[lora.init] " + join(differences, "; ") + "; make them agree");
 }
 
 void require_same_scales(const LoraAdapters& adapters, const LoraConfig& found, const std::string& where) {
   const TargetRules ours(adapters.config()), theirs(found);
   for (const auto& module : adapters.modules()) {
-    if (ours.rank(module.name) == theirs.rank(module.name) &&
-        ours.alpha(module.name) == theirs.alpha(module.name))
-      continue;
+    const std::string& name = module.target();
+    if (ours.rank(name) == theirs.rank(name) && ours.alpha(name) == theirs.alpha(name)) continue;
     const auto text = [&](const TargetRules& rules) {
-      return "rank " + std::to_string(rules.rank(module.name)) + " and alpha " +
-             Json(rules.alpha(module.name)).dump();
+      return "rank " + std::to_string(rules.rank(name)) + " and alpha " + Json(rules.alpha(name)).dump();
     };
-    throw Error("[lora.init] '" + module.name + "' has " + text(ours) + " in the config and " + text(theirs) +
+    throw Error("[lora.init] '" + name + "' has " + text(ours) + " in the config and " + text(theirs) +
                 " in '" + where + "'; make lora.rank_pattern and lora.alpha_pattern agree with it");
   }
 }

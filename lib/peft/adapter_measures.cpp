@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/strings.h"
-#include "peft/adapter_config.h"
 
 namespace lorikeet::peft {
 namespace {
@@ -62,7 +61,7 @@ ModuleDifference saved_difference(const std::string& name, const at::Tensor& a, 
 
 std::vector<SettingDifference> setting_differences(const AdapterContents& a, const AdapterContents& b) {
   const auto settings = [](const AdapterContents& contents) {
-    Json json = adapter_config_json(written_config(contents), contents.base_model, contents.names());
+    Json json = written_json(contents);
     json.set("dtype", std::string(dtype_name(contents.dtype)));
     return json;
   };

@@ -65,7 +65,8 @@ std::vector<LoraAdapters::Module> LoraAdapters::declare(const std::vector<nn::Mo
                      .b = 0,
                      .scale = rules_.scale(module.name),
                      .weight = {weight.unit, weight.segment + i, module.out_features, weight.cols},
-                     .kind = kind});
+                     .kind = kind,
+                     .parts = {module}});
   }
   if (added.empty()) return added;
   // All A of a group lie next to each other: together they are one [sum of ranks, in] matrix.
@@ -85,6 +86,37 @@ std::vector<LoraAdapters::Module> LoraAdapters::declare(const std::vector<nn::Mo
   modules_.insert(modules_.end(), added.begin(), added.end());
   ++groups_;
   return added;
+}
+
+std::optional<LoraAdapters::Module> LoraAdapters::declare_slice(const nn::GroupSpec& group,
+                                                                const nn::MatrixPlace& weight) {
+  if (!group.slice) return std::nullopt;
+  const nn::ExpertSlice& slice = *group.slice;
+  if (slice.expert == 0) seen_parameters_.push_back(slice.parameter);
+  if (!rules_.targets(slice.parameter)) return std::nullopt;
+  for (const nn::Module& module : group.modules) {
+    if (slice.only) break;
+    seen_.push_back(module.name);
+    if (rules_.matches(module.name, /*by_name_only=*/true) && !rules_.leaves_out(module.name)) {
+      throw Error("[lora.target_parameters] '" + slice.parameter + "' holds the weight of '" + module.name +
+                  "', which target_modules names too; leave out one of the two (`shared_expert." +
+                  last_part(module.name) + "` is the name of a shared expert's alone)");
+    }
+  }
+  const std::int64_t rank = rules_.rank(slice.parameter);
+  const std::string name = slice.name();
+  const std::size_t first = store_.declare(
+      {{.name = name + ".lora_A.weight", .shape = {rank, weight.cols}, .frozen = config_.freeze_a},
+       {.name = name + ".lora_B.weight", .shape = {weight.rows, rank}, .order = slice.order}});
+  modules_.push_back({.name = name,
+                      .a = first,
+                      .b = first + 1,
+                      .scale = rules_.scale(slice.parameter),
+                      .weight = weight,
+                      .parts = group.modules,
+                      .slice = slice});
+  ++groups_;
+  return modules_.back();
 }
 
 std::optional<LoraAdapters::Table> LoraAdapters::declare_table(const std::string& module,
@@ -256,6 +288,7 @@ std::vector<std::string> LoraAdapters::narrower_than_rank() const {
 bool LoraAdapters::shares_last_parts() const {
   std::set<std::string_view> adapted, parts;
   for (const Module& module : modules_) {
+    if (module.slice) continue;
     adapted.insert(module.name);
     parts.insert(std::string_view(module.name).substr(module.name.rfind('.') + 1));
   }
@@ -267,8 +300,9 @@ bool LoraAdapters::shares_last_parts() const {
 void LoraAdapters::require_matches() const {
   std::vector<std::string> adapted;
   adapted.reserve(modules_.size());
-  for (const Module& module : modules_) adapted.push_back(module.name);
-  rules_.require_used(seen_, adapted, seen_tables_);
+  for (const Module& module : modules_) adapted.push_back(module.target());
+  rules_.require_used(
+      {.modules = seen_, .parameters = seen_parameters_, .adapted = adapted, .tables = seen_tables_});
   for (const Table& table : tables_) {
     const std::int64_t rows = store_.segment(table.segment).shape[0];
     if (rows > table.weight.rows && tables_.size() == 1 && table.tied_head.empty())

@@ -44,6 +44,12 @@ class LoraAdapters {
     /// All of its segments.
     std::vector<std::size_t> segments() const;
     Kind kind = Kind::kLinear;
+    /// The checkpoint's modules whose weights are W, in group order: itself, or, with `slice`, all of a
+    /// group.
+    std::vector<nn::Module> parts = {};
+    std::optional<nn::ExpertSlice> slice = {};  ///< of a module that is an expert's slice of a parameter
+    /// What a name of target_modules or target_parameters means: the module's, or the parameter's.
+    const std::string& target() const { return slice ? slice->parameter : name; }
     bool is_embedding() const { return kind == Kind::kEmbedding; }
     bool is_table() const { return kind != Kind::kLinear; }
     /// Whether a backward pass has added to their gradients, be it zeros: operators set it.
@@ -66,6 +72,9 @@ class LoraAdapters {
   /// base needs a higher rank than a weight has.
   std::vector<Module> declare(const std::vector<nn::Module>& modules, const nn::MatrixPlace& weight,
                               Kind kind = Kind::kLinear, bool by_name_only = false);
+  /// Declares an adapter on all rows of an expert's group where the settings name the parameter that it is a
+  /// slice of. Throws Error where they name a module of the group too.
+  std::optional<Module> declare_slice(const nn::GroupSpec& group, const nn::MatrixPlace& weight);
   /// Declares the trained copy of a table where the settings save its module, or the head that shares it.
   std::optional<Table> declare_table(const std::string& module, const nn::MatrixPlace& weight,
                                      const std::string& tied_head = {});
@@ -135,7 +144,8 @@ class LoraAdapters {
   AdapterStore store_;
   std::vector<Module> modules_;
   std::vector<Table> tables_;
-  std::vector<std::string> seen_;         // all modules asked for, for error texts
+  std::vector<std::string> seen_;  // all modules asked for, for error texts
+  std::vector<std::string> seen_parameters_;
   std::vector<std::string> seen_tables_;  // those of them that could be trained whole
   std::uint32_t groups_ = 0;
 };

@@ -34,7 +34,12 @@ struct LoraConfig {
   /// Names of modules, each whole or its end after a dot; or one regular expression (is_pattern) that whole
   /// names match; or the one entry "all-linear": every projection but the head.
   std::vector<std::string> target_modules = {"all-linear"};
-  /// Of those, the ones that get none: names or one regular expression.
+  /// Parameters that hold the matrices of all experts of a layer (nn::ExpertSlice), by their names or the
+  /// ends of these after a dot: each expert gets an adapter on its matrix. What narrows target_modules
+  /// doesn't narrow them; ranks and alphas go by these names. Not with dropout, DoRA or a start from the
+  /// base.
+  std::vector<std::string> target_parameters = {};
+  /// Of the targets, the ones that get none: names or one regular expression.
   std::vector<std::string> exclude_modules = {};
   /// Of those, only the ones in these layers; empty: in all. A module's layer is the number in its name
   /// behind one of `layers_pattern`, regular expressions, or, without any, the first number.

@@ -20,8 +20,8 @@ class LoraGroup : public nn::LinearGroup {
     std::int64_t begin = 0;
     for (const nn::Module& m : spec.modules) {
       for (const LoraAdapters::Module& module : modules) {
-        if (module.name == m.name)
-          parts_.push_back({module, DoraMagnitudes(adapters, module), begin, begin + m.out_features});
+        if (module.parts.front().name == m.name)
+          parts_.push_back({module, DoraMagnitudes(adapters, module), begin, begin + module.weight.rows});
       }
       begin += m.out_features;
     }
@@ -120,8 +120,12 @@ class LoraGroup : public nn::LinearGroup {
 std::unique_ptr<nn::LinearGroup> LoraFactory::linear(const nn::GroupSpec& spec, nn::WeightUnit& unit) {
   const std::uint32_t group = adapters_.groups();
   nn::GroupWeights weights(spec, unit, policy_, stays_plain(spec));
-  const auto modules =
-      adapters_.declare(spec.modules, weights.weight, LoraAdapters::Kind::kLinear, spec.by_name_only);
+  std::vector<LoraAdapters::Module> modules;
+  if (auto slice = adapters_.declare_slice(spec, weights.weight)) {
+    modules.push_back(std::move(*slice));
+  } else if (!spec.slice || !spec.slice->only) {
+    modules = adapters_.declare(spec.modules, weights.weight, LoraAdapters::Kind::kLinear, spec.by_name_only);
+  }
   if (modules.empty()) return nn::frozen_group(weights);
   return std::make_unique<LoraGroup>(spec, weights, adapters_, group, modules);
 }

@@ -41,6 +41,19 @@ std::vector<std::string> last_parts(const std::vector<std::string>& modules) {
   return names;
 }
 
+// "model.layers.0.mlp.experts.down_proj" -> "mlp.experts.down_proj"
+std::vector<std::string> ends_without_layers(const std::vector<std::string>& parameters) {
+  std::vector<std::string> names;
+  for (const std::string& parameter : parameters) {
+    const std::size_t digit = parameter.find_first_of("0123456789");
+    names.push_back(digit == std::string::npos ? parameter
+                                               : parameter.substr(parameter.find('.', digit) + 1));
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
 [[noreturn]] void fail_unused(const char* setting, const std::string& entry, const char* what,
                               const std::vector<std::string>& modules) {
   const std::vector<std::string> known = last_parts(modules);
@@ -74,8 +87,8 @@ void require_names_used(const std::set<std::string, std::less<>>& names, const c
 
 }  // namespace
 
-TargetRules::Names TargetRules::compile_names(const std::vector<std::string>& names, const char* setting) {
-  Names compiled;
+TargetRules::Targets TargetRules::compile_names(const std::vector<std::string>& names, const char* setting) {
+  Targets compiled;
   if (is_pattern(names)) {
     compiled.pattern.push_back(compile_in("\\A", names[0], "\\z", setting));
   } else {
@@ -105,7 +118,7 @@ TargetRules::TargetRules(const LoraConfig& config)
   if (layers_.empty()) layers_.emplace_back("\\A.*?\\.[^.]*\\.\\K[0-9]+(?=\\.)", "lora.layers_to_transform");
 }
 
-bool TargetRules::Names::match(const std::string& module) const {
+bool TargetRules::Targets::match(const std::string& module) const {
   if (!pattern.empty()) return pattern[0].search(module, 0).has_value();
   const auto own = names_of(module);
   return std::any_of(own.begin(), own.end(), [&](std::string_view name) { return names.contains(name); });
@@ -141,6 +154,12 @@ bool TargetRules::matches(const std::string& module, bool by_name_only) const {
                             ? !by_name_only
                             : by_any_name(module, [&](const std::string& m) { return targets_.match(m); });
   return targeted && in_layers(module);
+}
+
+bool TargetRules::targets(const std::string& parameter) const {
+  return any(config_.target_parameters, [&](const std::string& name) {
+    return by_any_name(parameter, [&](const std::string& p) { return is_named(p, name); });
+  });
 }
 
 bool TargetRules::leaves_out(const std::string& expert_module) const {
@@ -184,8 +203,22 @@ double TargetRules::scale(const std::string& module) const {
   return alpha(module) / (config_.use_rslora ? std::sqrt(r) : r);
 }
 
-void TargetRules::require_used(const std::vector<std::string>& all, const std::vector<std::string>& adapted,
-                               const std::vector<std::string>& tables) const {
+void TargetRules::require_parameters_used(const std::vector<std::string>& parameters) const {
+  for (const std::string& name : config_.target_parameters) {
+    const auto is_called = [&](const std::string& p) { return is_named(p, name); };
+    if (any(parameters, [&](const std::string& parameter) { return by_any_name(parameter, is_called); }))
+      continue;
+    const std::vector<std::string> known = ends_without_layers(parameters);
+    throw Error(
+        (config_.from_file ? "[adapter] its target_parameters name '" : "[lora.target_parameters] '") +
+        escape_control(name) + "'" + (config_.from_file ? ", which" : "") +
+        " matches no parameter of this model's experts" + did_you_mean(name, known) + "; it has " +
+        (known.empty() ? "none" : join(known, ", ")));
+  }
+}
+
+void TargetRules::require_used(const Names& names) const {
+  const auto& [all, parameters, adapted, tables] = names;
   std::vector<std::string> each;  // a head that is tied stands there twice
   for (const std::string& table : tables) {
     if (std::find(each.begin(), each.end(), table) == each.end()) each.push_back(table);
@@ -197,6 +230,7 @@ void TargetRules::require_used(const std::vector<std::string>& all, const std::v
                   join(each, ", ") + "), got '" + escape_control(name) +
                   "': other modules can't be trained whole");
   }
+  require_parameters_used(parameters);
   // PEFT lists modules of a vision tower by their names, also where it then left all of them out. Adapters of
   // a tower are refused by their tensors.
   const bool may_name_others = config_.from_file && !config_.checkpoint_names.other_parts.empty();

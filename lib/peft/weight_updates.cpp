@@ -27,15 +27,20 @@ std::map<std::string, WeightUpdate> weight_updates(const LoraAdapters& adapters)
   };
   std::map<std::string, WeightUpdate> updates;
   for (const auto& module : adapters.modules()) {
-    WeightUpdate& update = updates[module.name + ".weight"];
     const LoraAdapters::Factors factors = adapters.values(module);
-    // Copies: the store goes on changing.
-    update.b = in_module_order(factors.b, module.b).clone();
-    update.a = factors.a.cpu().clone();
-    update.scale = module.scale;
-    update.magnitude_of_columns = module.is_embedding();
-    if (module.magnitude)
-      update.magnitude = in_module_order(store.value(*module.magnitude), *module.magnitude).clone();
+    const at::Tensor a = factors.a.cpu().clone();  // copies: the store goes on changing
+    std::int64_t row = 0;
+    for (const nn::Module& part : module.parts) {
+      WeightUpdate& update = updates[part.name + ".weight"];
+      const at::Tensor b = factors.b.narrow(0, row, part.out_features).cpu();
+      row += part.out_features;
+      update.b = nn::to_module_order(b, part.order).clone();
+      update.a = a;
+      update.scale = module.scale;
+      update.magnitude_of_columns = module.is_embedding();
+      if (module.magnitude)
+        update.magnitude = in_module_order(store.value(*module.magnitude), *module.magnitude).clone();
+    }
   }
   for (const auto& table : adapters.tables()) {
     const at::Tensor rows = store.value(table.segment).cpu().clone();

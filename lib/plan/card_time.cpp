@@ -123,7 +123,7 @@ CardLoad card_load(const nn::CausalLMSpec& spec, const peft::LoraAdapters& adapt
   double adapted = 0, scaled = 0;
   for (const auto& module : adapters.modules()) {
     if (module.kind != peft::LoraAdapters::Kind::kLinear) continue;
-    const double share = shares.of(module.name);
+    const double share = shares.of(module.parts.front().name);
     adapted += share * d(module.weight.cols + module.weight.rows);
     if (module.magnitude) scaled += share * d(module.weight.rows);
   }

@@ -118,7 +118,8 @@ AdapterSize adapter_size(const peft::LoraAdapters& adapters, const nn::CausalLMS
   const std::set<std::string> gate_up = gate_up_names(spec), output_rows = output_row_names(spec);
   const TokenShares shares(spec);
   for (const auto& module : adapters.modules()) {
-    const double share = shares.of(module.name);
+    const std::string& name = module.parts.front().name;
+    const double share = shares.of(name);
     for (const std::size_t index : module.segments()) {
       const peft::AdapterSegment& segment = adapters.store().segment(index);
       if (module.kind == Kind::kEmbedding && index == module.b) continue;
@@ -127,9 +128,9 @@ AdapterSize adapter_size(const peft::LoraAdapters& adapters, const nn::CausalLMS
                                                       : size.trained;
       const auto passed = std::llround(share * d(segment.size()));
       part += passed;
-      const bool of_gate_up = gate_up.contains(module.name);
+      const bool of_gate_up = gate_up.contains(name);
       if (of_gate_up) size.gate_up += passed;
-      if (!output_rows.contains(module.name)) continue;
+      if (!output_rows.contains(name)) continue;
       (segment.frozen ? size.output_frozen : size.output_trained) += passed;
       if (of_gate_up) size.output_gate_up += passed;
     }

@@ -99,7 +99,7 @@ void StepRunner::report_zero_gradients(std::uint64_t step) {
   bool b_all_changed = true;
   const TokenShares shares(model_.spec());
   for (const auto& module : adapters_.modules()) {
-    if (shares.is_expert(module.name)) continue;  // to which no token may have gone
+    if (shares.is_expert(module.parts.front().name)) continue;  // to which no token may have gone
     const bool b_is_zero = all_zero(store.value(module.b));
     b_all_changed = b_all_changed && !b_is_zero;
     if (!b_checked_ && all_zero(store.gradient(module.b))) zero.push_back(store.segment(module.b).name);

@@ -41,7 +41,7 @@ nn::CausalLMSpec gpt_oss_spec(const JsonView& json) {
   config.finish();
   experts.activation = ops::Activation::kClampedSwiglu;
   experts.router_bias = experts.bias = true;
-  experts.frozen = true;
+  experts.stacks = {.interleaved = true, .only = true};
   experts.names.router = "router";
   for (std::int64_t i = 0; i < sizes.layers; ++i) {
     nn::DecoderLayerSpec layer = llama_layer(sizes, eps, i);
@@ -51,8 +51,7 @@ nn::CausalLMSpec gpt_oss_spec(const JsonView& json) {
     spec.layers.push_back(layer);
   }
   set_experts(spec, experts);
-  spec.checkpoint_names.expert_stacks = gate_up_stacks(/*transposed=*/true);
-  spec.checkpoint_names.expert_stacks.front().interleaved = true;
+  spec.checkpoint_names.expert_stacks = gate_up_stacks(/*transposed=*/true, experts.stacks.interleaved);
   return spec;
 }
 

@@ -43,7 +43,7 @@ nn::CausalLMSpec qwen3_moe_text(ConfigReader& config) {
                                           .reads_normalized = false});
   config.require_flag("norm_topk_prob", true, "transformers always divides a token's weights by their sum");
   require_experts_everywhere(config);
-  experts.frozen = true;
+  experts.stacks.only = true;
   const std::vector<std::int64_t> no_windows(static_cast<std::size_t>(sizes.layers), 0);
   nn::CausalLMSpec spec =
       qwen3_decoder(config, sizes, no_windows, {.multimodal = true, .absent_theta = 5e5}, kModel);

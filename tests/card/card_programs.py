@@ -113,13 +113,13 @@ class ModelRuns(CardPrograms):
         self.assert_losses_near(name, SECOND, relative)
         return report
 
-    def check_two_cards(self, *more):
+    def check_two_cards(self, *more, name="one"):
         """Two cards compute what one does, replicated and sharded."""
         settings = self.settings("precision.preset=fp32", *more)
-        self.finish(self.start_training("one", SECOND, *settings))
+        self.finish(self.start_training(name, SECOND, *settings))
         for strategy in ("replicate", "shard"):
             command = ["run", "--nproc", 2, "lora_finetune_distributed", "--config", self.work / "config.yaml",
-                       f"checkpoint.output_dir={self.work / strategy}", f"distributed.strategy={strategy}", *settings]
+                       f"checkpoint.output_dir={self.work / f'{name} {strategy}'}", f"distributed.strategy={strategy}", *settings]
             self.finish(self.start("lorikeet", command, BOTH), cards=2)
-            for alone, together in zip(self.losses("one"), self.losses(strategy), strict=True):
+            for alone, together in zip(self.losses(name), self.losses(f"{name} {strategy}"), strict=True):
                 self.assertLess(abs(alone - together), self.FP32_RELATIVE * alone, strategy)

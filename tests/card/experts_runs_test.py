@@ -10,6 +10,7 @@ from mixture import write_gemma4, write_gpt_oss, write_mixture, write_shared_mix
 BF16_RELATIVE = 1e-2  # runs_test.py's, and a token near two experts may take the other one
 LAYERS = 4
 ON_EXPERTS = "lora.target_modules=[q_proj, v_proj, w1, w2, w3]"
+ON_STACKS = "lora.target_parameters=[mlp.experts.gate_up_proj, mlp.experts.down_proj]"
 
 
 class Experts(ModelRuns):
@@ -55,8 +56,17 @@ class Experts(ModelRuns):
         # Dropout masks are each expert's own.
         self.assertNotIn("grouped_products_cuda.cu", dropped["kernels"])
 
+    def test_adapters_on_stacked_experts_take_one_launch_a_product_for_all_experts(self):
+        self.check("stacked-fp32", self.FP32_RELATIVE, "precision.preset=fp32", ON_STACKS)
+        report = self.check("stacked", BF16_RELATIVE, ON_STACKS, "training.activation_checkpointing=mlp")
+        passes, trained = report["operators"]["aten::topk.values"], self.STEPS * LAYERS
+        # As adapters on modules do, but that gate and up share one B: back by each of two B, not three.
+        self.assertEqual(report["kernels"]["grouped_products_cuda.cu"], 4 * passes + (4 + 2) * trained)
+        self.assertEqual(report["kernels"]["grouped_sums_cuda.cu"], 4 * trained)
+
     def test_two_cards_compute_what_one_does(self):
         self.check_two_cards(ON_EXPERTS)
+        self.check_two_cards(ON_STACKS, name="stacks")
 
     def test_graphs_are_refused_where_each_experts_products_are_launched_by_themselves(self):
         for settings, capability in ((["precision.preset=fp32"], 90), (["precision.preset=fp16"], 75)):
@@ -115,6 +125,11 @@ class GptOss(ModelRuns):
         self.assertGreater(report["kernels"]["sinks_cuda.cu"], 0)
         self.assertGreater(report["kernels"]["dequantize_cuda.cu"], report["kernels"]["sinks_cuda.cu"])
         self.check("mxfp4-bf16", BF16_RELATIVE)
+
+    def test_the_cpus_losses_with_adapters_on_stacked_experts_in_mxfp4(self):
+        self.check("stacked", self.FP32_RELATIVE, "precision.preset=fp32", ON_STACKS)
+        report = self.check("stacked-bf16", BF16_RELATIVE, ON_STACKS, "training.activation_checkpointing=mlp")
+        self.assertGreater(report["kernels"]["grouped_sums_cuda.cu"], 0)
 
     def test_two_cards_compute_what_one_does(self):
         self.check_two_cards()

@@ -209,6 +209,16 @@ TEST_CASE("a regular expression and all linear modules are targets too") {
   CHECK(targets("[q_proj, 'a, b: c']") == std::vector<std::string>{"q_proj", "a, b: c"});
 }
 
+TEST_CASE("parameters of experts are targets beside modules or alone") {
+  const std::string list = "lora_target_modules:\n  - q_proj\n  - v_proj\n";
+  const std::string parameters = "lora_target_parameters:\n  - mlp.experts.gate_up_proj\n";
+  const std::vector<std::string> names{"mlp.experts.gate_up_proj"};
+  CHECK(settings_of(changed(list, list + parameters)).lora.target_parameters == names);
+  const auto alone = settings_of(changed(list, parameters)).lora;
+  CHECK(alone.target_parameters == names);
+  CHECK(alone.target_modules.empty());
+}
+
 TEST_CASE("modules beside all linear ones are refused where they aren't surely among them") {
   const std::string list = "lora_target_modules:\n  - q_proj\n  - v_proj\n";
   const std::string linear = "lora_target_linear: true\n";

@@ -26,9 +26,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   });
   if (!config) return 0;
   fuzz::require(config->dropout >= 0 && config->dropout < 1);
-  fuzz::require(!config->target_modules.empty());
+  fuzz::require(!config->target_modules.empty() || !config->target_parameters.empty());
 
-  const Json written = adapter_config_json(*config, "base", {kModule});
+  const Json written = adapter_config_json(*config, "base", {kModule}, config->target_parameters);
   const Json json = Json::parse(written.dump(2), "written");
   const LoraConfig again = read_adapter_config(JsonView(json, "written"));
   fuzz::require(again.rank == config->rank && again.alpha == config->alpha &&

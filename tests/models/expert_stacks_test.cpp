@@ -184,6 +184,39 @@ TEST_CASE("a tensor of an expert's own goes before its part of a stack") {
   check_equal(Loaded(stacks, policy_of(DType::kF32), file), Loaded({}, policy_of(DType::kF32), state));
 }
 
+TEST_CASE("a stack in mxfp4 has the form that transformers writes of it, and each expert's place there") {
+  State state = random_state();
+  const Stacks stacks = stacks_of(true, true);
+  for (const auto& stack : stacks) {
+    const at::Tensor dense = take_stack(state, stack, ".weight");
+    take_stack(state, stack, ".bias");
+    const std::int64_t rows = dense.size(1), blocks = dense.size(2) / 32;
+    state[kBlock + stack.tensor + "_blocks"] = at::zeros({kExperts, rows, blocks, 16}, at::kByte);
+    state[kBlock + stack.tensor + "_scales"] = at::zeros({kExperts, rows, blocks}, at::kByte);
+  }
+  const TemporaryFolder folder;
+  io::Checkpoint checkpoint = written(folder, state);
+  const io::CheckpointNames names = spec_of(stacks).checkpoint_names;
+  name_expert_parts(checkpoint, names);
+  const auto found = mxfp4_stacks(checkpoint, names);
+  REQUIRE(found.size() == 2);
+  const auto& up = found[0].name == kBlock + "gate_up_proj" ? found[0] : found[1];
+  CHECK(up.name == kBlock + "gate_up_proj");
+  CHECK(up.blocks == up.name + "_blocks");
+  CHECK(up.scales == up.name + "_scales");
+  CHECK(up.shape == std::vector<std::int64_t>{kExperts, kHidden, 2 * kWidth});
+  REQUIRE(up.matrices.size() == 2 * kExperts);
+  const StackedMatrix& matrix = up.matrices.at(3);  // up of the second expert, columns of gate and up in turn
+  CHECK(matrix.name == of_expert(1, "up_proj") + ".weight");
+  CHECK(matrix.rows == kWidth);
+  CHECK(matrix.columns == kHidden);
+  CHECK(matrix.first == kHidden * 2 * kWidth + 1);
+  CHECK(matrix.row_step == 2);
+  CHECK(matrix.element_step == 2 * kWidth);
+  CHECK(checkpoint.find(matrix.name) != nullptr);
+  CHECK(mxfp4_stacks(written(folder, random_state()), names).empty());
+}
+
 TEST_CASE("experts in mxfp4 are the numbers of their codes and scales, rows of gate and up in turn") {
   const Stacks stacks = stacks_of(true, true);
   State state = random_state();

@@ -64,6 +64,19 @@ TEST_CASE("every layer has experts of the file's number and width, under the che
                           .down = "model.layers.1.mlp.experts.2.down_proj"});
 }
 
+TEST_CASE("an expert's groups are slices of the parameters that transformers 5 has") {
+  for (const auto& variant : {kQwen3, kMixtral, kOlmoe}) {
+    const nn::ExpertsSpec experts = spec_of(variant).layers.at(1).experts.value();
+    const nn::GroupSpec up = experts.gate_up_group(2), down = experts.down_group(2);
+    CHECK(up.slice->parameter == "model.layers.1.mlp.experts.gate_up_proj");
+    CHECK(up.slice->name() == "model.layers.1.mlp.experts.2.gate_up_proj");
+    CHECK(up.slice->count == experts.count);
+    CHECK(up.slice->order.is_identity());
+    CHECK(down.slice->parameter == "model.layers.1.mlp.experts.down_proj");
+    CHECK_FALSE(down.slice->only);
+  }
+}
+
 TEST_CASE("of a model's parameters those count as idle that a token's experts leave out") {
   const nn::ModelShape shape = spec_of(kMixtral).shape;
   constexpr std::int64_t kQkv = 24 * (32 + 16 + 16), kOutput = 32 * 24, kRouter = 24 * 4,

@@ -22,7 +22,7 @@ std::vector<std::int64_t> windows(const std::string& changes) {
 
 }  // namespace
 
-TEST_CASE("gpt-oss has sinks, biases everywhere, clamped experts that never get adapters") {
+TEST_CASE("gpt-oss has sinks, biases everywhere, clamped experts that get adapters as stacks alone") {
   const nn::CausalLMSpec spec = spec_of(kGptOss);
   CHECK(spec.shape.intermediate_size == 2 * 64);
   for (const nn::DecoderLayerSpec& layer : spec.layers) {
@@ -35,12 +35,14 @@ TEST_CASE("gpt-oss has sinks, biases everywhere, clamped experts that never get 
     CHECK(layer.experts->router.normalized);
     CHECK(layer.experts->router_bias);
     CHECK(layer.experts->bias);
-    CHECK(layer.experts->frozen);
+    CHECK(layer.experts->stacks.only);
     CHECK(layer.experts->activation == ops::Activation::kClampedSwiglu);
   }
   const nn::ExpertsSpec& experts = *spec.layers.at(1).experts;
   CHECK(experts.router_module().name == "model.layers.1.mlp.router");
   CHECK(experts.down_module(2).name == "model.layers.1.mlp.experts.2.down_proj");
+  CHECK(experts.gate_up_group(2).slice->order == nn::RowOrder{.groups = 64, .parts = {1, 1}});
+  CHECK(experts.down_group(2).slice->order.is_identity());
   CHECK_FALSE(spec_of(kGptOss, R"({"attention_bias": false})").layers.at(0).attention.output_bias);
   CHECK(nn::architecture(spec_of(kOld)) == nn::architecture(spec));
 }
@@ -79,7 +81,7 @@ TEST_CASE("Qwen3-VL with experts reads them from its text_config") {
   CHECK(spec.shape.intermediate_size == 2 * 32);
   const nn::ExpertsSpec& experts = *spec.layers.at(1).experts;
   CHECK(experts.count == 5);
-  CHECK(experts.frozen);
+  CHECK(experts.stacks.only);
   CHECK(experts.router.normalized);
   CHECK(experts.router_module().name == "model.language_model.layers.1.mlp.gate");
   CHECK(experts.down_module(2).name == "model.language_model.layers.1.mlp.experts.2.down_proj");

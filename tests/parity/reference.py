@@ -142,7 +142,7 @@ def train(model, rows, output, bf16=False, lr=1e-3, batch=4, warmup_steps=2, cau
 def adapter_tensors(folder):
     """Without the base's own tables, which PEFT writes beside an adapter of the embedding or the head."""
     tensors = load_file(folder / "adapter_model.safetensors")
-    return {name: tensor for name, tensor in tensors.items() if ".base_layer." not in name}
+    return {name: tensor for name, tensor in tensors.items() if not name.endswith(".base_layer.weight")}
 
 
 def update_deviation(initial, ours, theirs):

@@ -125,7 +125,7 @@ TEST_CASE("every setting that would compute something else is refused by name") 
                                                                  {"layers_to_transform", "\"0\""},
                                                                  {"lora_bias", "true"},
                                                                  {"trainable_token_indices", "[1]"},
-                                                                 {"target_parameters", "[\"w\"]"},
+                                                                 {"target_parameters", "3"},
                                                                  {"layer_replication", "[[0, 1]]"},
                                                                  {"exclude_modules", "3"},
                                                                  {"alora_invocation_tokens", "[5]"},
@@ -140,6 +140,28 @@ TEST_CASE("every setting that would compute something else is refused by name") 
     CAPTURE(key, value);
     CHECK_THAT(error_with(key, value), Contains("[adapter_config.json: " + key + "]"));
   }
+}
+
+TEST_CASE(
+    "target_parameters are read beside modules or alone, and written where experts' parameters have "
+    "adapters") {
+  const std::vector<std::string> names{"mlp.experts.down_proj", "mlp.experts.gate_up_proj"};
+  Json json = adapter_config_json({}, "base", kModules);
+  CHECK(json.find("target_parameters") == nullptr);
+  json = adapter_config_json({.target_modules = {}, .target_parameters = {names[1], names[0]}}, "base", {},
+                             {"model.layers.0." + names[0], "model.layers.0." + names[1]});
+  const LoraConfig config = read_adapter_config(JsonView(json, "adapter_config.json"));
+  CHECK(config.target_parameters == names);
+  CHECK(config.target_modules.empty());
+  json.set("target_modules", Json());
+  CHECK(read_adapter_config(JsonView(json, "adapter_config.json")).target_modules.empty());
+  json.set("lora_dropout", 0.5);
+  CHECK_THAT(error_text([&] { read_adapter_config(JsonView(json, "adapter_config.json")); }),
+             Contains("target_parameters] expected neither use_dora nor lora_dropout"));
+  CHECK_THAT(error_with("target_parameters", "[\"mlp.gate.weight\"]"),
+             Contains("expected gate_up_proj or down_proj of experts, got 'mlp.gate.weight'"));
+  CHECK_THAT(error_with("target_parameters", "\"down_proj\""),
+             Contains("target_parameters] expected a list"));
 }
 
 TEST_CASE("fan_in_fan_out means nothing to linear modules, in PEFT too") {

@@ -25,7 +25,10 @@ Names adapted(const LoraConfig& config) {
 }
 
 std::string unused(const LoraConfig& config) {
-  return error_text([&] { TargetRules(config).require_used(kModules, adapted(config), {}); });
+  return error_text([&] {
+    TargetRules(config).require_used(
+        {.modules = kModules, .parameters = {}, .adapted = adapted(config), .tables = {}});
+  });
 }
 
 }  // namespace

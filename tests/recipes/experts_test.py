@@ -2,12 +2,14 @@
 said of adapters that PEFT passes over."""
 
 import json
+import shutil
 import sys
 import unittest
 
 import harness
-from mixture import write_gpt_oss, write_shared_mixture
+from mixture import EXPERTS, write_gpt_oss, write_shared_mixture
 
+PARAMETERS = "[mlp.experts.gate_up_proj, mlp.experts.down_proj]"
 STEPS = ["training.max_steps=4"]
 
 
@@ -41,6 +43,51 @@ class Experts(unittest.TestCase):
         for text in texts:
             self.assertEqual(text.returncode, 0, text.stderr)
         self.assertEqual(texts[0].stdout, texts[1].stdout)
+
+    def test_stacked_experts_are_trained_resumed_used_and_merged_as_numbers(self):
+        targets = f"lora.target_parameters={PARAMETERS}"
+        self.train("stacked", self.gpt_oss, targets, "checkpoint.save_every_steps=2", "optimizer.lr=1e-2")
+        run, merged = self.programs.work / "stacked", self.programs.work / "stacked merged"
+        tensors = harness.read_tensors(run / "adapter_model.safetensors")
+        experts = "base_model.model.model.layers.0.mlp.experts."
+        self.assertEqual(tensors[experts + "base_layer.lora_B.weight"][1], [128, 16 * EXPERTS])
+        self.assertEqual(tensors[experts + "lora_A.weight"][1], [16 * EXPERTS, 64])
+        # From the checkpoint of step 2 on.
+        again = self.programs.work / "stacked again"
+        shutil.copytree(run, again)
+        shutil.rmtree(again / "checkpoints" / "step_4")
+        (again / "adapter_model.safetensors").unlink()
+        self.train("stacked again", self.gpt_oss, targets, "checkpoint.save_every_steps=2", "optimizer.lr=1e-2")
+        self.assertEqual((again / "adapter_model.safetensors").read_bytes(), (run / "adapter_model.safetensors").read_bytes())
+        result = self.programs.verb("merge", self.gpt_oss, run, merged, "device=cpu")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("they are written as plain numbers", result.stderr)
+        after = harness.read_tensors(merged / "model.safetensors")
+        hidden = json.loads((self.gpt_oss / "config.json").read_text())["hidden_size"]
+        self.assertEqual(after["model.layers.0.mlp.experts.gate_up_proj"][:2], ("F32", [EXPERTS, hidden, 128]))
+        self.assertFalse(any(name.endswith(("_blocks", "_scales")) for name in after))
+        self.assertNotIn("quantization_config", json.loads((merged / "config.json").read_text()))
+        texts = [self.programs.verb("generate", *arguments, "--prompt", "The", "--max-new-tokens", "8", "device=cpu",
+                                    "precision.preset=fp32") for arguments in ((self.gpt_oss, "--adapter", run), (merged,))]
+        for text in texts:
+            self.assertEqual(text.returncode, 0, text.stderr)
+        self.assertEqual(texts[0].stdout, texts[1].stdout)
+        shown = self.programs.verb("adapters", "show", run, "--json")
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        kinds = {kind["name"]: kind["modules"] for kind in json.loads(shown.stdout)["kinds"]}
+        layers = len({name.split(".")[4] for name in tensors})
+        self.assertEqual(kinds["gate_up_proj"], EXPERTS * layers)
+
+    def test_targets_on_stacked_experts_that_are_not_possible_are_refused(self):
+        for model, overrides, expected in (
+                (self.gpt_oss, ["lora.target_parameters=[mlp.experts.gate_proj]"],
+                 "it has mlp.experts.down_proj, mlp.experts.gate_up_proj"),
+                (self.gpt_oss, [f"lora.target_parameters={PARAMETERS}", "lora.dropout=0.1"], "goes with lora.dropout=0 alone"),
+                (self.shared, [f"lora.target_parameters={PARAMETERS}", "lora.target_modules=[q_proj, down_proj]"],
+                 "which target_modules names too")):
+            said = self.train("impossible", model, *overrides, code=2)
+            self.assertIn("lora.target_parameters", said)
+            self.assertIn(expected, said)
 
     def test_what_gpt_oss_has_not_is_refused(self):
         said = self.train("nf4", self.gpt_oss, "precision.base_storage=nf4", code=2)
