@@ -9,7 +9,8 @@ namespace {
 constexpr std::int64_t kMostExperts = 1 << 12;
 
 // transformers writes one name of this setting and reads both.
-std::int64_t read_count(ConfigReader& config, std::int64_t fallback) {
+std::int64_t read_count(ConfigReader& config, std::int64_t fallback, std::string_view key) {
+  if (!key.empty()) return config.size_or(key, kMostExperts, fallback);
   const char *const name = "num_experts", *const other = "num_local_experts";
   const std::int64_t count = config.size_or(name, kMostExperts, 0);
   const std::int64_t same = config.size_or(other, kMostExperts, 0);
@@ -27,7 +28,7 @@ nn::ExpertsSpec read_experts(ConfigReader& config, const DecoderSizes& sizes,
       .prefix = "",
       .hidden_size = sizes.hidden_size,
       .intermediate_size = config.size_or(defaults.width_key, kLargestWidth, defaults.width),
-      .count = read_count(config, defaults.count),
+      .count = read_count(config, defaults.count, defaults.count_key),
       .router = {.normalized = defaults.normalized}};
   if (experts.count * experts.intermediate_size > kLargestWidth) {
     config.fail(defaults.width_key, "expected at most " + std::to_string(kLargestWidth) +
@@ -53,6 +54,15 @@ nn::SharedExpertSpec read_shared_expert(ConfigReader& config, std::int64_t width
   return {.intermediate_size = config.size_or("shared_expert_intermediate_size", kLargestWidth, width)};
 }
 
+std::int64_t read_dense_layers(ConfigReader& config, std::string_view key, std::int64_t fallback) {
+  if (!config.has(key)) return fallback;
+  const std::int64_t layers = config.view().at(key).as_int();
+  if (layers < 0 || layers > kMostLayers)
+    config.fail(key, "expected a number of layers from 0 to " + std::to_string(kMostLayers) + ", got " +
+                         std::to_string(layers));
+  return layers;
+}
+
 void require_experts_everywhere(ConfigReader& config) {
   if (config.size_or("decoder_sparse_step", kMostLayers, 1) != 1)
     config.fail("decoder_sparse_step", "expected 1: layers without experts among others aren't built");
@@ -69,15 +79,25 @@ std::vector<io::CheckpointNames::ExpertStack> gate_up_stacks(bool transposed, bo
           {.tensor = "down_proj", .modules = {"down_proj"}, .transposed = transposed}};
 }
 
-void set_experts(nn::CausalLMSpec& spec, const nn::ExpertsSpec& experts, const std::string& block) {
+void set_experts(nn::CausalLMSpec& spec, const nn::ExpertsSpec& experts, const std::string& block,
+                 const std::function<bool(std::int64_t)>& in_layer) {
   spec.shape.intermediate_size = experts.router.per_token * experts.intermediate_size +
                                  (experts.shared ? experts.shared->intermediate_size : 0);
   for (nn::DecoderLayerSpec& layer : spec.layers) {
+    if (in_layer && !in_layer(layer.index)) continue;
     const std::string& mlp = layer.mlp.prefix;
     const std::string before = mlp.substr(0, mlp.rfind('.') + 1);
     layer.experts = experts;
     layer.experts->prefix = before + block;
-    layer.experts->stacks.prefix = before + "mlp";
+    layer.experts->stacks.prefix = before + (experts.stacks.prefix.empty() ? "mlp" : experts.stacks.prefix);
+    if (auto& bias = layer.experts->choice_bias) bias->name = before + bias->name;
+  }
+}
+
+void leave_mlps_to_names(nn::CausalLMSpec& spec) {
+  for (nn::DecoderLayerSpec& layer : spec.layers) {
+    layer.mlp.by_name_only = true;
+    if (layer.experts && layer.experts->shared) layer.experts->shared->by_name_only = true;
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,18 +20,26 @@ struct ExpertsDefaults {
   bool normalized;  ///< whether weights of a token are; `norm_topk_prob` says so where it is read
   bool reads_normalized = true;
   std::string_view per_token_key = "num_experts_per_tok";
+  std::string_view count_key = "";  ///< empty: num_experts or num_local_experts, two names of one setting
 };
 
-/// Reads num_experts or num_local_experts (two names of one setting), num_experts_per_tok or what the
-/// family has for it, the width of an expert, norm_topk_prob; router_jitter_noise and output_router_logits,
-/// which have to be off: the loss that balances experts isn't there, and experts here are frozen. The spec
-/// has no prefix yet. Throws Error naming the key for what doesn't fit.
+/// Reads the number of experts, num_experts_per_tok or what the family has for it, the width of an expert,
+/// norm_topk_prob; router_jitter_noise and output_router_logits, which have to be off: the loss that balances
+/// experts isn't there, and experts here are frozen. The spec has no prefix yet. Throws Error naming the key
+/// for what doesn't fit.
 nn::ExpertsSpec read_experts(ConfigReader& config, const DecoderSizes& sizes,
                              const ExpertsDefaults& defaults);
 
 /// The shared expert, as wide as `shared_expert_intermediate_size` says, or `width` where that is absent;
 /// with its gate. Throws Error naming the key.
 nn::SharedExpertSpec read_shared_expert(ConfigReader& config, std::int64_t width);
+
+/// The number of layers at the beginning that have an MLP in place of experts, 0 allowed; absent: `fallback`.
+/// Throws Error naming the key for what isn't such a number.
+std::int64_t read_dense_layers(ConfigReader& config, std::string_view key, std::int64_t fallback);
+
+/// Above what any file multiplies a router's weights by.
+inline constexpr double kLargestScale = 1e3;
 
 /// Throws Error for layers without experts among others (`decoder_sparse_step`, `mlp_only_layers`). Files of
 /// both kinds of layers aren't published, and PEFT would take adapters on the MLPs for those of experts.
@@ -40,8 +49,14 @@ void require_experts_everywhere(ConfigReader& config);
 /// up_proj, or of both in turn, and `down_proj`.
 std::vector<io::CheckpointNames::ExpertStack> gate_up_stacks(bool transposed, bool interleaved = false);
 
-/// Gives every layer experts in place of its MLP, as the layer's block of that name, which in transformers 5
-/// is `mlp`; sets the shape's intermediate_size.
-void set_experts(nn::CausalLMSpec& spec, const nn::ExpertsSpec& experts, const std::string& block = "mlp");
+/// Gives the layers for which `in_layer` is true, or all where it is null, experts in place of the MLP, as
+/// the layer's block of that name; sets the shape's intermediate_size. `experts`' choice_bias and
+/// stacks.prefix are named within the layer, the latter `mlp` where it is empty.
+void set_experts(nn::CausalLMSpec& spec, const nn::ExpertsSpec& experts, const std::string& block = "mlp",
+                 const std::function<bool(std::int64_t)>& in_layer = nullptr);
+
+/// Has `all-linear` leave out the MLPs and shared experts of a family in which PEFT 0.21 takes the names of their
+/// modules for the routed experts' stacked parameters.
+void leave_mlps_to_names(nn::CausalLMSpec& spec);
 
 }  // namespace lorikeet::models

@@ -11,6 +11,7 @@
 #include "models/gemma/gemma.h"
 #include "models/gemma4/gemma4.h"
 #include "models/glm/glm.h"
+#include "models/glm4_moe/glm4_moe.h"
 #include "models/gpt_neox/gpt_neox.h"
 #include "models/gpt_oss/gpt_oss.h"
 #include "models/granite/granite.h"
@@ -39,6 +40,7 @@ const std::vector<Family>& families() {
   static const std::vector<Family> kFamilies{{"cohere", cohere_spec},
                                              {"cohere2", cohere2_spec},
                                              {"ernie4_5", ernie4_5_spec},
+                                             {"ernie4_5_moe", ernie4_5_moe_spec},
                                              {"exaone4", exaone4_spec},
                                              {"falcon", falcon_spec},
                                              {"gemma", gemma_spec},
@@ -51,11 +53,13 @@ const std::vector<Family>& families() {
                                              {"gemma4_unified_text", gemma4_unified_text_spec},
                                              {"glm", glm_spec},
                                              {"glm4", glm4_spec},
+                                             {"glm4_moe", glm4_moe_spec},
                                              {"gpt_neox", gpt_neox_spec},
                                              {"gpt_oss", gpt_oss_spec},
                                              {"granite", granite_spec},
                                              {"granitemoehybrid", granitemoehybrid_spec},
                                              {"lfm2", lfm2_spec},
+                                             {"lfm2_moe", lfm2_moe_spec},
                                              {"llama", llama_spec},
                                              {"ministral", ministral_spec},
                                              {"ministral3", ministral3_spec},

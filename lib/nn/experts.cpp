@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "nn/output_rows.h"
 #include "ops/part.h"
+#include "ops/wide.h"
 
 namespace lorikeet::nn {
 namespace {
@@ -88,7 +89,10 @@ Experts::Experts(const ExpertsSpec& spec, LinearFactory& factory, WeightUnit& un
       bias_(spec.bias),
       // Which experts a token passes isn't left to a rounded weight where loading quantises.
       router_(factory.frozen_plain({{spec.router_module()}, spec.hidden_size, spec.router_bias}, unit)),
-      unit_(&unit) {
+      unit_(&unit),
+      wide_router_(spec.wide_router) {
+  if (const auto& bias = spec.choice_bias)
+    choice_bias_ = unit.declare({{bias->name, bias->shape, factory.policy().statistics}});
   if (!spec.weight_scales.empty())
     weight_scales_ = unit.declare({{spec.weight_scales, {spec.count}, factory.policy().base_storage}});
   std::vector<std::unique_ptr<LinearGroup>> up, down;
@@ -114,9 +118,9 @@ at::Tensor Experts::forward(const at::Tensor& x, const UnitLoan& weights, const 
 
 at::Tensor Experts::forward(const at::Tensor& x, const at::Tensor& routed_by, const UnitLoan& weights,
                             const ForwardContext& context, FeedForwardKept* kept) const {
-  at::Tensor logits =
-      ops::lora_linear(routed_by, router_.weight.of(weights), router_.bias(), {}, std::nullopt);
-  ops::Routing routing = ops::route(logits, options_);
+  at::Tensor logits = this->logits(routed_by, weights);
+  ops::Routing routing =
+      ops::route(logits, options_, choice_bias_ ? unit_->tensor(*choice_bias_).flatten() : at::Tensor());
   if (weight_scales_) ops::scale_weights(routing, unit_->tensor(*weight_scales_));
   at::Tensor product;
   {
@@ -138,6 +142,11 @@ at::Tensor Experts::forward(const at::Tensor& x, const at::Tensor& routed_by, co
 void Experts::up_again(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                        FeedForwardKept& kept) const {
   kept.up = up(x, weights, context, kept.routing, &kept.up_linear);
+}
+
+at::Tensor Experts::logits(const at::Tensor& routed_by, const UnitLoan& weights) const {
+  const at::Tensor x = wide_router_ ? routed_by.to(ops::wide_type(routed_by)) : routed_by;
+  return ops::lora_linear(x, router_.weight.of(weights), router_.bias(), {}, std::nullopt);
 }
 
 at::Tensor Experts::of_output_biases(const at::Tensor& dy, const ops::Routing& routing) const {

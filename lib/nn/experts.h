@@ -35,6 +35,13 @@ struct SharedExpertSpec {
   bool by_name_only = false;  ///< GroupSpec's
 };
 
+/// A tensor of numbers for each expert, which are added to the scores by which a token's experts are chosen,
+/// and not to their weights.
+struct ChoiceBias {
+  std::string name;
+  std::vector<std::int64_t> shape;  ///< as checkpoints have it: [count] or [1, count]
+};
+
 /// The norms of a block in which experts stand beside an MLP, the shared expert (Gemma 4): names of modules.
 /// All are RMS norms over hidden_size numbers with one eps. See ExpertsBesideMlp.
 struct BranchNorms {
@@ -60,6 +67,8 @@ struct ExpertsSpec {
   /// Name of a tensor [count], numbers of each expert that the router's weights are multiplied by; empty:
   /// there is none.
   std::string weight_scales = {};
+  std::optional<ChoiceBias> choice_bias = {};
+  bool wide_router = false;  ///< the router's logits are computed in fp32, whatever the compute dtype
   std::optional<BranchNorms> branch_norms = {};  ///< with a shared expert without a gate
 
   /// The module whose output are the experts' logits.
@@ -82,8 +91,8 @@ struct ExpertsSpec {
 
 /// The block: with its router's weights w_e, sum over a token's experts e of w_e down_e(act(gate_e x) * up_e
 /// x). The router is frozen; an expert's modules, or its slices of stacked parameters, get
-/// an adapter where the settings name them. The router's logits are computed in the compute dtype, its
-/// softmax in fp32. Nothing is added to the loss to balance experts (transformers' default,
+/// an adapter where the settings name them. The router's logits are computed in the compute dtype, unless it
+/// is wide, its scores in fp32. Nothing is added to the loss to balance experts (transformers' default,
 /// output_router_logits: false), and no token is dropped.
 class Experts : public FeedForward {
  public:
@@ -111,6 +120,7 @@ class Experts : public FeedForward {
   // [rows, gate | up] of the experts' rows. `kept`: of each expert's group, or null.
   at::Tensor up(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                 const ops::Routing& routing, std::vector<LinearKept>* kept) const;
+  at::Tensor logits(const at::Tensor& routed_by, const UnitLoan& weights) const;
   // What the biases of experts' outputs add to the gradients of the router's weights, times the weights,
   // [T, experts of a token].
   at::Tensor of_output_biases(const at::Tensor& dy, const ops::Routing& routing) const;
@@ -124,7 +134,8 @@ class Experts : public FeedForward {
   bool bias_;
   GroupWeights router_;
   const WeightUnit* unit_;
-  std::optional<std::size_t> weight_scales_;
+  std::optional<std::size_t> weight_scales_, choice_bias_;
+  bool wide_router_;
   LinearStack up_, down_;
 };
 

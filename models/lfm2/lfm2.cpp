@@ -5,10 +5,13 @@
 
 #include "base/strings.h"
 #include "models/decoder_spec.h"
+#include "models/experts.h"
 #include "models/rope.h"
 
 namespace lorikeet::models {
 namespace {
+
+constexpr const char* kBlock = "feed_forward";
 
 // Of the layers, those with attention: `layer_types`, or `full_attn_idxs`, or all.
 std::vector<bool> read_attending(ConfigReader& config, const DecoderSizes& sizes) {
@@ -58,14 +61,9 @@ std::int64_t read_mlp_width(ConfigReader& config, std::int64_t written) {
   return width;
 }
 
-}  // namespace
-
-nn::CausalLMSpec lfm2_spec(const JsonView& json) {
+// What both kinds have: `sizes` with the MLP's width and whether the head is tied.
+nn::CausalLMSpec read_decoder(ConfigReader& config, DecoderSizes sizes) {
   constexpr std::int64_t kMostTaps = 8;
-  ConfigReader config(json, "lfm2");
-  DecoderSizes sizes = read_sizes(config, HeadDim::kOptional,
-                                  {.intermediate_size = 12288, .tied_head = true, .padding_id = 0});
-  sizes.intermediate_size = read_mlp_width(config, sizes.intermediate_size);
   sizes.tied_head = config.flag("tie_embedding", sizes.tied_head);
   const double eps = config.has("norm_eps") ? config.epsilon("norm_eps") : 1e-5;
   config.choice("hidden_act", "silu", {"silu"});
@@ -80,7 +78,7 @@ nn::CausalLMSpec lfm2_spec(const JsonView& json) {
     const std::string prefix = "model.layers." + std::to_string(i);
     layer.attention_norm->name = prefix + ".operator_norm";
     layer.mlp_norm->name = prefix + ".ffn_norm";
-    layer.mlp.prefix = prefix + ".feed_forward";
+    layer.mlp.prefix = prefix + "." + kBlock;
     layer.mlp.names.gate = "w1";
     layer.mlp.names.up = "w3";
     layer.mlp.names.down = "w2";
@@ -95,6 +93,40 @@ nn::CausalLMSpec lfm2_spec(const JsonView& json) {
     }
     spec.layers.push_back(layer);
   }
+  return spec;
+}
+
+}  // namespace
+
+nn::CausalLMSpec lfm2_spec(const JsonView& json) {
+  ConfigReader config(json, "lfm2");
+  DecoderSizes sizes = read_sizes(config, HeadDim::kOptional,
+                                  {.intermediate_size = 12288, .tied_head = true, .padding_id = 0});
+  sizes.intermediate_size = read_mlp_width(config, sizes.intermediate_size);
+  return read_decoder(config, sizes);
+}
+
+nn::CausalLMSpec lfm2_moe_spec(const JsonView& json) {
+  ConfigReader config(json, "lfm2_moe");
+  const DecoderSizes sizes =
+      read_sizes(config, HeadDim::kOptional, {.intermediate_size = 7168, .tied_head = true, .padding_id = 0});
+  nn::ExpertsSpec experts = read_experts(
+      config, sizes,
+      {.count = 32, .per_token = 4, .width_key = "moe_intermediate_size", .width = 1792, .normalized = true});
+  experts.router.scores = ops::RouterScores::kSigmoid;
+  experts.router.sum_eps = 1e-6;
+  experts.router.scale = config.positive_or("routed_scaling_factor", kLargestScale, 1);
+  experts.names.gate = "w1";
+  experts.names.up = "w3";
+  experts.names.down = "w2";
+  experts.stacks.prefix = kBlock;
+  if (config.flag("use_expert_bias", true))
+    experts.choice_bias = {std::string(kBlock) + ".expert_bias", {experts.count}};
+  const std::int64_t dense = read_dense_layers(config, "num_dense_layers", 2);
+  if (!config.has("layer_types"))
+    config.fail("layer_types", "is missing; expected which layers are convolutions and which attend");
+  nn::CausalLMSpec spec = read_decoder(config, sizes);
+  set_experts(spec, experts, kBlock, [dense](std::int64_t layer) { return layer >= dense; });
   return spec;
 }
 

@@ -10,4 +10,8 @@ namespace lorikeet::models {
 /// supported.
 nn::CausalLMSpec lfm2_spec(const JsonView& config);
 
+/// The same with experts in place of the MLPs of all but the first layers, chosen and weighed by the sigmoids
+/// of the router's logits, with a bias for the choice. Source: modeling_lfm2_moe.py.
+nn::CausalLMSpec lfm2_moe_spec(const JsonView& config);
+
 }  // namespace lorikeet::models

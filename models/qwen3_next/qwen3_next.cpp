@@ -18,7 +18,7 @@ nn::CausalLMSpec qwen3_next_spec(const JsonView& json) {
                                          .shared_width = 512});
   // PEFT 0.21 on transformers 5 passes over adapters on these, since it takes their names for the routed
   // experts' stacked parameters.
-  for (nn::DecoderLayerSpec& layer : spec.layers) layer.experts->shared->by_name_only = true;
+  leave_mlps_to_names(spec);
   spec.checkpoint_names.other_parts = {"mtp."};
   return spec;
 }

@@ -1,4 +1,4 @@
-"""Gated delta nets (Qwen 3.5) on the fake card: the CPU's losses, on one card and on two, and nothing that would be wrong on
+"""Gated delta nets (Qwen 3.5) and gated short convolutions (LFM2) on the fake card: the CPU's losses, on one card and on two, and nothing that would be wrong on
 a card."""
 
 import pathlib
@@ -6,7 +6,7 @@ import sys
 import unittest
 
 from card_programs import SECOND, ModelRuns, called_operators
-from delta_net import write_delta_net
+from delta_net import write_delta_net, write_lfm2
 
 BF16_RELATIVE = 1e-2  # runs_test.py's
 
@@ -35,6 +35,25 @@ class DeltaNets(ModelRuns):
         self.check("bf16", BF16_RELATIVE)
         self.check("fp16", BF16_RELATIVE, "precision.preset=fp16")
         self.check("nf4", BF16_RELATIVE, "precision.base_storage=nf4")
+
+    def test_two_cards_compute_what_one_does(self):
+        self.check_two_cards()
+
+
+class ShortConvolutions(ModelRuns):
+    write_model = staticmethod(write_lfm2)
+
+    def test_the_cpus_losses_by_kernels_of_ours(self):
+        for name, settings in {"plain": [], "saving": ["lora.dropout=0.1", "training.activation_checkpointing=full"]}.items():
+            report = self.check(name, self.FP32_RELATIVE, "precision.preset=fp32", *settings)
+            self.assertGreater(report["kernels"].get("gated_conv_cuda.cu", 0), 0)
+        self.assertNotEqual(self.losses("plain-cpu"), self.losses("saving-cpu"))
+
+    def test_in_16_bits_and_in_4(self):
+        for name, settings in {"bf16": ["lora.target_modules=[in_proj, out_proj, q_proj, w1, w2, w3]"],
+                               "nf4": ["precision.base_storage=nf4"]}.items():
+            report = self.check(name, BF16_RELATIVE, *settings)
+            self.assertGreater(report["kernels"].get("grouped_products_cuda.cu", 0), 0)
 
     def test_two_cards_compute_what_one_does(self):
         self.check_two_cards()

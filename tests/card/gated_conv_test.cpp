@@ -52,8 +52,9 @@ TEST_CASE("the gated convolution on a card agrees with its reference over sequen
           distance([&](const at::Tensor& in) { return test::on_card(in, pair(of_rows, on_card)); }, reference,
                    projected, tolerance.dtype);
       INFO(c10::toString(tolerance.dtype) << ": " << tolerance.why);
-      CHECK(found.forward < tolerance.forward);
-      CHECK(found.backward < tolerance.backward);
+      constexpr int kRoundings = 2;  // b x, and the result
+      CHECK(found.forward < kRoundings * tolerance.forward);
+      CHECK(found.backward < kRoundings * tolerance.backward);
       CHECK(card::report().kernels[kFile] == 2);
       CHECK(card::report().hazards.empty());
     }

@@ -169,6 +169,11 @@ TEST_CASE("experts stand in an architecture in place of the MLP, with all of the
   CHECK(changes([](DecoderLayerSpec& l) { l.experts->count = 4; }));
   CHECK(changes([](DecoderLayerSpec& l) { l.experts->router.per_token = 1; }));
   CHECK(changes([](DecoderLayerSpec& l) { l.experts->router.normalized = false; }));
+  CHECK(changes([](DecoderLayerSpec& l) { l.experts->router.scores = ops::RouterScores::kSigmoid; }));
+  CHECK(changes([](DecoderLayerSpec& l) { l.experts->router.sum_eps = 1e-6; }));
+  CHECK(changes([](DecoderLayerSpec& l) { l.experts->router.scale = 2; }));
+  CHECK(changes([](DecoderLayerSpec& l) { l.experts->choice_bias = {"x", {3}}; }));
+  CHECK(changes([](DecoderLayerSpec& l) { l.experts->wide_router = true; }));
   CHECK(changes([](DecoderLayerSpec& l) { l.experts->intermediate_size = 8; }));
   CHECK(changes([](DecoderLayerSpec& l) { l.experts->activation = ops::Activation::kGelu; }));
   CHECK_FALSE(changes([](DecoderLayerSpec& l) { l.experts->prefix = "x"; }));

@@ -66,7 +66,9 @@ TEST_CASE("logits of cached decoding equal those of the whole sequences at every
       for (std::size_t s = 0; s < whole.size(); ++s) {
         CAPTURE(spec.layers.size(), n, s);
         const at::Tensor full = toy.logits({whole[s]})[positions[s]];
-        CHECK(at::allclose(cached[static_cast<std::int64_t>(s)], full, 1e-5, 1e-6));
+        // Of the largest logit: products of three numbers enlarge what rounding makes of small ones.
+        const at::Tensor apart = (cached[static_cast<std::int64_t>(s)] - full).abs().max();
+        CHECK(apart.item<float>() < 5e-6F * full.abs().max().item<float>());
         ++positions[s];
       }
     }

@@ -99,6 +99,60 @@ TEST_CASE("the gradient of logits is that of the weights' formula, whether they 
   }
 }
 
+TEST_CASE("experts are chosen and weighed by sigmoids, and a bias counts for the choice alone") {
+  // Scores 1/2, 3/4, 1/4; the bias makes the last the best one.
+  const at::Tensor logits = at::tensor({0.0, std::log(3.0), -std::log(3.0)}, at::kDouble).view({1, 3});
+  const at::Tensor bias = at::tensor({0.0, -0.1, 0.6}, at::kFloat);
+  using ops::RouterScores;
+  ops::RouterOptions options{.per_token = 2, .normalized = false, .scores = RouterScores::kSigmoid};
+  CHECK(at::equal(ops::route(logits, options).experts, at::tensor({1, 0}).view({1, 2})));
+  CHECK(at::equal(ops::route(logits, options, bias).experts, at::tensor({2, 1}).view({1, 2})));
+  const auto weights = [&] { return ops::route(logits, options, bias).weights; };
+  CHECK(relative_distance(weights(), at::tensor({0.25, 0.75}, at::kDouble).view({1, 2})) < 1e-12);
+  options.normalized = true;
+  options.sum_eps = 1;
+  options.scale = 3;
+  CHECK(relative_distance(weights(), at::tensor({0.375, 1.125}, at::kDouble).view({1, 2})) < 1e-12);
+  options.scores = RouterScores::kSoftmax;  // 3/13, 9/13, 1/13, to which no number is added
+  CHECK(relative_distance(weights(), at::tensor({0.3, 2.7}, at::kDouble).view({1, 2})) < 1e-12);
+  CHECK_THROWS_WITH(ops::route(logits, options, at::zeros({2})),
+                    Catch::Contains("a floating bias for each expert"));
+}
+
+TEST_CASE("the gradient of logits is that of the formula of sigmoids, scales and chosen experts too") {
+  const at::Tensor bias = at::tensor({0.0, 0.4, -0.4, 0.2, 0.0, -0.3}, at::kDouble);
+  for (const auto scores : {ops::RouterScores::kSigmoid, ops::RouterScores::kSoftmax}) {
+    for (const bool normalized : {true, false}) {
+      const bool sigmoid = scores == ops::RouterScores::kSigmoid;
+      CAPTURE(sigmoid, normalized);
+      const ops::RouterOptions options{.per_token = 3,
+                                       .normalized = normalized,
+                                       .scores = scores,
+                                       .sum_eps = sigmoid ? 0.3 : 0,
+                                       .scale = 2.5};
+      const at::Tensor logits = leaf({9, 6}, 1), d_weights = random({9, 3}, 2, at::kDouble);
+      const Routing routing = ops::route(logits.detach(), options, bias);
+      at::Tensor weights = (sigmoid ? logits.sigmoid() : logits.softmax(1)).gather(1, routing.experts);
+      if (normalized) weights = weights / (weights.sum(1, true) + options.sum_eps);
+      weights = weights * 2.5;
+      CHECK(relative_distance(routing.weights, weights.detach()) < 1e-12);
+      const at::Tensor expected = torch::autograd::grad({(weights * d_weights).sum()}, {logits})[0];
+      const at::Tensor weighted = d_weights * routing.weights;
+      CHECK(relative_distance(ops::route_backward(weighted, logits.detach(), routing, options), expected) <
+            1e-12);
+      ops::RouterOptions other = options;
+      other.scores = sigmoid ? ops::RouterScores::kSoftmax : ops::RouterScores::kSigmoid;
+      CHECK(relative_distance(ops::route_backward(weighted, logits.detach(), routing, other), expected) >
+            1e-2);
+      if (!normalized) continue;
+      other = options;
+      other.scale = 1;
+      CHECK(relative_distance(ops::route_backward(weighted, logits.detach(), routing, other), expected) >
+            1e-2);
+    }
+  }
+}
+
 TEST_CASE(
     "weights are multiplied by numbers of their experts, and the gradient of logits goes through that") {
   for (const bool normalized : {true, false}) {

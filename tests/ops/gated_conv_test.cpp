@@ -76,7 +76,7 @@ TEST_CASE("the gated convolution agrees with its reference in every dtype, forwa
     check_all_dtypes(
         [&](const auto& x) { return as_autograd(x, pair(weight, sequences)); },
         [&](const auto& x) { return reference::gated_conv(x, weight.to(at::kDouble), sequences); },
-        leaf({kEnds.back(), 3 * channels}, 2));
+        leaf({kEnds.back(), 3 * channels}, 2), /*roundings=*/2);  // b x, and the result
   };
   for (std::int64_t taps = 1; taps <= 8; ++taps) check(37, taps, at::kFloat);
   // One channel, and several blocks of channels with and without a rest.

@@ -234,6 +234,24 @@ FAMILIES = {
         "four-taps": dict(layer_types=[FULL, "conv"], conv_L_cache=4, intermediate_size=61, block_multiple_of=8, block_ffn_dim_multiplier=0.9,
                           head_dim=8, rope_parameters=ROPE),
     },
+    "lfm2_moe": {
+        "experts": dict(num_hidden_layers=4, layer_types=["conv", FULL, "conv", FULL], num_dense_layers=1, moe_intermediate_size=24, num_experts=5,
+                        num_experts_per_tok=2, routed_scaling_factor=1.7, tie_word_embeddings=True, rope_parameters=ROPE),
+        "without-bias": dict(layer_types=["conv", FULL], num_dense_layers=0, moe_intermediate_size=24, num_experts=4, num_experts_per_tok=3,
+                             use_expert_bias=False, norm_topk_prob=False, rope_parameters=ROPE),
+    },
+    "ernie4_5_moe": {
+        "shared": dict(num_hidden_layers=4, moe_intermediate_size=24, moe_num_experts=5, moe_k=2, moe_num_shared_experts=2, moe_layer_start_index=1,
+                       moe_layer_end_index=2, head_dim=8, rope_parameters=ROPE),
+        "interval": dict(num_hidden_layers=3, moe_intermediate_size=24, moe_num_experts=4, moe_k=3, moe_num_shared_experts=0, moe_layer_start_index=0,
+                         moe_layer_interval=2, tie_word_embeddings=True, rope_parameters=ROPE),
+    },
+    "glm4_moe": {
+        "biases": dict(num_hidden_layers=3, head_dim=8, moe_intermediate_size=24, n_routed_experts=5, num_experts_per_tok=2, n_shared_experts=2,
+                       first_k_dense_replace=1, attention_bias=True, routed_scaling_factor=1.7, rope_parameters=ROPE | {"partial_rotary_factor": 0.5}),
+        "norms": dict(head_dim=8, moe_intermediate_size=24, n_routed_experts=4, num_experts_per_tok=3, n_shared_experts=1, first_k_dense_replace=0,
+                      use_qk_norm=True, norm_topk_prob=False, rope_parameters=ROPE | {"partial_rotary_factor": 0.5}),
+    },
     "qwen2_vl": {
         "tied": dict(tie_word_embeddings=True, rope_parameters=ROPE | {"mrope_section": [1, 1, 1]}),
     },
@@ -328,9 +346,13 @@ def make_checkpoint(folder, family, variant, dtype=torch.float32, seed=0, **more
                 parameter.mul_(0.3)
             if name.endswith("experts.gate_up_proj_bias"):  # so that gpt-oss' clamps act
                 parameter.mul_(30.0)
+            if name.endswith("e_score_correction_bias"):  # so that it changes some choices
+                parameter.mul_(0.3)
         for name, buffer in model.named_buffers():
             if name.endswith("layer_scalar"):  # Gemma 4's, which its files have
                 buffer.uniform_(0.5, 1.5)
+            if name.endswith(("expert_bias", "e_score_correction_bias")):
+                buffer.normal_(0.0, 0.1)
     model.to(dtype).save_pretrained(folder)
     if family == "qwen3_vl_moe":
         transpose_experts(folder)
@@ -417,10 +439,12 @@ def to_transformers_4(config):
         types = config.pop("layer_types")
         config |= {"full_attn_idxs": [i for i, kind in enumerate(types) if kind == FULL], "block_ff_dim": config.pop("intermediate_size"),
                    "tie_embedding": config.pop("tie_word_embeddings")}
+    if family == "lfm2_moe":  # as published
+        config["tie_embedding"] = config.pop("tie_word_embeddings")
     if family == "gpt_oss":  # as published
         config |= {"experts_per_token": config["num_experts_per_tok"], "initial_context_length": 64}
         config.pop("swiglu_alpha")
-    if family not in ("exaone4", "gpt_oss", "granitemoehybrid", "ministral", "olmo3", "qwen2_moe", "qwen3_5_moe_text", "qwen3_5_text"):
+    if family not in ("exaone4", "gpt_oss", "granitemoehybrid", "lfm2_moe", "ministral", "olmo3", "qwen2_moe", "qwen3_5_moe_text", "qwen3_5_text"):
         config.pop("layer_types", None)
     config["torch_dtype"] = config.pop("dtype", None)
     config["transformers_version"] = "4.46.0"

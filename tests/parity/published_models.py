@@ -15,6 +15,9 @@ FOLDER = live_test.pathlib.Path(__file__).resolve().parents[2] / "recipes" / "co
 WIDTHS = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
           "vocab_size")
 EXPERTS = ("num_experts", "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size")
+DENSE_LAYERS = ("num_dense_layers", "moe_layer_start_index", "first_k_dense_replace")
+# What Gemma 4 multiplies the stream by, and what is added to scores by which experts are chosen.
+BUFFERS = ("layer_scalar", "expert_bias", "e_score_correction_bias")
 # model_type -> the model that transformers' defaults are, and the keys in which it has a default of its own.
 DEFAULTS = {
     "falcon": ("falcon/7B", WIDTHS),
@@ -49,14 +52,14 @@ class PublishedModels(live_test.LiveTest):
                                 env=programs.ENVIRONMENT)
         counted = {config["name"].rsplit("_", 1)[0]: config["parameters"] for config in json.loads(listed.stdout)["configs"]}
         models = published()
-        self.assertGreaterEqual(len(models), 129)
+        self.assertGreaterEqual(len(models), 136)
         for name, facts in models.items():
             with self.subTest(name):
                 # Layers are alike, or come in groups that are: the second group has what each of the others has.
                 text = facts.get("text_config", facts)
-                # Every layer counts where heads of two sizes follow each other, the last of which are the larger ones, and where
-                # a list says which layers attend.
-                whole = "global_head_dim" in text or "full_attn_idxs" in text
+                # Every layer counts where heads of two sizes follow each other, the last of which are the larger ones, where a list
+                # says which layers attend, and where some have no experts.
+                whole = {"global_head_dim", "full_attn_idxs", *DENSE_LAYERS} & text.keys()
                 group = text["num_hidden_layers"] if whole else text.get("full_attention_interval", 1)
                 groups, rest = divmod(text["num_hidden_layers"], group)
                 self.assertEqual(rest, 0)
@@ -74,8 +77,8 @@ class PublishedModels(live_test.LiveTest):
         config = transformers.AutoConfig.for_model(**(facts | {"text_config": text} if "text_config" in facts else text))
         with torch.device("meta"):
             model = families.auto_class(config).from_config(config)
-        # Of a multimodal one the language model; what Gemma 4 multiplies the stream by is a buffer in transformers.
-        scalars = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith("layer_scalar")]
+        # Of a multimodal one the language model; some tensors of the files are buffers in transformers.
+        scalars = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(BUFFERS)]
         return sum(tensor.numel() for name, tensor in [*model.named_parameters(), *scalars]
                    if not any(part in name for part in families.OTHER_PARTS))
 

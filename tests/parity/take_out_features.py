@@ -18,11 +18,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARITY = ("test_parity", "the logits of every family*,decoding with a cache*")
 MODELS = ("test_models", "an embedding's scale*,Gemma's embedding scale*")
 GRADIENTS = ("test_train", "gradients are right*,gradients of all adapters*")
+ROUTING = ("test_ops", "the gradient of logits*")
+CONVOLUTIONS = ("test_train", "gradients through gated*")
 DECODING = ("test_nn", "logits of cached decoding*")
 GEMMAS = {"gemma", "gemma2", "gemma3", "gemma3_text"}
 SANDWICH = GEMMAS - {"gemma"}
 YARN = {"gpt_oss", "mistral", "ministral3", "mistral3", "olmo3", "qwen3"}
-INTERLEAVED = {"cohere", "cohere2", "ernie4_5", "glm", "glm4"}
+INTERLEAVED = {"cohere", "cohere2", "ernie4_5", "ernie4_5_moe", "glm", "glm4"}
 NESTED = {"gemma3", "gemma3_text"}
 GEMMA4 = {"gemma4", "gemma4_text", "gemma4_unified"}
 SHARED_KEYS = {"gemma4", "gemma4_text"}
@@ -30,7 +32,9 @@ HEAD_NORMS = ("attention.qk_norm = head_norms(", "[[maybe_unused]] const nn::QkN
 WHOLE_NORMS = ("attention.qk_norm = whole_norms(", "[[maybe_unused]] const nn::QkNormSpec taken_out = whole_norms(")
 SHARED_EXPERTS = {"qwen2_moe", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"}
 BESIDE_MLP = {"gemma4", "gemma4_text"}
-EXPERTS = {"gpt_oss", "mixtral", "olmoe", "qwen3_moe", "qwen3_vl_moe"} | SHARED_EXPERTS | BESIDE_MLP
+CHOICE_BIAS = {"ernie4_5_moe", "glm4_moe", "lfm2_moe"}
+EXPERTS = {"gpt_oss", "mixtral", "olmoe", "qwen3_moe", "qwen3_vl_moe"} | SHARED_EXPERTS | BESIDE_MLP | CHOICE_BIAS
+LFM2 = {"lfm2", "lfm2_moe"}
 DELTA_NETS = {"qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"}
 
 
@@ -76,7 +80,7 @@ FEATURES = [
     *of(SHARED_EXPERTS, "lib/nn/shared_expert.cpp",
         ("shared expert", "ops::add_row_gate_(y, own, gate);", ""),
         ("gate of the shared expert", "ops::add_row_gate_(y, own, gate);", "y.add_(own);")),
-    *of({"qwen2_moe", "qwen3_moe", "qwen3_next"}, "models/experts.cpp",
+    *of({"glm4_moe", "lfm2_moe", "qwen2_moe", "qwen3_moe", "qwen3_next"}, "models/experts.cpp",
         ("norm_topk_prob", 'config.flag("norm_topk_prob", defaults.normalized);',
          'config.flag("norm_topk_prob", defaults.normalized) && sizes.layers == 0;')),
     *of("mixtral", "models/mixtral/mixtral.cpp",
@@ -91,16 +95,16 @@ FEATURES = [
         ("bias of the router", "experts.router_bias = experts.bias = true;", "experts.bias = true;"),
         ("biases of experts", "experts.router_bias = experts.bias = true;", "experts.router_bias = true;"),
         ("clamped SwiGLU", "experts.activation = ops::Activation::kClampedSwiglu;", ""),
-        ("rows of gate and up in turn", "spec.checkpoint_names.expert_stacks.front().interleaved = true;", "")),
+        ("rows of gate and up in turn", "gate_up_stacks(/*transposed=*/true, experts.stacks.interleaved);", "gate_up_stacks(/*transposed=*/true, false);")),
     *of({"gpt_oss", "qwen3_vl_moe"} | BESIDE_MLP, "models/experts.cpp",
         ("which rows are the gate", '.modules = {"gate_proj", "up_proj"}', '.modules = {"up_proj", "gate_proj"}')),
     *of("olmoe", "models/olmoe/olmoe.cpp", ("norms of q and k over all heads", *WHOLE_NORMS)),
-    *of({"olmoe", "qwen2_moe", "qwen3_moe"}, "lib/ops/experts/routing.cpp",
-        ("experts' weights as the softmax has them", "if (options.normalized) routing.weights", "if (k > 0) routing.weights")),
+    *of({"glm4_moe", "lfm2_moe", "olmoe", "qwen2_moe", "qwen3_moe"}, "lib/ops/experts/routing.cpp",
+        ("experts' weights as the softmax has them", "if (options.normalized) {\n    at::Tensor sum = routing", "if (k > 0) {\n    at::Tensor sum = routing")),
     *of(EXPERTS, "models/experts.cpp",
         ("number of experts a token", "per_token = config.size_or(defaults.per_token_key",
          "per_token = 1 + 0 * config.size_or(defaults.per_token_key")),
-    *of(EXPERTS, "lib/ops/experts/routing.cpp", ("weights of a token's experts", ".topk(k, 1);", ".topk(k, 1);\n  routing.weights.fill_(1);")),
+    *of(EXPERTS, "lib/ops/experts/routing.cpp", ("weights of a token's experts", "routing.weights *= options.scale;", "routing.weights *= options.scale;\n  routing.weights.fill_(1);")),
     *of(DELTA_NETS, "models/qwen3_5/delta_decoder.cpp",
         ("norms of 1 + weight", "layer.mlp_norm->unit_offset = true;", "layer.mlp_norm->unit_offset = false;"),
         ("final norm of 1 + weight", "spec.final_norm.unit_offset = true;", ""),
@@ -109,17 +113,33 @@ FEATURES = [
         ("eps of the norm behind the delta rule", ".norm_eps = eps,", ".norm_eps = eps < 0 ? eps : 1e-6,"),
         ("value heads that share a key head", ".layout = layout,",
          ".layout = {layout.value_heads, layout.value_heads, layout.key_dim * layout.key_heads / layout.value_heads, layout.value_dim},")),
-    *of("lfm2", "models/lfm2/lfm2.cpp",
+    *of("lfm2", "models/lfm2/lfm2.cpp", ("two thirds of the MLP's width", "2 * whole / 3", "2 * whole / 2")),
+    *of("lfm2_moe", "models/lfm2/lfm2.cpp",
+        ("sigmoids of a router", "experts.router.scores = ops::RouterScores::kSigmoid;", ""),
+        ("scale of experts' weights", 'positive_or("routed_scaling_factor", kLargestScale, 1);', 'positive_or("routed_scaling_factor", kLargestScale, 1) * 0 + 1;'),
+        ("first layers without experts", "return layer >= dense;", "return layer >= 0 * dense;")),
+    *of("glm4_moe", "models/glm4_moe/glm4_moe.cpp",
+        ("sigmoids of a router", "experts.router.scores = ops::RouterScores::kSigmoid;", ""),
+        ("scale of experts' weights", 'positive_or("routed_scaling_factor", kLargestScale, 1);', 'positive_or("routed_scaling_factor", kLargestScale, 1) * 0 + 1;'),
+        ("first layers without experts", "return layer >= dense;", "return layer >= 0 * dense;"),
+        ("bias of q, k and v", "layer.attention.qkv_bias = bias;", "layer.attention.qkv_bias = bias && i < 0;"),
+        ("norms of q and k by head", "if (normed) layer.attention.qk_norm", "if (normed && i < 0) layer.attention.qk_norm")),
+    *of("ernie4_5_moe", "models/ernie4_5/ernie4_5.cpp",
+        ("which layers have experts", "(layer + 1) % interval == 0 && layer >= first", "layer >= first"),
+        ("the last layer with experts", " && layer <= last;", " && layer <= last + sizes.layers;")),
+    *of({"ernie4_5_moe", "glm4_moe"}, "lib/nn/shared_expert.cpp", ("shared experts without a gate", "if (!gate_) return y.add_(own);", "if (!gate_) return y;")),
+    *of(CHOICE_BIAS, "lib/nn/experts.cpp",
+        ("bias for the choice of experts", "choice_bias_ ? unit_->tensor(*choice_bias_).flatten() : at::Tensor()", "at::Tensor()")),
+    *of(LFM2, "models/lfm2/lfm2.cpp",
         ("which layers attend", "attends.push_back(name == \"full_attention\")", "attends.push_back(name != \"full_attention\")"),
-        ("two thirds of the MLP's width", "2 * whole / 3", "2 * whole / 2"),
         ("norms of q and k by head", "      attention.qk_norm = {", "      [[maybe_unused]] const nn::QkNormSpec taken_out = {")),
-    *of("lfm2", "lib/ops/gated_conv/cpu.cpp",
+    *of(LFM2, "lib/ops/gated_conv/cpu.cpp",
         ("gate before the convolution", "store(load(b[i]) * load(x[i]), rounded)", "store(load(x[i]), rounded)"),
         ("gate behind the convolution", "store(load(c[i]) * window.sum(i), y[i]);\n    }\n  }\n}",
          "store(window.sum(i), y[i]);\n    }\n  }\n}"),
         ("earlier rows", "for (int j = taps - 2; j >= 0; --j) total += w[j][i] * u[j][i];", "total = w[0][i] * u[0][i];"),
         ("order of the taps", "w[j] = weight + (taps - 1 - j) * channels;", "w[j] = weight + j * channels;")),
-    *of(DELTA_NETS | {"lfm2"}, "lib/nn/kv_cache.cpp",
+    *of(DELTA_NETS | LFM2, "lib/nn/kv_cache.cpp",
         ("decoding: the rows before a token", "before = rows.defined() ? rows : at::zeros(", "before = at::zeros(")),
     *of({"qwen3_5_text", "qwen3_next"}, "models/qwen3_5/delta_decoder.cpp",
         ("biases of attention", "attention.output_bias = bias;", "attention.output_bias = bias && sizes.layers == 0;")),
@@ -148,7 +168,7 @@ FEATURES = [
         ("longrope's factors by the sequence's own length", "is_long(batch.length(s))", "is_long(batch.positions)")),
     *of("phi3", "lib/nn/causal_lm.cpp",
         ("the cache's rebuilding at longrope's switch", "return rotary_ ? rotary_->", "return rotary_ && layers_.empty() ? rotary_->")),
-    *of({"phi3", "gpt_neox", "stablelm", "glm", "glm4"} | DELTA_NETS, "models/rope.cpp",
+    *of({"phi3", "gpt_neox", "stablelm", "glm", "glm4", "glm4_moe"} | DELTA_NETS, "models/rope.cpp",
         ("partial rotary", ".rotary_dim = rotated(reader, head_dim, part, keys)",
          ".rotary_dim = 0 * rotated(reader, head_dim, part, keys) + head_dim")),
     *of("gpt_neox", "models/gpt_neox/gpt_neox.cpp",
@@ -349,7 +369,14 @@ FEATURES = [
                 ("backward: the gate of the shared expert", "gate_ ? ops::row_gate(dy, gate) : dy", "dy"),
                 ("backward: the input of the shared expert", "if (input_gradient) gradients.dx.add_(own.dx);", "")),
     *of_program(GRADIENTS, "lib/ops/experts/routing.cpp",
-                ("backward: experts' weights that are divided by their sum", "weighted_gradient - weights * sum)", "weighted_gradient)")),
+                ("backward: experts' weights that are divided by their sum", "of_chosen = of_chosen - shares * sum;", "")),
+    *of_program(ROUTING, "lib/ops/experts/routing.cpp",
+                ("backward: sigmoids of logits", "of_chosen = of_chosen * (1 - chosen.sigmoid());", ""),
+                ("backward: shares before the scale", "options.scale == 1 ? weights : weights / options.scale", "weights")),
+    *of_program(CONVOLUTIONS, "lib/ops/gated_conv/cpu.cpp",
+                ("backward: later rows", "for (int j = 1; j < taps; ++j) du += w[j][i] * after[j][i];", ""),
+                ("backward: gate before the convolution", "store(du * load(x[i]), dgate[i]);", "store(0 * du * load(x[i]), dgate[i]);"),
+                ("backward: gate behind the convolution", "store(load(dy[i]) * window.sum(i), dc[i]);", "store(0 * window.sum(i), dc[i]);")),
     *of_program(MODELS, "models/gemma/gemma.cpp",
                 ("embedding scale rounded to the compute dtype", "spec.embedding_scale_rounded = true;", "")),
 ]

@@ -93,16 +93,33 @@ const std::vector<std::int64_t>& Routing::host_ends() const {
 
 std::int64_t routing_waits() { return waits; }
 
-Routing route(const at::Tensor& logits, const RouterOptions& options) {
+Routing route(const at::Tensor& logits, const RouterOptions& options, const at::Tensor& choice_bias) {
   check_tensor(logits.defined() && logits.dim() == 2 && logits.is_floating_point(), kOp,
                "floating logits [tokens, experts]", logits);
   const std::int64_t tokens = logits.size(0), experts = logits.size(1), k = options.per_token;
   check(k >= 1 && k <= experts, kOp, "at least one expert a token, and no more than there are",
         [&] { return std::to_string(k) + " of " + std::to_string(experts); });
+  if (choice_bias.defined()) {
+    check_tensor(choice_bias.dim() == 1 && choice_bias.size(0) == experts && choice_bias.is_floating_point(),
+                 kOp, "a floating bias for each expert", choice_bias);
+  }
   if (logits.is_meta()) return dry_routing(logits, k);
   Routing routing;
-  std::tie(routing.weights, routing.experts) = logits.to(wide_type(logits)).softmax(1).topk(k, 1);
-  if (options.normalized) routing.weights /= routing.weights.sum(1, /*keepdim=*/true);
+  const bool sigmoid = options.scores == RouterScores::kSigmoid;
+  const at::Tensor wide = logits.to(wide_type(logits));
+  const at::Tensor scores = sigmoid ? wide.sigmoid() : wide.softmax(1);
+  if (choice_bias.defined()) {
+    routing.experts = std::get<1>((scores + choice_bias.to(scores.scalar_type())).topk(k, 1));
+    routing.weights = scores.gather(1, routing.experts);
+  } else {
+    std::tie(routing.weights, routing.experts) = scores.topk(k, 1);
+  }
+  if (options.normalized) {
+    at::Tensor sum = routing.weights.sum(1, /*keepdim=*/true);
+    if (sigmoid) sum += options.sum_eps;
+    routing.weights /= sum;
+  }
+  if (options.scale != 1) routing.weights *= options.scale;
   // Slot t * k + j is token t's j-th expert.
   const auto [of_rows, slots] = routing.experts.flatten().sort(/*stable=*/true, 0, /*descending=*/false);
   routing.tokens = slots.div(k, "floor");
@@ -129,11 +146,22 @@ at::Tensor route_backward(const at::Tensor& weighted_gradient, const at::Tensor&
                           const Routing& routing, const RouterOptions& options) {
   if (logits.is_meta()) return at::empty_like(logits);
   const at::Tensor sum = weighted_gradient.sum(1, /*keepdim=*/true);
-  // Normalised weights are the softmax of the chosen logits alone; the others then have no part in them.
-  if (options.normalized) {
-    const at::Tensor& weights = routing.unscaled.defined() ? routing.unscaled : routing.weights;
+  const bool sigmoid = options.scores == RouterScores::kSigmoid;
+  // Normalised weights, and sigmoids, are functions of the chosen logits alone: a softmax, or shares of the
+  // sigmoids' sum. Those of the others have no part in them.
+  if (options.normalized || sigmoid) {
+    at::Tensor of_chosen = weighted_gradient;
+    if (options.normalized) {
+      const at::Tensor& weights = routing.unscaled.defined() ? routing.unscaled : routing.weights;
+      const at::Tensor shares = options.scale == 1 ? weights : weights / options.scale;
+      of_chosen = of_chosen - shares * sum;
+    }
+    if (sigmoid) {
+      const at::Tensor chosen = logits.gather(1, routing.experts).to(sum.scalar_type());
+      of_chosen = of_chosen * (1 - chosen.sigmoid());
+    }
     return at::zeros_like(logits, logits.options().dtype(sum.scalar_type()))
-        .scatter_(1, routing.experts, weighted_gradient - weights * sum)
+        .scatter_(1, routing.experts, of_chosen)
         .to(logits.scalar_type());
   }
   at::Tensor gradient = logits.to(sum.scalar_type()).softmax(1).mul_(-sum);

@@ -7,16 +7,22 @@
 
 namespace lorikeet::ops {
 
-/// How a router chooses: a token's experts are those of the largest softmax of its logits, which weigh them.
+/// What a router makes of a token's logits.
+enum class RouterScores { kSoftmax, kSigmoid };
+
+/// How a router chooses: a token's experts are those of the largest scores, which weigh them.
 struct RouterOptions {
   std::int64_t per_token = 1;  ///< k, at most the number of experts
   bool normalized = true;      ///< a token's weights are divided by their sum
+  RouterScores scores = RouterScores::kSoftmax;
+  double sum_eps = 0;  ///< of sigmoids: is added to the sum that weights are divided by
+  double scale = 1;    ///< weights are multiplied by it in the end
 };
 
 /// Which experts the T tokens of a batch go to, k each, and the order in which experts compute them: rows of
 /// one expert follow each other, in the tokens' order.
 struct Routing {
-  at::Tensor experts;  ///< int64 [T, k], a token's experts, by descending weight
+  at::Tensor experts;  ///< int64 [T, k], a token's experts, the best first
   at::Tensor weights;  ///< [T, k], fp32 (fp64 for fp64 logits)
   at::Tensor tokens;   ///< int64 [T * k], the token of each of the experts' rows
   at::Tensor places;   ///< int64 [T, k], the row of each token's experts
@@ -35,10 +41,12 @@ struct Routing {
 /// (DeviceGraph).
 std::int64_t routing_waits();
 
-/// Routes by logits [T, E], floating; softmax in fp32 (fp64 for fp64). Ties go as at::topk has them. Sources:
-/// Shazeer et al. 2017, arXiv:1701.06538; Jiang et al. 2024, arXiv:2401.04088 (Mixtral, whose weights are
-/// normalised). Throws Error on logits or options that don't fit.
-Routing route(const at::Tensor& logits, const RouterOptions& options);
+/// Routes by logits [T, E], floating; scores in fp32 (fp64 for fp64). `choice_bias` [E], or undefined, is
+/// added to the scores by which experts are chosen, and not to their weights. Ties go as at::topk has them.
+/// Sources: Shazeer et al. 2017, arXiv:1701.06538; Jiang et al. 2024, arXiv:2401.04088 (Mixtral, whose
+/// weights are normalised); Wang et al. 2024, arXiv:2408.15664 (the bias). Throws Error on logits, options or
+/// a bias that don't fit.
+Routing route(const at::Tensor& logits, const RouterOptions& options, const at::Tensor& choice_bias = {});
 
 /// Multiplies each weight by its expert's number of `scales` [experts], floating, in the weights' dtype
 /// (Gemma 4). Throws Error on scales that don't fit.
@@ -70,9 +78,11 @@ namespace reference {
 
 /// A whole block of experts by plain ATen calls, differentiable, on any device and in fp64: per token
 ///   sum over its experts e of weight_e down_e (silu(gate_e x) * up_e x).
+/// choice_bias: [E], or undefined.
 /// x: [T, D]; router: [E, D]; gate_up: [E, 2I, D], rows [gate | up]; down: [E, D, I].
 at::Tensor gated_experts(const at::Tensor& x, const at::Tensor& router, const at::Tensor& gate_up,
-                         const at::Tensor& down, const RouterOptions& options);
+                         const at::Tensor& down, const RouterOptions& options,
+                         const at::Tensor& choice_bias = {});
 
 }  // namespace reference
 }  // namespace lorikeet::ops
