@@ -60,7 +60,9 @@ class StepObserver : public nn::UnitLender {
     const Bytes activations = run_.now().parts.at(kActivations);
     // Units are the embedding, that of layers' inputs, layers, the head, and the layers again.
     const auto first = static_cast<std::size_t>(model_.first_trained_layer()) + tables_;
-    if (next_ > first && next_ <= head_) per_layer_ = std::max(per_layer_, activations - before_);
+    // Behind the last layer there is the stream too.
+    if (next_ > first && (next_ < head_ || first + 1 == head_))
+      per_layer_ = std::max(per_layer_, activations - before_);
     before_ = activations;
     const nn::UnitLoan loan = host_weights_ ? host_weights_->borrow(unit) : nn::UnitLoan{&unit, unit.part()};
     run_.assign(kWeights);

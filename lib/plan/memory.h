@@ -40,7 +40,8 @@ struct MemoryEstimate {
   std::int64_t product_caches = 0;  ///< ops::kProductCacheRules', full: rows of many lengths have come by
   std::int64_t runtime = 0;         ///< the math libraries' own
 
-  /// The most that a trained layer keeps for its backward; not a part of its own.
+  /// The most that a trained layer keeps for its backward, of all but the last where there are several; not a
+  /// part of its own.
   std::int64_t activations_per_layer = 0;
   /// Of the host's memory, of a run on a GPU with `offload`: pinned blocks of whole powers of two. Not in the
   /// total. The frozen matrices, and the most that is there of what layers keep.

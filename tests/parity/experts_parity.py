@@ -25,8 +25,9 @@ SETTINGS = ["lora.rank=4", "lora.alpha=8", "lora.dropout=0", "data.packing=true"
 
 
 class Expert(torch.nn.Module):
-    def __init__(self, gate_up, down):
+    def __init__(self, gate_up, down, activation):
         super().__init__()
+        self.activation = activation
         gate, up = gate_up.chunk(2)
         for name, weight in zip(EXPERTS, (gate, up, down), strict=True):
             linear = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=False)
@@ -34,14 +35,14 @@ class Expert(torch.nn.Module):
             setattr(self, name, linear)
 
     def forward(self, x):
-        return self.down_proj(torch.nn.functional.silu(self.gate_proj(x)) * self.up_proj(x))
+        return self.down_proj(self.activation(self.gate_proj(x)) * self.up_proj(x))
 
 
 class Experts(torch.nn.ModuleList):
     """In place of transformers' module: every expert computes every token, and a weight of zero leaves it out."""
 
     def __init__(self, stacked):
-        super().__init__(Expert(*pair) for pair in zip(stacked.gate_up_proj, stacked.down_proj, strict=True))
+        super().__init__(Expert(*pair, stacked.act_fn) for pair in zip(stacked.gate_up_proj, stacked.down_proj, strict=True))
 
     def forward(self, x, index, weights):
         out = torch.zeros_like(x)
@@ -53,7 +54,8 @@ class Experts(torch.nn.ModuleList):
 def taken_apart(base):
     model = reference.load(base)
     for layer in model.model.layers:
-        layer.mlp.experts = Experts(layer.mlp.experts)
+        block = layer if hasattr(layer, "experts") else layer.mlp  # Gemma 4's stand beside the MLP
+        block.experts = Experts(block.experts)
     model.config.model_type = "taken_apart"  # or PEFT would take the modules' names for those of stacked parameters
     return model
 
@@ -91,16 +93,16 @@ class ExpertsParity(live_test.LiveTest):
         reference.save(model, self.root / "start")
         return self.root / "start"
 
-    def check_likelihoods(self, adapter, what):
-        """Ours against PEFT's on the model as transformers loads it."""
+    def check_likelihoods(self, adapter, what, load=reference.load):
+        """Ours against PEFT's on the model as transformers loads it, or as `load` does."""
         ours, _ = self.programs.token_nll(self.base, self.few_data, adapter)
         bare, _ = self.programs.token_nll(self.base, self.few_data)
-        theirs = reference.token_nll(PeftModel.from_pretrained(reference.load(self.base), adapter), self.few)
+        theirs = reference.token_nll(PeftModel.from_pretrained(load(self.base), adapter), self.few)
         self.below(reference.deviation(ours, theirs), LIMIT, what)
         self.beyond(reference.deviation(bare, theirs), NO_OP, f"{what}, without the adapter")
         return ours
 
-    def check_training(self, family, variant, targets):
+    def check_training(self, family, variant, targets, load=reference.load):
         self.prepare(family, variant)
         start = self.make_start(targets)
         run, peft_run = self.root / "ours", self.root / "theirs"
@@ -111,7 +113,7 @@ class ExpertsParity(live_test.LiveTest):
             worst = max(abs(line[quantity] / step[index] - 1) for line, step in zip(lines, theirs, strict=True))
             self.below(worst, limit, f"{family}, {quantity}")
         self.below(reference.update_deviation(start, run, peft_run), UPDATE_LIMIT, f"{family}, update")
-        ours = self.check_likelihoods(run, f"{family}, our adapter in PEFT")
+        ours = self.check_likelihoods(run, f"{family}, our adapter in PEFT", load)
         merged = self.programs.merge(self.base, run, self.root / "merged")
         theirs = reference.token_nll(reference.load(merged, dtype="auto"), self.few)
         self.below(reference.deviation(ours, theirs), LIMIT, f"{family}, merged, in transformers")
@@ -126,6 +128,10 @@ class ExpertsParity(live_test.LiveTest):
 
     def test_adapters_on_experts_alone_train_as_peft_trains_them(self):
         self.check_training("olmoe", "plain", EXPERTS)
+
+    def test_adapters_on_experts_and_the_mlp_beside_them_train_as_peft_trains_them(self):
+        # On the model as transformers loads it PEFT passes over the experts'.
+        self.check_training("gemma4_text", "experts", ATTENTION + EXPERTS, load=taken_apart)
 
     def test_an_adapter_on_mixtrals_experts_is_read_by_peft(self):
         self.prepare("mixtral", "window")

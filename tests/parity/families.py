@@ -39,7 +39,7 @@ GEMMA4 = dict(head_dim=8, global_head_dim=16, hidden_size_per_layer_input=0, sli
 GEMMA4_SHARED = dict(GEMMA4, num_hidden_layers=5, layer_types=[SLIDING, SLIDING, FULL, SLIDING, FULL], num_kv_shared_layers=2,
                      hidden_size_per_layer_input=6, vocab_size_per_layer_input=VOCABULARY, rms_norm_eps=1e-2)
 # 26B-A4B's form: experts beside each MLP.
-GEMMA4_EXPERTS = dict(GEMMA4, enable_moe_block=True, num_experts=5, top_k_experts=2, moe_intermediate_size=20, rms_norm_eps=1e-3)
+GEMMA4_EXPERTS = dict(GEMMA4, enable_moe_block=True, num_experts=5, top_k_experts=2, moe_intermediate_size=32, rms_norm_eps=1e-3)
 # Experts, and the expert that every token passes.
 SHARED = dict(moe_intermediate_size=24, shared_expert_intermediate_size=28)
 

@@ -102,6 +102,15 @@ TEST_CASE("a layer keeps what its backward needs, and layers add up") {
   CHECK(memory.fragmentation == 0);
 }
 
+TEST_CASE("of layers that differ the one that keeps most counts") {
+  nn::CausalLMSpec spec = small();
+  spec.layers[1].mlp.intermediate_size += 32;
+  MemoryInput in = input();
+  in.model = &spec;
+  // 32 more of gate and of up.
+  CHECK(step_memory(in).activations_per_layer == kLayer + kTokens * 2 * 2 * 32);
+}
+
 TEST_CASE("with few labels the peak is in a layer's backward, and of the last one's MLP little is kept") {
   MemoryInput in = input();
   in.micro.label_tokens = 1;

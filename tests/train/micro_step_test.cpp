@@ -88,6 +88,9 @@ Expected composition(const Family& family, const ToyLora& toy, double loss_scale
 constexpr double kLimit = 5e-5;
 // And up to 1.5e-4 for queries whose gate and delta net behind them take most of the gradient away.
 constexpr double kBelowGate = 5e-4;
+// With an adapter on everything of Gemma 4's forms: the composition in fp32 is up to 4.6e-5 from that in
+// fp64.
+constexpr double kAllOfGemma4 = 1e-4;
 // With DoRA on every module at once the last layer's queries and keys have small gradients out of large
 // terms.
 constexpr double kAllDora = 3e-4;
@@ -173,7 +176,7 @@ TEST_CASE("gradients through gated short convolutions, whatever of their block i
 TEST_CASE("gradients are right through Gemma 4's forms of a layer, whatever of it is trained") {
   check_gradients(kGemma4, {.rank = 3, .alpha = 6}, 40);
   check_gradients(kGemma4, {.rank = 3, .alpha = 6, .target_modules = {"key"}}, 3);
-  check_gradients(kGemma4, {.rank = 3, .alpha = 6, .target_modules = {".*"}}, 60);
+  check_gradients(kGemma4, {.rank = 3, .alpha = 6, .target_modules = {".*"}}, 60, kAllOfGemma4);
   check_gradients(kGemma4, {.rank = 3, .alpha = 6, .target_modules = {"w2"}, .modules_to_save = {"wte"}}, 11);
   for (const char* module : {"h.0.attn.value",
                              "h.1.attn.key",
