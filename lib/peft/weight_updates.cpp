@@ -22,24 +22,25 @@ at::Tensor WeightUpdate::applied_to(const at::Tensor& weight) const {
 
 std::map<std::string, WeightUpdate> weight_updates(const LoraAdapters& adapters) {
   const AdapterStore& store = adapters.store();
-  const auto in_module_order = [&](const at::Tensor& rows, std::size_t segment) {
-    return nn::to_module_order(rows.cpu(), store.segment(segment).order);
+  // Copies: the store goes on changing.
+  const auto in_module_order = [](const at::Tensor& rows, const nn::RowOrder& order) {
+    return nn::to_module_order(rows.cpu(), order).clone();
   };
   std::map<std::string, WeightUpdate> updates;
   for (const auto& module : adapters.modules()) {
     const LoraAdapters::Factors factors = adapters.values(module);
-    const at::Tensor a = factors.a.cpu().clone();  // copies: the store goes on changing
+    const at::Tensor a = factors.a.cpu().clone();
     std::int64_t row = 0;
     for (const nn::Module& part : module.parts) {
       WeightUpdate& update = updates[part.name + ".weight"];
-      const at::Tensor b = factors.b.narrow(0, row, part.out_features).cpu();
+      update.b = in_module_order(factors.b.narrow(0, row, part.out_features), part.order);
       row += part.out_features;
-      update.b = nn::to_module_order(b, part.order).clone();
       update.a = a;
       update.scale = module.scale;
       update.magnitude_of_columns = module.is_embedding();
       if (module.magnitude)
-        update.magnitude = in_module_order(store.value(*module.magnitude), *module.magnitude).clone();
+        update.magnitude =
+            in_module_order(store.value(*module.magnitude), store.segment(*module.magnitude).order);
     }
   }
   for (const auto& table : adapters.tables()) {

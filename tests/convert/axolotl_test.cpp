@@ -213,8 +213,13 @@ TEST_CASE("parameters of experts are targets beside modules or alone") {
   const std::string list = "lora_target_modules:\n  - q_proj\n  - v_proj\n";
   const std::string parameters = "lora_target_parameters:\n  - mlp.experts.gate_up_proj\n";
   const std::vector<std::string> names{"mlp.experts.gate_up_proj"};
-  CHECK(settings_of(changed(list, list + parameters)).lora.target_parameters == names);
-  const auto alone = settings_of(changed(list, parameters)).lora;
+  const auto targets = [&](const std::string& both) {
+    std::string text = changed("lora_dropout: 0.05", "lora_dropout: 0");
+    return settings_of(text.replace(text.find(list), list.size(), both)).lora;
+  };
+  CHECK(targets(list + parameters).target_parameters == names);
+  CHECK(targets(list + parameters).target_modules.size() == 2);
+  const auto alone = targets(parameters);
   CHECK(alone.target_parameters == names);
   CHECK(alone.target_modules.empty());
 }

@@ -91,6 +91,8 @@ def make_adapter_config():
              "task_type": "CAUSAL_LM", "use_rslora": True}
     save("adapter_config", "peft", json.dumps(whole, indent=2, sort_keys=True))
     save("adapter_config", "gaussian", json.dumps({**least, "init_lora_weights": "gaussian", "use_dora": None}))
+    save("adapter_config", "stacks", json.dumps({**least, "target_modules": [], "rank_pattern": {"down_proj": 4},
+                                                 "target_parameters": ["mlp.experts.gate_up_proj", "experts.down_proj"]}))
     save("adapter_config", "rules", json.dumps({**least, "target_modules": r".*\.(q|up)_proj", "exclude_modules": ["k_proj"],
                                                 "layers_to_transform": [0, 1], "layers_pattern": "layers",
                                                 "rank_pattern": {"up_proj": 4, r"layers\.[01]\..*": 2},

@@ -64,7 +64,7 @@ class Experts(unittest.TestCase):
         self.assertIn("they are written as plain numbers", result.stderr)
         after = harness.read_tensors(merged / "model.safetensors")
         hidden = json.loads((self.gpt_oss / "config.json").read_text())["hidden_size"]
-        self.assertEqual(after["model.layers.0.mlp.experts.gate_up_proj"][:2], ("F32", [EXPERTS, hidden, 128]))
+        self.assertEqual(after["model.layers.0.mlp.experts.gate_up_proj"][:2], ("BF16", [EXPERTS, hidden, 128]))
         self.assertFalse(any(name.endswith(("_blocks", "_scales")) for name in after))
         self.assertNotIn("quantization_config", json.loads((merged / "config.json").read_text()))
         texts = [self.programs.verb("generate", *arguments, "--prompt", "The", "--max-new-tokens", "8", "device=cpu",

@@ -235,6 +235,22 @@ TEST_CASE("an adapter on a shared expert counts whole, by label tokens in the la
   CHECK(size.trained == size.output_trained);
 }
 
+TEST_CASE(
+    "an adapter on experts' parameters counts as far as a token passes it, by label tokens in the last "
+    "layer") {
+  nn::CausalLMSpec spec = toy_forms_spec();
+  while (!spec.layers.back().experts) spec.layers.pop_back();
+  // As in Mixtral, whose files call the block otherwise.
+  spec.layers.back().experts->stacks.prefix = "transformer.h.4.mlp";
+  const ToyLora toy({.rank = 2, .target_modules = {}, .target_parameters = {"gate_up_proj", "down_proj"}},
+                    fp32_policy(), {}, spec);
+  const AdapterSize size = adapter_size(toy.adapters, toy.model.spec());
+  // Two of three experts, rounded a tensor: A [2, 24] and B [20, 2], A [2, 10] and B [24, 2].
+  CHECK(size.output_gate_up == 3 * (32 + 27));
+  CHECK(size.output_trained == 3 * (32 + 27 + 13 + 32));
+  CHECK(size.trained == size.output_trained);
+}
+
 TEST_CASE("an adapter beside experts counts by label tokens where it is on the last layer's o") {
   nn::CausalLMSpec spec = toy_forms_spec();
   while (!spec.layers.back().experts) spec.layers.pop_back();
