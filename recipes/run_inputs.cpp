@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "base/fingerprint.h"
 #include "base/log.h"
@@ -21,6 +22,12 @@
 
 namespace lorikeet::recipes {
 namespace {
+
+// The name of the parameter that an expert's group is a slice of, without that of the layer.
+std::string within_layer(const nn::GroupSpec& group) {
+  const std::string& name = group.slice->parameter;
+  return name.substr(name.find('.', name.find_first_of("0123456789")) + 1);
+}
 
 // What of a mixture of experts is trained, which differs from what PEFT's all-linear means.
 void log_experts(const ModelSession& session) {
@@ -40,13 +47,13 @@ void log_experts(const ModelSession& session) {
            (experts.branch_norms ? ", beside an MLP"
             : experts.shared     ? ", and a shared one"
                                  : "") +
-           (adapted > 0
-                ? "; " + std::to_string(adapted) + " of their modules get adapters, the router is frozen"
-                : "; they and the router are frozen (" +
-                      (experts.stacks.only ? ""
-                                           : "lora.target_modules may name " + names.gate + ", " + names.up +
-                                                 ", " + names.down + ", or ") +
-                      "lora.target_parameters mlp.experts.gate_up_proj, mlp.experts.down_proj)"));
+           (adapted > 0 ? "; " + std::to_string(adapted) + " adapters are on them, the router is frozen"
+                        : "; they and the router are frozen (" +
+                              (experts.stacks.only ? ""
+                                                   : "lora.target_modules may name " + names.gate + ", " +
+                                                         names.up + ", " + names.down + ", or ") +
+                              "lora.target_parameters " + within_layer(experts.gate_up_group(0)) + ", " +
+                              within_layer(experts.down_group(0)) + ")"));
 }
 
 // The model on this rank's device, with what all ranks' devices are called.

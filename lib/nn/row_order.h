@@ -57,9 +57,8 @@ struct Module {
 struct ExpertSlice {
   std::string parameter;  ///< "model.layers.0.mlp.experts.gate_up_proj"
   std::int64_t expert = 0, count = 1;
-  RowOrder order =
-      {};             ///< that of the parameter's rows of an expert; the group's modules lie after each other
-  bool only = false;  ///< the group's modules never get adapters of their own
+  RowOrder order = {};  ///< in which the parameter has the rows of the group's modules
+  bool only = false;    ///< the group's modules never get adapters of their own
 
   /// "model.layers.0.mlp.experts.3.gate_up_proj"
   std::string name() const;

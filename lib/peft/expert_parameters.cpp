@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 #include "peft/lora_config.h"
 
@@ -10,7 +11,7 @@ namespace {
 
 // In the order in which PEFT wraps them, which is that of the module's parameters: the last one is outermost.
 constexpr std::array<const char*, 2> kParameters{"gate_up_proj", "down_proj"};
-const std::string kBaseLayer = ".base_layer";
+constexpr std::string_view kBaseLayer = ".base_layer";
 
 // "model.layers.0.mlp.experts.gate_up_proj" -> "model.layers.0.mlp.experts"
 std::string module_of(const std::string& parameter) { return parameter.substr(0, parameter.rfind('.')); }

@@ -22,7 +22,11 @@ SETTINGS = ["lora.rank=4", "lora.alpha=8", "data.packing=true", f"batch.global={
             "training.clip_grad_norm=1.0", "optimizer.lr=1e-3", "optimizer.weight_decay=0.01", "lr_scheduler.name=cosine",
             "lr_scheduler.warmup_steps=2"]
 MIXTURES = [("qwen2_moe", "plain"), ("qwen3_moe", "normalized"), ("mixtral", "window"), ("olmoe", "plain"), ("gpt_oss", "windows"),
-            ("qwen3_next", "fused"), ("qwen3_5_moe_text", "experts"), ("qwen3_vl_moe", "experts"), ("qwen3_5_moe", "nested-tied")]
+            ("qwen3_next", "fused"), ("qwen3_5_moe_text", "experts"), ("qwen3_vl_moe", "experts"), ("qwen3_5_moe", "nested-tied"),
+            ("gemma4_text", "experts"), ("lfm2_moe", "experts"), ("ernie4_5_moe", "shared"), ("glm4_moe", "biases")]
+# Of families that name them otherwise: the block of the experts, and attention's modules.
+BLOCKS = {"gemma4_text": "", "lfm2_moe": "feed_forward."}
+ATTENTIONS = {"lfm2_moe": [*ATTENTION[:3], "out_proj"]}
 
 
 def listed(names):
@@ -68,11 +72,13 @@ class StackedExpertsParity(live_test.LiveTest):
     def check(self, family, variant):
         self.prepare(family, variant)
         # In PEFT the name alone means a vision tower's modules too.
-        targets = r"model\.language_model\..*\.(q|k|v|o)_proj" if family in families.MULTIMODAL else ATTENTION
-        start = self.make_adapter("start", targets, [GATE_UP, DOWN])
+        attention = ATTENTIONS.get(family, ATTENTION)
+        targets = r"model\.language_model\..*\.(q|k|v|o)_proj" if family in families.MULTIMODAL else attention
+        parameters = [BLOCKS.get(family, "mlp.") + name for name in ("experts.gate_up_proj", "experts.down_proj")]
+        start = self.make_adapter("start", targets, parameters)
         run, peft_run = self.root / "ours", self.root / "theirs"
-        lines = self.train(run, f"lora.init={start}", f"lora.target_modules={listed(ATTENTION)}",
-                           f"lora.target_parameters={listed([GATE_UP, DOWN])}")
+        lines = self.train(run, f"lora.init={start}", f"lora.target_modules={listed(attention)}",
+                           f"lora.target_parameters={listed(parameters)}")
         theirs = reference.train(reference.with_adapter(self.base, start, trainable=True), self.rows, peft_run)
         for index, (quantity, limit) in enumerate([("loss", LOSS_LIMIT), ("grad_norm", NORM_LIMIT)]):
             worst = max(abs(line[quantity] / step[index] - 1) for line, step in zip(lines, theirs, strict=True))
@@ -82,7 +88,7 @@ class StackedExpertsParity(live_test.LiveTest):
         stack = next(name for name in load_file(run / "adapter_model.safetensors") if name.endswith("experts.base_layer.lora_B.weight"))
         before, after = (load_file(folder / "adapter_model.safetensors")[stack] for folder in (start, run))
         self.assertTrue((before != after).reshape(before.shape[0], 4, -1).any(1).any(0).all())
-        self.assertEqual(settings_of(run)["target_parameters"], [DOWN, GATE_UP])
+        self.assertEqual(settings_of(run)["target_parameters"], sorted(parameters))
         ours = self.check_adapter(run, f"{family}, our adapter in PEFT")
         self.check_adapter(peft_run, f"{family}, PEFT's adapter here")
         self.check_merged(run, ours, family)
