@@ -55,8 +55,8 @@ std::vector<io::CheckpointNames::ExpertStack> gate_up_stacks(bool transposed, bo
 void set_experts(nn::CausalLMSpec& spec, const nn::ExpertsSpec& experts, const std::string& block = "mlp",
                  const std::function<bool(std::int64_t)>& in_layer = nullptr);
 
-/// Has `all-linear` leave out the MLPs and shared experts of a family in which PEFT 0.21 takes the names of their
-/// modules for the routed experts' stacked parameters.
+/// Has `all-linear` leave out the MLPs and shared experts of a family in which PEFT 0.21 takes the names of
+/// their modules for the routed experts' stacked parameters.
 void leave_mlps_to_names(nn::CausalLMSpec& spec);
 
 }  // namespace lorikeet::models
