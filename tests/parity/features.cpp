@@ -217,7 +217,7 @@ bool open_shared_gate(DecoderLayerSpec& layer) {
 
 // A value of experts other than `off`.
 template <typename Value>
-std::function<bool(DecoderLayerSpec&)> of_experts(Value nn::ExpertsSpec::*value, Value off) {
+std::function<bool(DecoderLayerSpec&)> of_experts(Value nn::ExpertsSpec::*value, const Value& off) {
   return [=](DecoderLayerSpec& layer) {
     return layer.experts && std::exchange((*layer.experts).*value, off) != off;
   };

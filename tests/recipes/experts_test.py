@@ -7,7 +7,7 @@ import sys
 import unittest
 
 import harness
-from mixture import EXPERTS, write_gpt_oss, write_shared_mixture
+from mixture import EXPERTS, write_gemma4, write_gpt_oss, write_shared_mixture
 
 PARAMETERS = "[mlp.experts.gate_up_proj, mlp.experts.down_proj]"
 STEPS = ["training.max_steps=4"]
@@ -19,6 +19,7 @@ class Experts(unittest.TestCase):
         cls.programs = harness.Programs(sys.argv[1])
         cls.gpt_oss = write_gpt_oss(cls.programs.work / "gpt-oss")
         cls.shared = write_shared_mixture(cls.programs.work / "shared")
+        cls.gemma4 = write_gemma4(cls.programs.work / "gemma4")
 
     def train(self, name, model, *overrides, code=0):
         result = self.programs.train(self.programs.work / name, f"model.path={model}", *STEPS, *overrides)
@@ -90,6 +91,23 @@ class Experts(unittest.TestCase):
             self.assertIn("lora.target_parameters", said)
             self.assertIn(expected, said)
 
+    def test_gemma4s_mlp_and_experts_are_trained_merged_into_their_stacks_and_decoded(self):
+        said = self.train("gemma4 both", self.gemma4, "lora.target_modules=[q_proj, gate_proj, up_proj, down_proj]")
+        self.assertIn("experts: 4 a layer, of which a token passes 2, beside an MLP; 48 adapters are on them", said)
+        run, merged = self.programs.work / "gemma4 both", self.programs.work / "gemma4 merged"
+        result = self.programs.verb("merge", self.gemma4, run, merged, "device=cpu")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        before, after = (harness.read_tensors(folder / "model.safetensors") for folder in (self.gemma4, merged))
+        self.assertEqual({name: tensor[1] for name, tensor in before.items()}, {name: tensor[1] for name, tensor in after.items()})
+        changed = {name.split(".", 3)[3] for name in before if before[name] != after[name]}
+        self.assertEqual(changed, {"self_attn.q_proj.weight", "mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight",
+                                   "experts.gate_up_proj", "experts.down_proj"})
+        texts = [self.programs.verb("generate", *arguments, "--prompt", "The", "--max-new-tokens", "8", "device=cpu",
+                                    "precision.preset=fp32") for arguments in ((self.gemma4, "--adapter", run), (merged,))]
+        for text in texts:
+            self.assertEqual(text.returncode, 0, text.stderr)
+        self.assertEqual(texts[0].stdout, texts[1].stdout)
+
     def test_what_gpt_oss_has_not_is_refused(self):
         said = self.train("nf4", self.gpt_oss, "precision.base_storage=nf4", code=2)
         self.assertIn("[precision.base_storage] expected null for", said)
@@ -103,6 +121,9 @@ class Experts(unittest.TestCase):
         said = self.train("routed", self.shared, "lora.target_modules=[q_proj, down_proj]")
         self.assertIn(f"lora.target_modules has model.layers.0.mlp.experts.0.down_proj and others {passed_over}", said)
         self.assertNotIn(passed_over, self.train("all", self.shared, "lora.target_modules=all-linear"))
+        said = self.train("gemma4 experts", self.gemma4, "lora.target_modules=[q_proj, down_proj]")
+        self.assertIn(f"lora.target_modules has model.layers.0.experts.0.down_proj and others {passed_over}", said)
+        self.assertNotIn(passed_over, self.train("gemma4 MLP", self.gemma4, "lora.target_modules=[q_proj, mlp.down_proj]"))
 
 
 if __name__ == "__main__":
