@@ -271,6 +271,14 @@ std::vector<Feature> make_features() {
                 of_router([](ops::RouterOptions& r) { return std::exchange(r.normalized, false); })),
       of_layers("experts' weights as the softmax has them",
                 of_router([](ops::RouterOptions& r) { return !std::exchange(r.normalized, true); })),
+      of_layers("sigmoids of a router", of_router([](ops::RouterOptions& r) {
+                  constexpr auto kOff = ops::RouterScores::kSoftmax;
+                  return std::exchange(r.scores, kOff) != kOff;
+                })),
+      of_layers("scale of experts' weights",
+                of_router([](ops::RouterOptions& r) { return std::exchange(r.scale, 1) != 1; })),
+      of_layers("bias for the choice of experts",
+                [](Layer& l) { return l.experts && drop(l.experts->choice_bias); }),
       of_layers("a token's last expert", of_router(fewer_experts)),
       of_layers("shared expert", without_shared_expert),
       of_layers("gate of the shared expert", open_shared_gate),

@@ -24,6 +24,7 @@ try:
     from safetensors.torch import load_file, save_file
 
     import families
+    import older_configs
     import reference
     from tiny_llama import to_transformers_4
 except ImportError as error:
@@ -108,7 +109,7 @@ def make_families(out):
         seed = zlib.crc32(f"{family}/{variant}".encode())  # of its own: a new variant changes no other one
         families.make_checkpoint(folder, family, variant, torch.bfloat16, seed)
         save_file({"logits": logits(folder, sequences)}, folder / "logits.safetensors")
-        old = families.to_transformers_4(families.read_config(folder))
+        old = older_configs.to_transformers_4(families.read_config(folder))
         (folder / "config-transformers-4.json").write_text(json.dumps(old, indent=2) + "\n")
 
 
