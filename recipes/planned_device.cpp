@@ -285,8 +285,9 @@ void measure_rate(PlannedDevice& device, const nn::ModelShape& shape) {
 bool are_small_experts(const nn::CausalLMSpec& spec, std::int64_t tokens) {
   return std::all_of(spec.layers.begin(), spec.layers.end(), [&](const nn::DecoderLayerSpec& layer) {
     const auto& experts = layer.experts;
-    return !experts || ops::leaves_device_idle(tokens * experts->router.per_token, experts->count,
-                                               2 * experts->intermediate_size);
+    return !experts ||
+           ops::leaves_device_idle(tokens * experts->router.per_token, experts->count,
+                                   std::max(2 * experts->intermediate_size, experts->hidden_size));
   });
 }
 

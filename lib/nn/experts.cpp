@@ -88,7 +88,8 @@ Experts::Experts(const ExpertsSpec& spec, LinearFactory& factory, WeightUnit& un
       activation_(spec.activation),
       bias_(spec.bias),
       // Which experts a token passes isn't left to a rounded weight where loading quantises.
-      router_(factory.frozen_plain({{spec.router_module()}, spec.hidden_size, spec.router_bias}, unit)),
+      router_(factory.frozen_plain({{spec.router_module()}, spec.hidden_size, spec.router_bias}, unit,
+                                   spec.wide_router)),
       unit_(&unit),
       wide_router_(spec.wide_router) {
   if (const auto& bias = spec.choice_bias)
@@ -119,8 +120,7 @@ at::Tensor Experts::forward(const at::Tensor& x, const UnitLoan& weights, const 
 at::Tensor Experts::forward(const at::Tensor& x, const at::Tensor& routed_by, const UnitLoan& weights,
                             const ForwardContext& context, FeedForwardKept* kept) const {
   at::Tensor logits = this->logits(routed_by, weights);
-  ops::Routing routing =
-      ops::route(logits, options_, choice_bias_ ? unit_->tensor(*choice_bias_).flatten() : at::Tensor());
+  ops::Routing routing = ops::route(logits, options_, choice_bias(weights, logits.scalar_type()));
   if (weight_scales_) ops::scale_weights(routing, unit_->tensor(*weight_scales_));
   at::Tensor product;
   {
@@ -147,6 +147,14 @@ void Experts::up_again(const at::Tensor& x, const UnitLoan& weights, const Forwa
 at::Tensor Experts::logits(const at::Tensor& routed_by, const UnitLoan& weights) const {
   const at::Tensor x = wide_router_ ? routed_by.to(ops::wide_type(routed_by)) : routed_by;
   return ops::lora_linear(x, router_.weight.of(weights), router_.bias(), {}, std::nullopt);
+}
+
+at::Tensor Experts::choice_bias(const UnitLoan& weights, at::ScalarType dtype) const {
+  if (!choice_bias_) return {};
+  // A row [1, experts] is a matrix, which is borrowed as others are.
+  const WeightSegment& segment = unit_->segments().at(*choice_bias_);
+  if (!segment.is_matrix()) return unit_->tensor(*choice_bias_);
+  return weights.matrix(*choice_bias_, 1, segment.shape.back()).dense(dtype).flatten();
 }
 
 at::Tensor Experts::of_output_biases(const at::Tensor& dy, const ops::Routing& routing) const {

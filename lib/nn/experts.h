@@ -68,7 +68,7 @@ struct ExpertsSpec {
   /// there is none.
   std::string weight_scales = {};
   std::optional<ChoiceBias> choice_bias = {};
-  bool wide_router = false;  ///< the router's logits are computed in fp32, whatever the compute dtype
+  bool wide_router = false;  ///< the router is held, and its logits are computed, in fp32 whatever the policy
   std::optional<BranchNorms> branch_norms = {};  ///< with a shared expert without a gate
 
   /// The module whose output are the experts' logits.
@@ -121,6 +121,8 @@ class Experts : public FeedForward {
   at::Tensor up(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,
                 const ops::Routing& routing, std::vector<LinearKept>* kept) const;
   at::Tensor logits(const at::Tensor& routed_by, const UnitLoan& weights) const;
+  // [count], or undefined.
+  at::Tensor choice_bias(const UnitLoan& weights, at::ScalarType dtype) const;
   // What the biases of experts' outputs add to the gradients of the router's weights, times the weights,
   // [T, experts of a token].
   at::Tensor of_output_biases(const at::Tensor& dy, const ops::Routing& routing) const;

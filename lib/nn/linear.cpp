@@ -89,8 +89,10 @@ std::unique_ptr<LinearGroup> LinearFactory::frozen(const GroupSpec& spec, Weight
   return frozen_group({spec, unit, policy_, stays_plain(spec)});
 }
 
-GroupWeights LinearFactory::frozen_plain(const GroupSpec& spec, WeightUnit& unit) const {
-  return {spec, unit, policy_, /*plain=*/true};
+GroupWeights LinearFactory::frozen_plain(const GroupSpec& spec, WeightUnit& unit, bool wide) const {
+  precision::Policy policy = policy_;
+  if (wide) policy.base_storage = policy.statistics;
+  return {spec, unit, policy, /*plain=*/true};
 }
 
 bool LinearFactory::stays_plain(const GroupSpec& spec) const {

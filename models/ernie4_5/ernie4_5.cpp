@@ -33,10 +33,10 @@ std::function<bool(std::int64_t)> read_expert_layers(ConfigReader& config, const
   const std::int64_t first = read_dense_layers(config, "moe_layer_start_index", 1);
   const bool given = config.has("moe_layer_end_index");
   const std::int64_t end = given ? config.view().at("moe_layer_end_index").as_int() : -1;
-  if (end < -1 || end >= sizes.layers)
-    config.fail("moe_layer_end_index", "expected the last layer with experts, below " +
-                                           std::to_string(sizes.layers) +
-                                           ", or -1 for the last of all, got " + std::to_string(end));
+  if (end < -1)
+    config.fail(
+        "moe_layer_end_index",
+        "expected the last layer with experts, or -1 for the last of all, got " + std::to_string(end));
   const std::int64_t last = end == -1 ? sizes.layers - 1 : end;
   return [=](std::int64_t layer) { return (layer + 1) % interval == 0 && layer >= first && layer <= last; };
 }
@@ -64,8 +64,8 @@ nn::CausalLMSpec ernie4_5_moe_spec(const JsonView& json) {
                                           .count_key = "moe_num_experts"});
   experts.wide_router = true;
   experts.choice_bias = {"mlp.moe_statics.e_score_correction_bias", {1, experts.count}};
-  // Below which a token's sum of weights is taken for this number: no softmax has so small a one.
-  if (config.positive_or("moe_norm_min", 1, 1e-12) > 1e-6)
+  experts.router.least_sum = config.positive_or("moe_norm_min", 1, 1e-12);
+  if (experts.router.least_sum > 1e-6)
     config.fail("moe_norm_min", "expected at most 1e-6: a larger one isn't built");
   if (const std::int64_t shared = read_dense_layers(config, "moe_num_shared_experts", 2); shared > 0)
     experts.shared = {

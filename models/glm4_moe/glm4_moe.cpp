@@ -1,5 +1,6 @@
 #include "models/glm4_moe/glm4_moe.h"
 
+#include <algorithm>
 #include <string>
 
 #include "models/decoder_spec.h"
@@ -49,8 +50,9 @@ nn::CausalLMSpec glm4_moe_spec(const JsonView& json) {
   const bool bias = config.flag("attention_bias", false), normed = config.flag("use_qk_norm", false);
   const nn::ExpertsSpec experts = read_glm_experts(config, sizes);
   const std::int64_t dense = read_dense_layers(config, "first_k_dense_replace", 1);
-  // What predicts tokens further ahead isn't trained.
-  config.claim({"num_nextn_predict_layers", "num_mtp_layers"});
+  // What predicts tokens further ahead isn't trained: layers behind the last.
+  const std::int64_t further = std::max(read_dense_layers(config, "num_nextn_predict_layers", 1),
+                                        read_dense_layers(config, "num_mtp_layers", 1));
   const nn::RotarySpec rotary =
       read_rope(config, sizes.head_dim, {.partial_allowed = true, .absent_partial = 0.5});
   config.finish();
@@ -63,8 +65,8 @@ nn::CausalLMSpec glm4_moe_spec(const JsonView& json) {
   }
   set_experts(spec, experts, "mlp", [dense](std::int64_t layer) { return layer >= dense; });
   leave_mlps_to_names(spec);
-  // As one more layer behind the last.
-  spec.checkpoint_names.other_parts = {"model.layers." + std::to_string(sizes.layers) + "."};
+  for (std::int64_t i = 0; i < further; ++i)
+    spec.checkpoint_names.other_parts.push_back("model.layers." + std::to_string(sizes.layers + i) + ".");
   return spec;
 }
 

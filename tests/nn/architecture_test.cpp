@@ -171,6 +171,7 @@ TEST_CASE("experts stand in an architecture in place of the MLP, with all of the
   CHECK(changes([](DecoderLayerSpec& l) { l.experts->router.normalized = false; }));
   CHECK(changes([](DecoderLayerSpec& l) { l.experts->router.scores = ops::RouterScores::kSigmoid; }));
   CHECK(changes([](DecoderLayerSpec& l) { l.experts->router.sum_eps = 1e-6; }));
+  CHECK(changes([](DecoderLayerSpec& l) { l.experts->router.least_sum = 1e-12; }));
   CHECK(changes([](DecoderLayerSpec& l) { l.experts->router.scale = 2; }));
   CHECK(changes([](DecoderLayerSpec& l) { l.experts->choice_bias = {"x", {3}}; }));
   CHECK(changes([](DecoderLayerSpec& l) { l.experts->wide_router = true; }));

@@ -117,6 +117,10 @@ TEST_CASE("experts are chosen and weighed by sigmoids, and a bias counts for the
   CHECK(relative_distance(weights(), at::tensor({0.3, 2.7}, at::kDouble).view({1, 2})) < 1e-12);
   CHECK_THROWS_WITH(ops::route(logits, options, at::zeros({2})),
                     Catch::Contains("a floating bias for each expert"));
+  // A sum that is next to nothing is taken for a number: logits 200 below the others'.
+  options = {.per_token = 2, .least_sum = 1e-12};
+  const at::Tensor far = at::tensor({200.0, 0.0, 0.0}).view({1, 3}), away = at::tensor({-2.0, 0.0, 0.0});
+  CHECK(ops::route(far, options, away).weights.abs().max().item<float>() == 0);
 }
 
 TEST_CASE("the gradient of logits is that of the formula of sigmoids, scales and chosen experts too") {

@@ -116,7 +116,7 @@ FEATURES = [
         ("the last layer with experts", " && layer <= last;", " && layer <= last + sizes.layers;")),
     *of({"ernie4_5_moe", "glm4_moe"}, "lib/nn/shared_expert.cpp", ("shared experts without a gate", "if (!gate_) return y.add_(own);", "if (!gate_) return y;")),
     *of(CHOICE_BIAS, "lib/nn/experts.cpp",
-        ("bias for the choice of experts", "choice_bias_ ? unit_->tensor(*choice_bias_).flatten() : at::Tensor()", "at::Tensor()")),
+        ("bias for the choice of experts", "ops::route(logits, options_, choice_bias(weights, logits.scalar_type()));", "ops::route(logits, options_);")),
     *of(LFM2, "models/lfm2/lfm2.cpp",
         ("which layers attend", "attends.push_back(name == \"full_attention\")", "attends.push_back(name != \"full_attention\")"),
         ("norms of q and k by head", "      attention.qk_norm = {", "      [[maybe_unused]] const nn::QkNormSpec taken_out = {")),

@@ -117,6 +117,7 @@ Routing route(const at::Tensor& logits, const RouterOptions& options, const at::
   if (options.normalized) {
     at::Tensor sum = routing.weights.sum(1, /*keepdim=*/true);
     if (sigmoid) sum += options.sum_eps;
+    if (options.least_sum > 0) sum.clamp_min_(options.least_sum);
     routing.weights /= sum;
   }
   if (options.scale != 1) routing.weights *= options.scale;

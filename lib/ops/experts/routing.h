@@ -16,7 +16,9 @@ struct RouterOptions {
   bool normalized = true;      ///< a token's weights are divided by their sum
   RouterScores scores = RouterScores::kSoftmax;
   double sum_eps = 0;  ///< of sigmoids: is added to the sum that weights are divided by
-  double scale = 1;    ///< weights are multiplied by it in the end
+  /// Of softmax: a smaller sum is taken for this number (ERNIE 4.5), which the gradient takes no notice of.
+  double least_sum = 0;
+  double scale = 1;  ///< weights are multiplied by it in the end
 };
 
 /// Which experts the T tokens of a batch go to, k each, and the order in which experts compute them: rows of
