@@ -217,8 +217,9 @@ void TargetRules::require_parameters_used(const std::vector<std::string>& parame
   }
 }
 
-void TargetRules::require_used(const Names& names) const {
-  const auto& [all, parameters, adapted, tables] = names;
+void TargetRules::require_used(const Names& of_model) const {
+  const std::vector<std::string>&all = of_model.modules, &adapted = of_model.adapted,
+        &tables = of_model.tables;
   std::vector<std::string> each;  // a head that is tied stands there twice
   for (const std::string& table : tables) {
     if (std::find(each.begin(), each.end(), table) == each.end()) each.push_back(table);
@@ -230,7 +231,7 @@ void TargetRules::require_used(const Names& names) const {
                   join(each, ", ") + "), got '" + escape_control(name) +
                   "': other modules can't be trained whole");
   }
-  require_parameters_used(parameters);
+  require_parameters_used(of_model.parameters);
   // PEFT lists modules of a vision tower by their names, also where it then left all of them out. Adapters of
   // a tower are refused by their tensors.
   const bool may_name_others = config_.from_file && !config_.checkpoint_names.other_parts.empty();

@@ -46,7 +46,7 @@ class TargetRules {
   /// Throws Error for a setting that has no effect on a model with these: a target, an exclusion, a layer or
   /// a pattern that matches none, or a module to save that isn't one of the tables. Of an adapter file's
   /// settings only the targets and the modules to save are looked at.
-  void require_used(const Names& names) const;
+  void require_used(const Names& of_model) const;
 
  private:
   /// Names, or the one regular expression that they are.
