@@ -8,8 +8,18 @@
 #include "ops/causal_conv/causal_conv.h"
 #include "support/as_autograd.h"
 #include "support/catch.h"
+#include "support/gradcheck.h"
 
 namespace lorikeet::test {
+
+inline at::Tensor drawn(at::IntArrayRef sizes, std::uint64_t seed, at::ScalarType dtype) {
+  return leaf(sizes, seed).detach().to(dtype);
+}
+
+/// What every dtype holds exactly.
+inline at::Tensor convolution_weight(std::int64_t channels, std::int64_t taps, std::uint64_t seed = 50) {
+  return drawn({channels, taps}, seed, at::kBFloat16);
+}
 
 /// Sequences that end at `ends`; those on a GPU have their copy there.
 inline ops::Sequences sequences_to(const std::vector<std::int32_t>& ends,

@@ -18,15 +18,6 @@ using Catch::Contains;
 
 namespace {
 
-at::Tensor made(at::IntArrayRef sizes, std::uint64_t seed, at::ScalarType dtype) {
-  return leaf(sizes, seed).detach().to(dtype);
-}
-
-// What every dtype holds exactly.
-at::Tensor weight_of(std::int64_t channels, std::int64_t taps, std::uint64_t seed = 50) {
-  return made({channels, taps}, seed, at::kBFloat16);
-}
-
 at::Tensor gradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
                     const Sequences& sequences) {
   const at::Tensor dx = at::empty_like(x);
@@ -55,7 +46,7 @@ TEST_CASE("a causal convolution weighs a row and those before it in its sequence
 
 TEST_CASE("the causal convolution's reference has the gradients of finite differences") {
   for (const std::int64_t taps : {1, 3, 4}) {
-    const at::Tensor weight = weight_of(3, taps).to(at::kDouble);
+    const at::Tensor weight = convolution_weight(3, taps).to(at::kDouble);
     CHECK(
         gradcheck(
             [&](const auto& in) { return reference::causal_conv(in[0], weight, sequences_to({5, 5, 6, 9})); },
@@ -68,7 +59,7 @@ TEST_CASE("the causal convolution agrees with its reference in every dtype, forw
   const Sequences sequences = sequences_to(kEnds);
   const auto check = [&](std::int64_t channels, std::int64_t taps, at::ScalarType weights) {
     CAPTURE(channels, taps, c10::toString(weights));
-    const at::Tensor weight = weight_of(channels, taps).to(weights);
+    const at::Tensor weight = convolution_weight(channels, taps).to(weights);
     check_all_dtypes(
         [&](const auto& x) { return as_autograd(x, convolution_pair(weight, sequences)); },
         [&](const auto& x) { return reference::causal_conv(x, weight.to(at::kDouble), sequences); },
@@ -80,7 +71,7 @@ TEST_CASE("the causal convolution agrees with its reference in every dtype, forw
 }
 
 TEST_CASE("the causal convolution's tolerance notices other weights, borders and no activation") {
-  const at::Tensor x = leaf({kEnds.back(), 6}, 3).detach(), weight = weight_of(6, 4).to(at::kDouble);
+  const at::Tensor x = leaf({kEnds.back(), 6}, 3).detach(), weight = convolution_weight(6, 4).to(at::kDouble);
   const at::Tensor right = reference::causal_conv(x, weight, sequences_to(kEnds));
   CHECK(relative_distance(reference::causal_conv(x, weight.flip(1), sequences_to(kEnds)), right) > 0.1);
   CHECK(relative_distance(reference::causal_conv(x, weight.roll(1, 0), sequences_to(kEnds)), right) > 0.1);
@@ -97,7 +88,8 @@ TEST_CASE("a convolution that goes on behind its first rows, one by one, gives w
       CAPTURE(c10::toString(dtype), taps);
       // Three sequences of 9 rows; the first rows of each at once: none, less than the taps, more.
       const std::int64_t channels = 21, length = 9, firsts[] = {0, 2, 8};
-      const at::Tensor all = made({3, length, channels}, 4, dtype), weight = weight_of(channels, taps);
+      const at::Tensor all = drawn({3, length, channels}, 4, dtype),
+                       weight = convolution_weight(channels, taps);
       const at::Tensor whole = causal_conv(all.flatten(0, 1), weight, sequences_to({9, 18, 27})).view_as(all);
       for (const std::int64_t first : firsts) {
         at::Tensor before = at::zeros({3, taps - 1, channels}, all.options());
@@ -128,11 +120,11 @@ TEST_CASE("a sequence's convolution doesn't depend on threads, nor on what it is
   const std::int64_t channels = 530;
   const int threads = at::get_num_threads();
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
-    const at::Tensor x = made({kEnds.back(), channels}, 5, dtype),
-                     dy = made({kEnds.back(), channels}, 6, dtype);
+    const at::Tensor x = drawn({kEnds.back(), channels}, 5, dtype),
+                     dy = drawn({kEnds.back(), channels}, 6, dtype);
     for (const std::int64_t taps : {2, 4, 7}) {
       CAPTURE(c10::toString(dtype), taps);
-      const at::Tensor weight = weight_of(channels, taps);
+      const at::Tensor weight = convolution_weight(channels, taps);
       at::set_num_threads(1);
       const at::Tensor y = causal_conv(x, weight, sequences_to(kEnds));
       const at::Tensor dx = gradient(dy, x, weight, sequences_to(kEnds));
@@ -157,7 +149,7 @@ TEST_CASE("a sequence's convolution doesn't depend on threads, nor on what it is
 TEST_CASE("the causal convolution's kernels read nothing that wasn't written") {
   const PoisonedMemory poisoned;
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
-    const at::Tensor x = made({kEnds.back(), 43}, 7, dtype), weight = weight_of(43, 4);
+    const at::Tensor x = drawn({kEnds.back(), 43}, 7, dtype), weight = convolution_weight(43, 4);
     CHECK(causal_conv(x, weight, sequences_to(kEnds)).isfinite().all().item<bool>());
     CHECK(gradient(x, x, weight, sequences_to(kEnds)).isfinite().all().item<bool>());
   }
@@ -185,12 +177,12 @@ TEST_CASE("the causal convolution's kernels make no tensor of rows but the resul
 
 TEST_CASE(
     "no rows have a convolution, and a gradient whose elements aren't dense goes through the reference") {
-  const at::Tensor weight = weight_of(12, 4), none = at::zeros({0, 12});
+  const at::Tensor weight = convolution_weight(12, 4), none = at::zeros({0, 12});
   for (const Sequences& sequences : {sequences_to({}), sequences_to({0, 0})}) {
     CHECK(causal_conv(none, weight, sequences).sizes() == at::IntArrayRef({0, 12}));
     CHECK_NOTHROW(gradient(none, none, weight, sequences));
   }
-  const at::Tensor x = made({9, 12}, 8, at::kFloat), dy = made({9, 12}, 9, at::kFloat);
+  const at::Tensor x = drawn({9, 12}, 8, at::kFloat), dy = drawn({9, 12}, 9, at::kFloat);
   const at::Tensor columns = at::empty({12, 9}).t();
   causal_conv_backward(dy, x, weight, sequences_to({4, 9}), columns);
   CHECK(relative_distance(columns, gradient(dy, x, weight, sequences_to({4, 9}))) < 1e-6);

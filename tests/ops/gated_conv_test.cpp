@@ -16,15 +16,6 @@ using Catch::Contains;
 
 namespace {
 
-at::Tensor made(at::IntArrayRef sizes, std::uint64_t seed, at::ScalarType dtype) {
-  return leaf(sizes, seed).detach().to(dtype);
-}
-
-// What every dtype holds exactly.
-at::Tensor weight_of(std::int64_t channels, std::int64_t taps, std::uint64_t seed = 50) {
-  return made({channels, taps}, seed, at::kBFloat16);
-}
-
 Forward pair(const at::Tensor& weight, const Sequences& sequences) {
   return [=](const at::Tensor& projected, Backward& backward) {
     const at::Tensor y = gated_conv(projected, weight, sequences);
@@ -59,7 +50,7 @@ TEST_CASE("a gated convolution multiplies before its sums and behind them: numbe
 
 TEST_CASE("the gated convolution's reference has the gradients of finite differences") {
   for (const std::int64_t taps : {1, 3, 4}) {
-    const at::Tensor weight = weight_of(3, taps).to(at::kDouble);
+    const at::Tensor weight = convolution_weight(3, taps).to(at::kDouble);
     CHECK(
         gradcheck(
             [&](const auto& in) { return reference::gated_conv(in[0], weight, sequences_to({5, 5, 6, 9})); },
@@ -72,7 +63,7 @@ TEST_CASE("the gated convolution agrees with its reference in every dtype, forwa
   const Sequences sequences = sequences_to(kEnds);
   const auto check = [&](std::int64_t channels, std::int64_t taps, at::ScalarType weights) {
     CAPTURE(channels, taps, c10::toString(weights));
-    const at::Tensor weight = weight_of(channels, taps).to(weights);
+    const at::Tensor weight = convolution_weight(channels, taps).to(weights);
     check_all_dtypes(
         [&](const auto& x) { return as_autograd(x, pair(weight, sequences)); },
         [&](const auto& x) { return reference::gated_conv(x, weight.to(at::kDouble), sequences); },
@@ -84,7 +75,8 @@ TEST_CASE("the gated convolution agrees with its reference in every dtype, forwa
 }
 
 TEST_CASE("the gated convolution's tolerance notices gates that are swapped, other weights and borders") {
-  const at::Tensor projected = leaf({kEnds.back(), 18}, 3).detach(), weight = weight_of(6, 3).to(at::kDouble);
+  const at::Tensor projected = leaf({kEnds.back(), 18}, 3).detach(),
+                   weight = convolution_weight(6, 3).to(at::kDouble);
   const auto of = [&](const at::Tensor& in, const at::Tensor& w, const std::vector<std::int32_t>& ends) {
     return reference::gated_conv(in, w, sequences_to(ends));
   };
@@ -103,7 +95,8 @@ TEST_CASE("a gated convolution that goes on behind its first rows, one by one, g
     for (const std::int64_t taps : {1, 2, 3, 8}) {
       CAPTURE(c10::toString(dtype), taps);
       const std::int64_t channels = 21, length = 9;
-      const at::Tensor all = made({2, length, 3 * channels}, 4, dtype), weight = weight_of(channels, taps);
+      const at::Tensor all = drawn({2, length, 3 * channels}, 4, dtype),
+                       weight = convolution_weight(channels, taps);
       const auto parts = all.chunk(3, 2);
       const at::Tensor u = parts[0] * parts[2];  // rounded
       const at::Tensor seen = at::cat({at::zeros({2, taps - 1, channels}, u.options()), u}, 1);
@@ -122,11 +115,11 @@ TEST_CASE("a sequence's gated convolution doesn't depend on threads, nor on what
   const std::int64_t channels = 530;
   const int threads = at::get_num_threads();
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
-    const at::Tensor projected = made({kEnds.back(), 3 * channels}, 5, dtype),
-                     dy = made({kEnds.back(), channels}, 6, dtype);
+    const at::Tensor projected = drawn({kEnds.back(), 3 * channels}, 5, dtype),
+                     dy = drawn({kEnds.back(), channels}, 6, dtype);
     for (const std::int64_t taps : {2, 3, 7}) {
       CAPTURE(c10::toString(dtype), taps);
-      const at::Tensor weight = weight_of(channels, taps);
+      const at::Tensor weight = convolution_weight(channels, taps);
       at::set_num_threads(1);
       const at::Tensor y = gated_conv(projected, weight, sequences_to(kEnds));
       const at::Tensor gradient = gated_conv_backward(dy, projected, weight, sequences_to(kEnds));
@@ -153,7 +146,8 @@ TEST_CASE("the gated convolution's kernels read nothing that wasn't written, and
   {
     const PoisonedMemory poisoned;
     for (const auto dtype : {at::kFloat, at::kBFloat16}) {
-      const at::Tensor projected = made({kEnds.back(), 3 * 43}, 7, dtype), weight = weight_of(43, 4);
+      const at::Tensor projected = drawn({kEnds.back(), 3 * 43}, 7, dtype),
+                       weight = convolution_weight(43, 4);
       const at::Tensor y = gated_conv(projected, weight, sequences_to(kEnds));
       CHECK(y.isfinite().all().item<bool>());
       CHECK(gated_conv_backward(y, projected, weight, sequences_to(kEnds)).isfinite().all().item<bool>());

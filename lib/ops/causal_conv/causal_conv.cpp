@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include "ops/causal_conv/causal_conv_cuda.h"
 #include "ops/causal_conv/cpu.h"
+#include "ops/causal_conv/operands.h"
 #include "ops/check.h"
 #include "ops/reference_backward.h"
 #include "ops/row_layout.h"
@@ -13,7 +13,6 @@ namespace lorikeet::ops {
 namespace {
 
 constexpr const char* kOp = "causal_conv";
-constexpr std::int64_t kMostTaps = 8;
 
 void check_input(const at::Tensor& x, const at::Tensor& weight, const Sequences& sequences) {
   check_tensor(x.defined() && x.dim() == 2 && x.is_floating_point() && rows_are_dense(x), kOp,
@@ -21,47 +20,17 @@ void check_input(const at::Tensor& x, const at::Tensor& weight, const Sequences&
   check_tensor(weight.defined() && weight.dim() == 2 && weight.size(0) == x.size(1) && weight.size(1) > 0 &&
                    weight.size(1) <= kMostTaps,
                kOp, "a weight [channels, taps] of at most 8 taps", weight);
-  check(!sequences.cu_seqlens.empty() && sequences.cu_seqlens.back() == x.size(0), kOp,
-        "sequences that end with the rows", [&] { return describe(x); });
+  check_ends(kOp, x, sequences);
 }
-
-// Whether our CUDA kernels take the rows and where they lie; others go through the reference.
-bool fits_on_cuda(const at::Tensor& x, const at::Tensor& weight, const Sequences& sequences) {
-  const at::Tensor& bounds = sequences.cu_seqlens_device;
-  return has_cuda_elements(x) && causal_conv_kernel_fits(cuda_element(x), x.size(1), weight.size(1)) &&
-         rows_are_aligned(x) && weight.is_contiguous() && is_aligned(weight) &&
-         (weight.scalar_type() == at::kFloat || weight.scalar_type() == x.scalar_type()) &&
-         bounds.defined() && bounds.scalar_type() == at::kInt && bounds.device() == x.device() &&
-         bounds.is_contiguous() && bounds.numel() == std::ssize(sequences.cu_seqlens);
-}
-
-CausalConvOnDevice on_device(const at::Tensor& x, const at::Tensor& weight, const Sequences& sequences) {
-  return {.rows = x.size(0),
-          .channels = x.size(1),
-          .sequences = std::ssize(sequences.cu_seqlens) - 1,
-          .taps = weight.size(1),
-          .bounds = sequences.cu_seqlens_device.const_data_ptr<std::int32_t>(),
-          .x = x.const_data_ptr(),
-          .x_row = x.stride(0),
-          .weight = weight.const_data_ptr(),
-          .is_fp32 = weight.scalar_type() == at::kFloat};
-}
-
-// As the CPU's kernels read it.
-at::Tensor taps_by_channels(const at::Tensor& weight) { return weight.t().to(at::kFloat).contiguous(); }
 
 }  // namespace
 
 at::Tensor causal_conv(const at::Tensor& x, const at::Tensor& weight, const Sequences& sequences,
                        const at::Tensor& before) {
   check_input(x, weight, sequences);
-  check(!before.defined() || (before.dim() == 3 && before.size(0) + 1 == std::ssize(sequences.cu_seqlens) &&
-                              before.size(1) + 1 == weight.size(1) && before.size(2) == x.size(1) &&
-                              before.scalar_type() == x.scalar_type()),
-        kOp, "rows before each sequence, [sequences, taps - 1, channels], of the input's type",
-        [&] { return describe(before); });
+  check_before(kOp, before, x, weight, sequences);
   const bool on_cpu = vector::has_fast_elements(x);
-  if (!on_cpu && !fits_on_cuda(x, weight, sequences))
+  if (!on_cpu && !convolves_on_cuda(x, weight, sequences))
     return reference::causal_conv(x, weight, sequences, before);
   const at::Tensor y = at::empty(x.sizes(), x.options());
   const at::Tensor dense = before.defined() ? before.contiguous() : before;
@@ -70,7 +39,7 @@ at::Tensor causal_conv(const at::Tensor& x, const at::Tensor& weight, const Sequ
   } else {
     const at::Tensor first = aligned(dense);
     launch_on_device_of(x, [&](void* stream) {
-      launch_causal_conv(cuda_element(x), on_device(x, weight, sequences),
+      launch_causal_conv(cuda_element(x), convolution_on_device(x, weight, sequences),
                          first.defined() ? first.const_data_ptr() : nullptr, y.mutable_data_ptr(), stream);
     });
   }
@@ -86,11 +55,11 @@ void causal_conv_backward(const at::Tensor& dy, const at::Tensor& x, const at::T
                "a matrix for the input's gradient", dx);
   if (vector::has_fast_elements(x) && has_dense_rows_like(dx, x)) {
     cpu::causal_conv_backward(dy, x, taps_by_channels(weight), sequences, dx);
-  } else if (fits_on_cuda(x, weight, sequences) && has_dense_rows_like(dx, x) && rows_are_aligned(dx) &&
+  } else if (convolves_on_cuda(x, weight, sequences) && has_dense_rows_like(dx, x) && rows_are_aligned(dx) &&
              rows_are_aligned(dy)) {
     launch_on_device_of(x, [&](void* stream) {
-      launch_causal_conv_backward(cuda_element(x), on_device(x, weight, sequences), dy.const_data_ptr(),
-                                  dx.mutable_data_ptr(), dx.stride(0), stream);
+      launch_causal_conv_backward(cuda_element(x), convolution_on_device(x, weight, sequences),
+                                  dy.const_data_ptr(), dx.mutable_data_ptr(), dx.stride(0), stream);
     });
   } else {
     dx.copy_(reference_backward(

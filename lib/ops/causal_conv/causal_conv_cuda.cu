@@ -124,7 +124,7 @@ void launch_causal_conv(CudaElement element, const CausalConvOnDevice& in, const
   dispatch_taps(element, in.taps, [&](auto* typed, auto constant) {
     using T = std::remove_pointer_t<decltype(typed)>;
     constexpr int taps = constant, n = device::kElements<T, true>;
-    const Shape shape = shape_of(in.rows, in.channels, in.sequences, in.x_row, in.is_fp32, n, kForwardTile);
+    const Shape shape = shape_of(in, n, kForwardTile);
     causal_conv_kernel<T, taps><<<grid_of(shape, n), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
         shape, in.bounds, static_cast<const T*>(in.x), in.weight, static_cast<const T*>(before),
         static_cast<T*>(y));
@@ -138,7 +138,7 @@ void launch_causal_conv_backward(CudaElement element, const CausalConvOnDevice& 
   dispatch_taps(element, in.taps, [&](auto* typed, auto constant) {
     using T = std::remove_pointer_t<decltype(typed)>;
     constexpr int taps = constant, n = device::kElements<T, true>;
-    const Shape shape = shape_of(in.rows, in.channels, in.sequences, in.x_row, in.is_fp32, n, kBackwardTile);
+    const Shape shape = shape_of(in, n, kBackwardTile);
     causal_conv_backward_kernel<T, taps>
         <<<grid_of(shape, n), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
             shape, in.bounds, static_cast<const T*>(in.x), in.weight, static_cast<const T*>(dy),

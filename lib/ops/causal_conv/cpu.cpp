@@ -125,17 +125,10 @@ LORIKEET_INLINE void backward_tile(const Backward<T>& b) {
   }
 }
 
-// NOLINTBEGIN(bugprone-macro-parentheses): T is a type, pass a function's name
-#define LORIKEET_CONVOLUTION_KERNEL(Pass, pass, T)                                          \
-  LORIKEET_VECTOR_CLONES void run(const Pass<T>& tile, std::int64_t taps) {                 \
-    with_taps(taps, [&]<int k>() __attribute__((always_inline)) { pass##_tile<k>(tile); }); \
-  }
-// NOLINTEND(bugprone-macro-parentheses)
 LORIKEET_CONVOLUTION_KERNEL(Forward, forward, float)
 LORIKEET_CONVOLUTION_KERNEL(Forward, forward, Bf16)
 LORIKEET_CONVOLUTION_KERNEL(Backward, backward, float)
 LORIKEET_CONVOLUTION_KERNEL(Backward, backward, Bf16)
-#undef LORIKEET_CONVOLUTION_KERNEL
 
 // Calls f(row, tile) for tiles of all rows over threads, where `row` is the first one of the tile.
 template <typename T, typename F>

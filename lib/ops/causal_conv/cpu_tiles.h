@@ -47,4 +47,12 @@ LORIKEET_INLINE void with_taps(std::int64_t taps, F f) {
   }
 }
 
+// Defines run(tile, taps), which calls pass##_tile<taps>(tile) in a copy for each level of x86-64.
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type, pass a function's name
+#define LORIKEET_CONVOLUTION_KERNEL(Pass, pass, T)                                          \
+  LORIKEET_VECTOR_CLONES void run(const Pass<T>& tile, std::int64_t taps) {                 \
+    with_taps(taps, [&]<int k>() __attribute__((always_inline)) { pass##_tile<k>(tile); }); \
+  }
+// NOLINTEND(bugprone-macro-parentheses)
+
 }  // namespace lorikeet::ops::cpu

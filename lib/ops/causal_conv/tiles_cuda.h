@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "ops/causal_conv/causal_conv_cuda.h"
 #include "ops/cuda_vector.h"
 #include "ops/norm/load_parameters.h"
 
@@ -121,18 +122,17 @@ __device__ __forceinline__ void add_up_behind(const float (&w)[taps][n], const N
   }
 }
 
-/// Of rows of `x_row` elements; a thread has `elements` channels; tiles of at most `most` rows.
-inline Shape shape_of(std::int64_t rows, std::int64_t channels, std::int64_t sequences, std::int64_t x_row,
-                      bool is_fp32, int elements, std::int64_t most) {
+/// A thread has `elements` channels; tiles of at most `most` rows.
+inline Shape shape_of(const CausalConvOnDevice& in, int elements, std::int64_t most) {
   // Threads that keep a large card's memory busy: for fewer rows tiles are smaller.
   constexpr std::int64_t kThreadsOfCard = 1 << 17;
-  const std::int64_t tile = rows * (channels / elements) / kThreadsOfCard;
-  return {.rows = rows,
-          .channels = channels,
-          .sequences = sequences,
-          .x_row = x_row,
+  const std::int64_t tile = in.rows * (in.channels / elements) / kThreadsOfCard;
+  return {.rows = in.rows,
+          .channels = in.channels,
+          .sequences = in.sequences,
+          .x_row = in.x_row,
           .tile_rows = tile < 1 ? 1 : (tile < most ? tile : most),
-          .is_fp32 = is_fp32};
+          .is_fp32 = in.is_fp32};
 }
 
 inline dim3 grid_of(const Shape& shape, int elements) {

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "ops/causal_conv/operands.h"
 #include "ops/check.h"
 #include "ops/gated_conv/cpu.h"
 #include "ops/gated_conv/gated_conv_cuda.h"
@@ -13,7 +14,6 @@ namespace lorikeet::ops {
 namespace {
 
 constexpr const char* kOp = "gated_conv";
-constexpr std::int64_t kMostTaps = 8;
 
 void check_input(const at::Tensor& projected, const at::Tensor& weight, const Sequences& sequences) {
   check_tensor(weight.defined() && weight.dim() == 2 && weight.size(1) > 0 && weight.size(1) <= kMostTaps,
@@ -21,35 +21,8 @@ void check_input(const at::Tensor& projected, const at::Tensor& weight, const Se
   check_tensor(projected.defined() && projected.dim() == 2 && projected.is_floating_point() &&
                    projected.is_contiguous() && projected.size(1) == 3 * weight.size(0),
                kOp, "a dense floating matrix [tokens, 3 times the weight's channels]", projected);
-  check(!sequences.cu_seqlens.empty() && sequences.cu_seqlens.back() == projected.size(0), kOp,
-        "sequences that end with the rows", [&] { return describe(projected); });
+  check_ends(kOp, projected, sequences);
 }
-
-// Whether our CUDA kernels take the rows and where they lie; others go through the reference.
-bool fits_on_cuda(const at::Tensor& projected, const at::Tensor& weight, const Sequences& sequences) {
-  const at::Tensor& bounds = sequences.cu_seqlens_device;
-  return has_cuda_elements(projected) &&
-         gated_conv_kernel_fits(cuda_element(projected), weight.size(0), weight.size(1)) &&
-         rows_are_aligned(projected) && weight.is_contiguous() && is_aligned(weight) &&
-         (weight.scalar_type() == at::kFloat || weight.scalar_type() == projected.scalar_type()) &&
-         bounds.defined() && bounds.scalar_type() == at::kInt && bounds.device() == projected.device() &&
-         bounds.is_contiguous() && bounds.numel() == std::ssize(sequences.cu_seqlens);
-}
-
-GatedConvOnDevice on_device(const at::Tensor& projected, const at::Tensor& weight,
-                            const Sequences& sequences) {
-  return {.rows = projected.size(0),
-          .channels = weight.size(0),
-          .sequences = std::ssize(sequences.cu_seqlens) - 1,
-          .taps = weight.size(1),
-          .bounds = sequences.cu_seqlens_device.const_data_ptr<std::int32_t>(),
-          .projected = projected.const_data_ptr(),
-          .weight = weight.const_data_ptr(),
-          .is_fp32 = weight.scalar_type() == at::kFloat};
-}
-
-// As the CPU's kernels read it.
-at::Tensor taps_by_channels(const at::Tensor& weight) { return weight.t().to(at::kFloat).contiguous(); }
 
 }  // namespace
 
@@ -57,13 +30,9 @@ at::Tensor gated_conv(const at::Tensor& projected, const at::Tensor& weight, con
                       const at::Tensor& before) {
   check_input(projected, weight, sequences);
   const std::int64_t channels = weight.size(0);
-  check(!before.defined() || (before.dim() == 3 && before.size(0) + 1 == std::ssize(sequences.cu_seqlens) &&
-                              before.size(1) + 1 == weight.size(1) && before.size(2) == channels &&
-                              before.scalar_type() == projected.scalar_type()),
-        kOp, "rows before each sequence, [sequences, taps - 1, channels], of the input's type",
-        [&] { return describe(before); });
+  check_before(kOp, before, projected, weight, sequences);
   const bool on_cpu = vector::has_fast_elements(projected);
-  if (!on_cpu && !fits_on_cuda(projected, weight, sequences))
+  if (!on_cpu && !convolves_on_cuda(projected, weight, sequences))
     return reference::gated_conv(projected, weight, sequences, before);
   const at::Tensor y = at::empty({projected.size(0), channels}, projected.options());
   const at::Tensor dense = before.defined() ? before.contiguous() : before;
@@ -72,7 +41,7 @@ at::Tensor gated_conv(const at::Tensor& projected, const at::Tensor& weight, con
   } else {
     const at::Tensor first = aligned(dense);
     launch_on_device_of(projected, [&](void* stream) {
-      launch_gated_conv(cuda_element(projected), on_device(projected, weight, sequences),
+      launch_gated_conv(cuda_element(projected), convolution_on_device(projected, weight, sequences),
                         first.defined() ? first.const_data_ptr() : nullptr, y.mutable_data_ptr(), stream);
     });
   }
@@ -86,7 +55,7 @@ at::Tensor gated_conv_backward(const at::Tensor& dy, const at::Tensor& projected
                    dy.scalar_type() == projected.scalar_type() && dy.is_contiguous(),
                kOp, "a dense gradient of the result, of its type", dy);
   const bool on_cpu = vector::has_fast_elements(projected);
-  if (!on_cpu && !(fits_on_cuda(projected, weight, sequences) && rows_are_aligned(dy))) {
+  if (!on_cpu && !(convolves_on_cuda(projected, weight, sequences) && rows_are_aligned(dy))) {
     if (y != nullptr) *y = reference::gated_conv(projected, weight, sequences);
     return reference_backward(
         [&](const at::Tensor& leaf) { return reference::gated_conv(leaf, weight, sequences); }, projected,
@@ -98,7 +67,7 @@ at::Tensor gated_conv_backward(const at::Tensor& dy, const at::Tensor& projected
     cpu::gated_conv_backward(dy, projected, taps_by_channels(weight), sequences, gradient, again);
   } else {
     launch_on_device_of(projected, [&](void* stream) {
-      launch_gated_conv_backward(cuda_element(projected), on_device(projected, weight, sequences),
+      launch_gated_conv_backward(cuda_element(projected), convolution_on_device(projected, weight, sequences),
                                  dy.const_data_ptr(), gradient.mutable_data_ptr(),
                                  again.defined() ? again.mutable_data_ptr() : nullptr, stream);
     });

@@ -161,36 +161,32 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-Shape shape_for(const GatedConvOnDevice& in, int elements, std::int64_t most) {
-  return shape_of(in.rows, in.channels, in.sequences, 3 * in.channels, in.is_fp32, elements, most);
-}
-
 }  // namespace
 
-void launch_gated_conv(CudaElement element, const GatedConvOnDevice& in, const void* before, void* y,
+void launch_gated_conv(CudaElement element, const CausalConvOnDevice& in, const void* before, void* y,
                        void* stream) {
   if (in.rows == 0 || in.channels == 0) return;
   dispatch_taps(element, in.taps, [&](auto* typed, auto constant) {
     using T = std::remove_pointer_t<decltype(typed)>;
     constexpr int taps = constant, n = device::kElements<T, true>;
-    const Shape shape = shape_for(in, n, kForwardTile);
+    const Shape shape = shape_of(in, n, kForwardTile);
     gated_conv_kernel<T, taps><<<grid_of(shape, n), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-        shape, in.bounds, static_cast<const T*>(in.projected), in.weight, static_cast<const T*>(before),
+        shape, in.bounds, static_cast<const T*>(in.x), in.weight, static_cast<const T*>(before),
         static_cast<T*>(y));
   });
   device::check_launch("gated_conv", cudaGetLastError());
 }
 
-void launch_gated_conv_backward(CudaElement element, const GatedConvOnDevice& in, const void* dy,
+void launch_gated_conv_backward(CudaElement element, const CausalConvOnDevice& in, const void* dy,
                                 void* dprojected, void* y, void* stream) {
   if (in.rows == 0 || in.channels == 0) return;
   dispatch_taps(element, in.taps, [&](auto* typed, auto constant) {
     using T = std::remove_pointer_t<decltype(typed)>;
     constexpr int taps = constant, n = device::kElements<T, true>;
-    const Shape shape = shape_for(in, n, kBackwardTile);
+    const Shape shape = shape_of(in, n, kBackwardTile);
     gated_conv_backward_kernel<T, taps>
         <<<grid_of(shape, n), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-            shape, in.bounds, static_cast<const T*>(in.projected), in.weight, static_cast<const T*>(dy),
+            shape, in.bounds, static_cast<const T*>(in.x), in.weight, static_cast<const T*>(dy),
             static_cast<T*>(dprojected), static_cast<T*>(y));
   });
   device::check_launch("gated_conv_backward", cudaGetLastError());

@@ -14,8 +14,8 @@ namespace {
 
 }  // namespace
 
-void launch_gated_conv(CudaElement, const GatedConvOnDevice&, const void*, void*, void*) { refuse(); }
-void launch_gated_conv_backward(CudaElement, const GatedConvOnDevice&, const void*, void*, void*, void*) {
+void launch_gated_conv(CudaElement, const CausalConvOnDevice&, const void*, void*, void*) { refuse(); }
+void launch_gated_conv_backward(CudaElement, const CausalConvOnDevice&, const void*, void*, void*, void*) {
   refuse();
 }
 
