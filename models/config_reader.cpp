@@ -98,6 +98,15 @@ std::int64_t ConfigReader::size_or(std::string_view key, std::int64_t largest, s
   return has(key) ? size(key, largest) : fallback;
 }
 
+std::int64_t ConfigReader::count_or(std::string_view key, std::int64_t largest, std::int64_t absent) {
+  if (!has(key) && config_.json().find(key) != nullptr) fail(key, "expected a number, 0 for none, got null");
+  const std::int64_t count = config_.get_int(key, absent);
+  if (count < 0 || count > largest) {
+    fail(key, "expected an integer from 0 to " + std::to_string(largest) + ", got " + std::to_string(count));
+  }
+  return count;
+}
+
 bool ConfigReader::flag(std::string_view key, bool fallback) {
   read_.emplace(key);
   return config_.get_bool(key, fallback);

@@ -28,6 +28,8 @@ class ConfigReader {
   /// An integer from 1 to `largest`.
   std::int64_t size(std::string_view key, std::int64_t largest);
   std::int64_t size_or(std::string_view key, std::int64_t largest, std::int64_t fallback);
+  /// An integer from 0 to `largest`. Null, which transformers refuses, could mean 0 or `absent`: an error.
+  std::int64_t count_or(std::string_view key, std::int64_t largest, std::int64_t absent);
   bool flag(std::string_view key, bool fallback);
   /// A number above 0, at most `largest`.
   double positive(std::string_view key, double largest);

@@ -54,13 +54,12 @@ nn::SharedExpertSpec read_shared_expert(ConfigReader& config, std::int64_t width
   return {.intermediate_size = config.size_or("shared_expert_intermediate_size", kLargestWidth, width)};
 }
 
-std::int64_t read_dense_layers(ConfigReader& config, std::string_view key, std::int64_t fallback) {
-  if (!config.has(key)) return fallback;
-  const std::int64_t layers = config.view().at(key).as_int();
-  if (layers < 0 || layers > kMostLayers)
-    config.fail(key, "expected a number of layers from 0 to " + std::to_string(kMostLayers) + ", got " +
-                         std::to_string(layers));
-  return layers;
+nn::SharedExpertSpec shared_experts(ConfigReader& config, std::string_view key, std::int64_t count,
+                                    const nn::ExpertsSpec& experts) {
+  const std::int64_t width = count * experts.intermediate_size;
+  if (width > kLargestWidth)
+    config.fail(key, "makes a shared expert over " + std::to_string(kLargestWidth) + " wide");
+  return {.intermediate_size = width, .name = "shared_experts", .gate = ""};
 }
 
 void require_experts_everywhere(ConfigReader& config) {

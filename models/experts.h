@@ -34,9 +34,10 @@ nn::ExpertsSpec read_experts(ConfigReader& config, const DecoderSizes& sizes,
 /// with its gate. Throws Error naming the key.
 nn::SharedExpertSpec read_shared_expert(ConfigReader& config, std::int64_t width);
 
-/// The number of layers at the beginning that have an MLP in place of experts, 0 allowed; absent: `fallback`.
-/// Throws Error naming the key for what isn't such a number.
-std::int64_t read_dense_layers(ConfigReader& config, std::string_view key, std::int64_t fallback);
+/// So many shared experts as one, without a gate, each as wide as the routed ones. Throws Error naming `key`
+/// where it is too wide.
+nn::SharedExpertSpec shared_experts(ConfigReader& config, std::string_view key, std::int64_t count,
+                                    const nn::ExpertsSpec& experts);
 
 /// Above what any file multiplies a router's weights by.
 inline constexpr double kLargestScale = 1e3;

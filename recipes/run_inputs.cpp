@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "config/config.h"
+#include "peft/expert_parameters.h"
 #include "recipes/devices.h"
 #include "recipes/preflight.h"
 #include "recipes/run_data.h"
@@ -22,12 +23,6 @@
 
 namespace lorikeet::recipes {
 namespace {
-
-// The name of the parameter that an expert's group is a slice of, without that of the layer.
-std::string within_layer(const nn::GroupSpec& group) {
-  const std::string& name = group.slice->parameter;
-  return name.substr(name.find('.', name.find_first_of("0123456789")) + 1);
-}
 
 // What of a mixture of experts is trained, which differs from what PEFT's all-linear means.
 void log_experts(const ModelSession& session) {
@@ -52,8 +47,9 @@ void log_experts(const ModelSession& session) {
                               (experts.stacks.only ? ""
                                                    : "lora.target_modules may name " + names.gate + ", " +
                                                          names.up + ", " + names.down + ", or ") +
-                              "lora.target_parameters " + within_layer(experts.gate_up_group(0)) + ", " +
-                              within_layer(experts.down_group(0)) + ")"));
+                              "lora.target_parameters " +
+                              peft::within_layer(experts.gate_up_group(0).slice->parameter) + ", " +
+                              peft::within_layer(experts.down_group(0).slice->parameter) + ")"));
 }
 
 // The model on this rank's device, with what all ranks' devices are called.

@@ -192,7 +192,8 @@ class LinearFactory {
 
   /// A group that never has an adapter.
   std::unique_ptr<LinearGroup> frozen(const GroupSpec& spec, WeightUnit& unit) const;
-  /// The weights of such a group, as plain numbers whatever the policy says.
+  /// The weights of such a group, as plain numbers whatever the policy says; `wide`: in its type of
+  /// statistics, fp32.
   GroupWeights frozen_plain(const GroupSpec& spec, WeightUnit& unit, bool wide = false) const;
 
   const precision::Policy& policy() const { return policy_; }

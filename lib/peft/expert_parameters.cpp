@@ -22,6 +22,11 @@ bool is_expert_parameter(const std::string& parameter) {
   return std::find(kParameters.begin(), kParameters.end(), last_part(parameter)) != kParameters.end();
 }
 
+std::string within_layer(const std::string& parameter) {
+  const std::size_t digit = parameter.find_first_of("0123456789");
+  return digit == std::string::npos ? parameter : parameter.substr(parameter.find('.', digit) + 1);
+}
+
 std::string wrapper_name(const std::string& parameter,
                          const std::function<bool(const std::string& parameter)>& adapted) {
   const std::string module = module_of(parameter);

@@ -14,6 +14,10 @@ namespace lorikeet::peft {
 /// down_proj.
 bool is_expert_parameter(const std::string& parameter);
 
+/// "mlp.experts.gate_up_proj" of "model.layers.0.mlp.experts.gate_up_proj"; the name itself where it has no
+/// layer.
+std::string within_layer(const std::string& parameter);
+
 /// What stands before ".lora_A.weight" in the names of an adapter's tensors on `parameter`,
 /// "model.layers.0.mlp.experts.gate_up_proj": the wrapper of the module, which is the base of another one,
 /// "model.layers.0.mlp.experts.base_layer", where both of its parameters are adapted. `adapted` says which

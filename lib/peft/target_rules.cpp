@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/strings.h"
+#include "peft/expert_parameters.h"
 
 namespace lorikeet::peft {
 namespace {
@@ -32,26 +33,16 @@ bool is_named(const std::string& module, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::vector<std::string> last_parts(const std::vector<std::string>& modules) {
-  std::vector<std::string> names;
-  names.reserve(modules.size());
-  for (const std::string& module : modules) names.push_back(last_part(module));
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  return names;
+// What `shortened` makes of names, sorted, each once.
+template <typename F>
+std::vector<std::string> distinct(const std::vector<std::string>& names, F shortened) {
+  std::set<std::string> found;
+  for (const std::string& name : names) found.insert(shortened(name));
+  return {found.begin(), found.end()};
 }
 
-// "model.layers.0.mlp.experts.down_proj" -> "mlp.experts.down_proj"
-std::vector<std::string> ends_without_layers(const std::vector<std::string>& parameters) {
-  std::vector<std::string> names;
-  for (const std::string& parameter : parameters) {
-    const std::size_t digit = parameter.find_first_of("0123456789");
-    names.push_back(digit == std::string::npos ? parameter
-                                               : parameter.substr(parameter.find('.', digit) + 1));
-  }
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  return names;
+std::vector<std::string> last_parts(const std::vector<std::string>& modules) {
+  return distinct(modules, [](const std::string& module) { return last_part(module); });
 }
 
 [[noreturn]] void fail_unused(const char* setting, const std::string& entry, const char* what,
@@ -208,7 +199,7 @@ void TargetRules::require_parameters_used(const std::vector<std::string>& parame
     const auto is_called = [&](const std::string& p) { return is_named(p, name); };
     if (any(parameters, [&](const std::string& parameter) { return by_any_name(parameter, is_called); }))
       continue;
-    const std::vector<std::string> known = ends_without_layers(parameters);
+    const std::vector<std::string> known = distinct(parameters, within_layer);
     throw Error(
         (config_.from_file ? "[adapter] its target_parameters name '" : "[lora.target_parameters] '") +
         escape_control(name) + "'" + (config_.from_file ? ", which" : "") +

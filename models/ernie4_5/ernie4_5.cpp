@@ -30,7 +30,7 @@ nn::CausalLMSpec read_decoder(ConfigReader& config, const DecoderSizes& sizes) {
 // Which layers have experts.
 std::function<bool(std::int64_t)> read_expert_layers(ConfigReader& config, const DecoderSizes& sizes) {
   const std::int64_t interval = config.size_or("moe_layer_interval", kMostLayers, 1);
-  const std::int64_t first = read_dense_layers(config, "moe_layer_start_index", 1);
+  const std::int64_t first = config.count_or("moe_layer_start_index", kMostLayers, 1);
   const bool given = config.has("moe_layer_end_index");
   const std::int64_t end = given ? config.view().at("moe_layer_end_index").as_int() : -1;
   if (end < -1)
@@ -67,9 +67,9 @@ nn::CausalLMSpec ernie4_5_moe_spec(const JsonView& json) {
   experts.router.least_sum = config.positive_or("moe_norm_min", 1, 1e-12);
   if (experts.router.least_sum > 1e-6)
     config.fail("moe_norm_min", "expected at most 1e-6: a larger one isn't built");
-  if (const std::int64_t shared = read_dense_layers(config, "moe_num_shared_experts", 2); shared > 0)
-    experts.shared = {
-        .intermediate_size = shared * experts.intermediate_size, .name = "shared_experts", .gate = ""};
+  constexpr const char* kShared = "moe_num_shared_experts";
+  if (const std::int64_t shared = config.count_or(kShared, kMostLayers, 2); shared > 0)
+    experts.shared = shared_experts(config, kShared, shared, experts);
   const auto in_layer = read_expert_layers(config, sizes);
   nn::CausalLMSpec spec = read_decoder(config, sizes);
   if (spec.layers.front().attention.qkv_bias)

@@ -77,18 +77,6 @@ struct Gemma4Settings {
   }
 };
 
-// A number that may be 0. Null, which transformers refuses, could mean either.
-std::int64_t count_or(ConfigReader& config, const char* key, std::int64_t largest, std::int64_t absent) {
-  if (!config.has(key) && config.view().json().find(key) != nullptr)
-    config.fail(key, "expected a number, 0 for none, got null");
-  const std::int64_t count = config.view().get_int(key, absent);
-  if (count < 0 || count > largest) {
-    config.fail(
-        key, "expected an integer from 0 to " + std::to_string(largest) + ", got " + std::to_string(count));
-  }
-  return count;
-}
-
 // Nothing where they are off, whatever the other keys say.
 std::optional<nn::ExpertsSpec> read_gemma4_experts(ConfigReader& config, const DecoderSizes& sizes) {
   if (!config.flag("enable_moe_block", false)) {
@@ -211,7 +199,7 @@ Gemma4Settings read_settings(ConfigReader& config, const DecoderSizes& sizes, co
   s.windows = read_layer_windows(config, sizes);
   s.heads = read_heads(config, sizes, s.windows, s.keys_as_values);
   const char* const shared = "num_kv_shared_layers";
-  s.own_keys = sizes.layers - count_or(config, shared, sizes.layers - 1, 0);
+  s.own_keys = sizes.layers - config.count_or(shared, sizes.layers - 1, 0);
   s.double_wide = config.flag("use_double_wide_mlp", false);
   for (std::int64_t i = s.own_keys; i < sizes.layers; ++i) {
     if (s.keys_of(i) < 0) {
@@ -220,7 +208,7 @@ Gemma4Settings read_settings(ConfigReader& config, const DecoderSizes& sizes, co
     }
   }
   if (!form.has_inputs_and_experts) return s;
-  s.input_width = count_or(config, "hidden_size_per_layer_input", kLargestWidth / sizes.layers, 256);
+  s.input_width = config.count_or("hidden_size_per_layer_input", kLargestWidth / sizes.layers, 256);
   s.input_vocab_size = config.size_or("vocab_size_per_layer_input", kLargestVocabulary, 262144);
   if (s.input_width > 0 && s.input_vocab_size < sizes.vocab_size) {
     config.fail("vocab_size_per_layer_input", "expected at least vocab_size, " +

@@ -32,11 +32,8 @@ nn::ExpertsSpec read_glm_experts(ConfigReader& config, const DecoderSizes& sizes
   experts.router.sum_eps = 1e-20;
   experts.router.scale = config.positive_or("routed_scaling_factor", kLargestScale, 1);
   experts.choice_bias = {"mlp.gate.e_score_correction_bias", {experts.count}};
-  const std::int64_t shared = config.size_or("n_shared_experts", kMostLayers, 1);
-  if (shared * experts.intermediate_size > kLargestWidth)
-    config.fail("n_shared_experts", "makes a shared expert over " + std::to_string(kLargestWidth) + " wide");
-  experts.shared = {
-      .intermediate_size = shared * experts.intermediate_size, .name = "shared_experts", .gate = ""};
+  experts.shared =
+      shared_experts(config, "n_shared_experts", config.size_or("n_shared_experts", kMostLayers, 1), experts);
   return experts;
 }
 
@@ -49,10 +46,10 @@ nn::CausalLMSpec glm4_moe_spec(const JsonView& json) {
   config.choice("hidden_act", "silu", {"silu"});
   const bool bias = config.flag("attention_bias", false), normed = config.flag("use_qk_norm", false);
   const nn::ExpertsSpec experts = read_glm_experts(config, sizes);
-  const std::int64_t dense = read_dense_layers(config, "first_k_dense_replace", 1);
+  const std::int64_t dense = config.count_or("first_k_dense_replace", kMostLayers, 1);
   // What predicts tokens further ahead isn't trained: layers behind the last.
-  const std::int64_t further = std::max(read_dense_layers(config, "num_nextn_predict_layers", 1),
-                                        read_dense_layers(config, "num_mtp_layers", 1));
+  const std::int64_t further = std::max(config.count_or("num_nextn_predict_layers", kMostLayers, 1),
+                                        config.count_or("num_mtp_layers", kMostLayers, 1));
   const nn::RotarySpec rotary =
       read_rope(config, sizes.head_dim, {.partial_allowed = true, .absent_partial = 0.5});
   config.finish();

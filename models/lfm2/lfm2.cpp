@@ -122,7 +122,7 @@ nn::CausalLMSpec lfm2_moe_spec(const JsonView& json) {
   experts.stacks.prefix = kBlock;
   if (config.flag("use_expert_bias", true))
     experts.choice_bias = {std::string(kBlock) + ".expert_bias", {experts.count}};
-  const std::int64_t dense = read_dense_layers(config, "num_dense_layers", 2);
+  const std::int64_t dense = config.count_or("num_dense_layers", kMostLayers, 2);
   if (!config.has("layer_types"))
     config.fail("layer_types", "is missing; expected which layers are convolutions and which attend");
   nn::CausalLMSpec spec = read_decoder(config, sizes);

@@ -23,6 +23,12 @@ std::optional<std::string> wrapped(const std::string& name, const Names& adapted
 
 }  // namespace
 
+TEST_CASE("a parameter's name within its layer") {
+  CHECK(within_layer(kGateUp) == "mlp.experts.gate_up_proj");
+  CHECK(within_layer("model.language_model.layers.12.experts.down_proj") == "experts.down_proj");
+  CHECK(within_layer("experts.down_proj") == "experts.down_proj");
+}
+
 TEST_CASE("gate_up_proj and down_proj are the parameters of experts that may get an adapter") {
   CHECK(is_expert_parameter("mlp.experts.gate_up_proj"));
   CHECK(is_expert_parameter("down_proj"));
