@@ -92,14 +92,14 @@ void warn_of_rank(const peft::LoraAdapters& adapters) {
 
 // PEFT 0.21 on transformers 5, which stacks experts, says nothing where it leaves tensors of an adapter out.
 void warn_of_unread_modules(const peft::LoraAdapters& adapters, const std::string& family) {
-  const bool shared = family == "qwen3_next";
-  const bool routed = family == "qwen2_moe" || family == "qwen3_5_moe" || family == "qwen3_5_moe_text" ||
-                      family == "gemma4" || family == "gemma4_text";
-  if (!shared && !routed) return;
-  const std::string part = shared ? ".shared_expert." : ".experts.";
+  static const std::set<std::string> kPassesOverExperts{"gemma4",    "gemma4_text", "lfm2_moe",
+                                                        "qwen2_moe", "qwen3_5_moe", "qwen3_5_moe_text"};
+  static const std::set<std::string> kPassesOverMlps{"ernie4_5_moe", "glm4_moe", "qwen3_next"};
+  const bool experts = kPassesOverExperts.contains(family), mlps = kPassesOverMlps.contains(family);
   const auto& modules = adapters.modules();
   const auto found = std::find_if(modules.begin(), modules.end(), [&](const auto& module) {
-    return !module.slice && module.name.find(part) != std::string::npos;
+    const auto has = [&](const char* part) { return module.name.find(part) != std::string::npos; };
+    return !module.slice && (has(".experts.") ? experts : mlps && has(".mlp."));
   });
   if (found == modules.end()) return;
   log_warning("lora.target_modules has " + found->name +

@@ -7,6 +7,7 @@ import sys
 import unittest
 
 import harness
+from delta_net import write_lfm2
 from mixture import EXPERTS, write_gemma4, write_gpt_oss, write_shared_mixture
 
 PARAMETERS = "[mlp.experts.gate_up_proj, mlp.experts.down_proj]"
@@ -20,6 +21,7 @@ class Experts(unittest.TestCase):
         cls.gpt_oss = write_gpt_oss(cls.programs.work / "gpt-oss")
         cls.shared = write_shared_mixture(cls.programs.work / "shared")
         cls.gemma4 = write_gemma4(cls.programs.work / "gemma4")
+        cls.lfm2 = write_lfm2(cls.programs.work / "lfm2")
 
     def train(self, name, model, *overrides, code=0):
         result = self.programs.train(self.programs.work / name, f"model.path={model}", *STEPS, *overrides)
@@ -124,6 +126,9 @@ class Experts(unittest.TestCase):
         said = self.train("gemma4 experts", self.gemma4, "lora.target_modules=[q_proj, down_proj]")
         self.assertIn(f"lora.target_modules has model.layers.0.experts.0.down_proj and others {passed_over}", said)
         self.assertNotIn(passed_over, self.train("gemma4 MLP", self.gemma4, "lora.target_modules=[q_proj, mlp.down_proj]"))
+        said = self.train("lfm2 experts", self.lfm2, "lora.target_modules=[q_proj, w2]")
+        self.assertIn(f"lora.target_modules has model.layers.1.feed_forward.experts.0.w2 and others {passed_over}", said)
+        self.assertNotIn(passed_over, self.train("lfm2 all", self.lfm2, "lora.target_modules=all-linear"))
 
 
 if __name__ == "__main__":
