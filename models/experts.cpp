@@ -62,6 +62,32 @@ nn::SharedExpertSpec shared_experts(ConfigReader& config, std::string_view key, 
   return {.intermediate_size = width, .name = "shared_experts", .gate = ""};
 }
 
+void read_expert_groups(ConfigReader& config, nn::ExpertsSpec& experts, const GroupsDefaults& defaults) {
+  const std::int64_t groups = config.size_or("n_group", kMostExperts, defaults.groups);
+  const std::int64_t chosen = config.size_or("topk_group", kMostExperts, defaults.per_token);
+  const std::string count = std::to_string(groups);
+  if (experts.count % groups != 0) {
+    config.fail("n_group", "expected groups that divide the " + std::to_string(experts.count) +
+                               " experts, got " + count);
+  }
+  if (chosen > groups)
+    config.fail("topk_group", "expected at most n_group, " + count + ", got " + std::to_string(chosen));
+  if (chosen == groups) return;
+  const std::int64_t of_group = experts.count / groups;
+  if (of_group < defaults.top) {
+    config.fail("n_group", "makes groups of " + std::to_string(of_group) + " experts; expected at least " +
+                               std::to_string(defaults.top) + ", by which a group is scored");
+  }
+  if (experts.router.per_token > chosen * of_group) {
+    config.fail("topk_group", "leaves a token " + std::to_string(chosen * of_group) +
+                                  " experts to choose from, fewer than the " +
+                                  std::to_string(experts.router.per_token) + " that it has");
+  }
+  experts.router.groups = groups;
+  experts.router.groups_per_token = chosen;
+  experts.router.group_top = defaults.top;
+}
+
 void require_experts_everywhere(ConfigReader& config) {
   if (config.size_or("decoder_sparse_step", kMostLayers, 1) != 1)
     config.fail("decoder_sparse_step", "expected 1: layers without experts among others aren't built");

@@ -39,6 +39,18 @@ nn::SharedExpertSpec read_shared_expert(ConfigReader& config, std::int64_t width
 nn::SharedExpertSpec shared_experts(ConfigReader& config, std::string_view key, std::int64_t count,
                                     const nn::ExpertsSpec& experts);
 
+/// How a family groups its experts.
+struct GroupsDefaults {
+  std::int64_t groups = 1, per_token = 1;  ///< of absent keys
+  std::int64_t top = 2;  ///< ops::RouterOptions' group_top: 2 in DeepSeek-V3, 1 in DeepSeek-V2
+};
+
+/// Reads into `experts.router` how many groups of experts there are (`n_group`), and from how many of them a
+/// token's experts are chosen (`topk_group`). Throws Error naming the key for groups that don't divide the
+/// experts or have fewer than their score sums, for more groups a token than there are, and for fewer experts
+/// in a token's groups than it has. Call it behind read_experts.
+void read_expert_groups(ConfigReader& config, nn::ExpertsSpec& experts, const GroupsDefaults& defaults = {});
+
 /// Above what any file multiplies a router's weights by.
 inline constexpr double kLargestScale = 1e3;
 

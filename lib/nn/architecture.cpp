@@ -127,7 +127,8 @@ void add_experts(Lines& lines, const ExpertsSpec& experts) {
   [[maybe_unused]] const auto& [prefix, hidden_size, intermediate_size, count, router, activation,
                                 router_bias, bias, stacks, names, shared, weight_scales, choice_bias,
                                 wide_router, branch_norms] = experts;
-  const auto& [per_token, normalized, scores, sum_eps, least_sum, scale] = router;
+  const auto& [per_token, normalized, scores, sum_eps, least_sum, scale, groups, groups_per_token,
+               group_top] = router;
   lines.add("experts.count", count);
   lines.add("experts.per_token", per_token);
   lines.add("experts.normalized", normalized);
@@ -135,6 +136,11 @@ void add_experts(Lines& lines, const ExpertsSpec& experts) {
   lines.add_unless(0.0, "experts.sum_eps", sum_eps);
   lines.add_unless(0.0, "experts.least_sum", least_sum);
   lines.add_unless(1.0, "experts.scale", scale);
+  if (groups_per_token < groups) {
+    lines.add("experts.groups", groups);
+    lines.add("experts.groups_per_token", groups_per_token);
+    lines.add("experts.group_top", group_top);
+  }
   lines.add_unless(false, "experts.choice_bias", choice_bias.has_value());
   lines.add_unless(false, "experts.wide_router", wide_router);
   lines.add("experts.intermediate_size", intermediate_size);

@@ -10,14 +10,6 @@
 namespace lorikeet::models {
 namespace {
 
-// Experts by groups, of which a token's are in the best few (DeepSeek-V3): no GLM has more than one.
-void require_one_group(ConfigReader& config) {
-  for (const char* key : {"n_group", "topk_group"}) {
-    if (config.size_or(key, kMostLayers, 1) != 1)
-      config.fail(key, "expected 1: groups of experts aren't built");
-  }
-}
-
 nn::ExpertsSpec read_glm_experts(ConfigReader& config, const DecoderSizes& sizes) {
   nn::ExpertsSpec experts = read_experts(config, sizes,
                                          {.count = 128,
@@ -26,7 +18,7 @@ nn::ExpertsSpec read_glm_experts(ConfigReader& config, const DecoderSizes& sizes
                                           .width = 1408,
                                           .normalized = true,
                                           .count_key = "n_routed_experts"});
-  require_one_group(config);
+  read_expert_groups(config, experts);
   experts.wide_router = true;
   experts.router.scores = ops::RouterScores::kSigmoid;
   experts.router.sum_eps = 1e-20;

@@ -64,6 +64,20 @@ TEST_CASE("their shared experts are one as wide as all, without a gate") {
   CHECK_FALSE(experts_of(kErnie, R"({"moe_num_shared_experts": 0})").shared);
 }
 
+TEST_CASE("groups of experts limit a token's choice where they aren't all chosen") {
+  const auto router = [](const std::string& changes) { return experts_of(kGlm, changes).router; };
+  const ops::RouterOptions groups = router(R"({"n_group": 4, "topk_group": 2, "n_routed_experts": 8})");
+  CHECK((groups.groups == 4 && groups.groups_per_token == 2 && groups.group_top == 2));
+  for (const char* all :
+       {"{}", R"({"n_group": 5, "topk_group": 5})", R"({"n_group": null, "topk_group": null})"})
+    CHECK((router(all).groups == 1 && router(all).groups_per_token == 1));
+  check_refused({{kGlm, R"({"n_group": 2})", "n_group"},
+                 {kGlm, R"({"n_group": 0})", "n_group"},
+                 {kGlm, R"({"topk_group": 2})", "topk_group"},
+                 {kGlm, R"({"n_group": 5, "topk_group": 2})", "n_group"},
+                 {kGlm, R"({"n_group": 2, "n_routed_experts": 8, "num_experts_per_tok": 5})", "topk_group"}});
+}
+
 TEST_CASE("layers that predict tokens further ahead are other parts of a GLM checkpoint") {
   using Parts = std::vector<std::string>;
   const auto parts = [](const std::string& changes) {
@@ -78,8 +92,6 @@ TEST_CASE("these families refuse what changes their numbers and isn't read") {
                  {kLfm2, R"({"num_dense_layers": -1})", "num_dense_layers"},
                  {kLfm2, R"({"num_experts_per_tok": 6})", "num_experts_per_tok"},
                  {kLfm2, R"({"routed_scaling_factor": 0})", "routed_scaling_factor"},
-                 {kGlm, R"({"n_group": 2})", "n_group"},
-                 {kGlm, R"({"topk_group": 2})", "topk_group"},
                  {kGlm, R"({"n_shared_experts": 0})", "n_shared_experts"},
                  {kGlm, R"({"first_k_dense_replace": null})", "first_k_dense_replace"},
                  {kErnie, R"({"moe_norm_min": 0.1})", "moe_norm_min"},

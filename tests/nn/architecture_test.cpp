@@ -173,6 +173,10 @@ TEST_CASE("experts stand in an architecture in place of the MLP, with all of the
   CHECK(changes([](DecoderLayerSpec& l) { l.experts->router.sum_eps = 1e-6; }));
   CHECK(changes([](DecoderLayerSpec& l) { l.experts->router.least_sum = 1e-12; }));
   CHECK(changes([](DecoderLayerSpec& l) { l.experts->router.scale = 2; }));
+  CHECK(changes([](DecoderLayerSpec& l) { l.experts->router.groups = 3; }));
+  CHECK_FALSE(changes([](DecoderLayerSpec& l) {
+    l.experts->router.groups = l.experts->router.groups_per_token = 3;  // limits nothing
+  }));
   CHECK(changes([](DecoderLayerSpec& l) { l.experts->choice_bias = {"x", {3}}; }));
   CHECK(changes([](DecoderLayerSpec& l) { l.experts->wide_router = true; }));
   CHECK(changes([](DecoderLayerSpec& l) { l.experts->intermediate_size = 8; }));

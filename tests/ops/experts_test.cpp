@@ -2,6 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "ops/reference_ops.h"
 #include "support/catch.h"
 #include "support/error_text.h"
@@ -123,6 +127,100 @@ TEST_CASE("experts are chosen and weighed by sigmoids, and a bias counts for the
   CHECK(ops::route(far, options, away).weights.abs().max().item<float>() == 0);
 }
 
+TEST_CASE("a token's experts are chosen from its best groups alone, scored by their best or their two best") {
+  // Groups of three. Best scores: 0, 2, 1, 3; sums of the two best: 1, 0, 2, 3.
+  const at::Tensor logits =
+      at::tensor({1.0, 0.9, -9.0, 1.5, -2.0, -2.0, 1.3, 1.2, -9.0, 2.0, 0.8, 0.7}, at::kDouble).view({1, 12});
+  const auto experts = [&](const ops::RouterOptions& options, const at::Tensor& bias = {}) {
+    const Routing routing = ops::route(logits, options, bias);
+    CHECK(relative_distance(routing.weights, logits.softmax(1).gather(1, routing.experts)) < 1e-12);
+    return std::get<0>(routing.experts.sort());
+  };
+  ops::RouterOptions options{.per_token = 3, .normalized = false, .groups = 4, .groups_per_token = 2};
+  CHECK(at::equal(experts(options), at::tensor({3, 9, 10}).view({1, 3})));
+  options.group_top = 2;
+  CHECK(at::equal(experts(options), at::tensor({6, 7, 9}).view({1, 3})));
+  options.groups_per_token = 1;
+  CHECK(at::equal(experts(options), at::tensor({9, 10, 11}).view({1, 3})));
+  // With a bias that is below every score the experts outside are still not chosen.
+  CHECK(at::equal(experts(options, at::full({12}, -5.0)), at::tensor({9, 10, 11}).view({1, 3})));
+  const at::Tensor bias = at::zeros({12}).index_fill_(0, integers({4, 5}), 2.0);
+  CHECK(at::equal(experts(options, bias), at::tensor({3, 4, 5}).view({1, 3})));
+  options.groups_per_token = 4;
+  CHECK(at::equal(experts(options), at::tensor({3, 6, 9}).view({1, 3})));
+}
+
+TEST_CASE("choices within groups are those of a plain computation, for many tokens") {
+  const at::Tensor logits = random({50, 24}, 1, at::kDouble), bias = random({24}, 2, at::kDouble) * 0.2;
+  for (const std::int64_t top : {1, 2}) {
+    CAPTURE(top);
+    const ops::RouterOptions options{.per_token = 4,
+                                     .scores = ops::RouterScores::kSigmoid,
+                                     .groups = 6,
+                                     .groups_per_token = 3,
+                                     .group_top = top};
+    const Routing routing = ops::route(logits, options, bias);
+    const at::Tensor choice = logits.sigmoid() + bias;
+    const at::Tensor first = std::get<0>(choice.view({50, 6, 4}).sort(2, /*descending=*/true));
+    const at::Tensor order = std::get<1>(first.narrow(2, 0, top).sum(2).sort(1, /*descending=*/true));
+    int otherwise = 0;
+    for (std::int64_t t = 0; t < 50; ++t) {
+      std::vector<std::pair<double, std::int64_t>> allowed;
+      for (std::int64_t j = 0; j < 3; ++j) {
+        const std::int64_t group = order[t][j].item<std::int64_t>();
+        for (std::int64_t e = 4 * group; e < 4 * group + 4; ++e)
+          allowed.emplace_back(-choice[t][e].item<double>(), e);
+      }
+      std::sort(allowed.begin(), allowed.end());
+      std::vector<std::int64_t> best;
+      for (std::size_t j = 0; j < 4; ++j) best.push_back(allowed[j].second);
+      CHECK(at::equal(routing.experts[t], integers(best)));
+      otherwise += at::equal(std::get<1>(choice[t].topk(4)), integers(best)) ? 0 : 1;
+    }
+    CHECK(otherwise > 10);  // tokens for which the groups decide
+  }
+  CHECK(ops::route(at::zeros({0, 6}), {.groups = 3}).experts.size(0) == 0);
+}
+
+TEST_CASE("the reference of experts in groups passes finite differences, and chooses as routing does") {
+  for (const auto scores : {ops::RouterScores::kSigmoid, ops::RouterScores::kSoftmax}) {
+    const bool sigmoid = scores == ops::RouterScores::kSigmoid;
+    CAPTURE(sigmoid);
+    const ops::RouterOptions options{.per_token = 2,
+                                     .normalized = sigmoid,
+                                     .scores = scores,
+                                     .scale = 1.5,
+                                     .groups = 3,
+                                     .groups_per_token = 1,
+                                     .group_top = sigmoid ? 2 : 1};
+    const at::Tensor bias = sigmoid ? random({6}, 5, at::kDouble) * 0.2 : at::Tensor();
+    const auto experts = [&](const std::vector<at::Tensor>& in) {
+      return ops::reference::gated_experts(in[0], in[1], in[2], in[3], options, bias);
+    };
+    const std::vector<at::Tensor> in{leaf({6, 5}, 1), leaf({6, 5}, 2), leaf({6, 6, 5}, 3),
+                                     leaf({6, 5, 3}, 4)};
+    const auto found = gradcheck(experts, in);
+    CAPTURE(found.where);
+    CHECK(found.worst < 1e-8);
+    // The same of the experts that `route` chooses, with its weights.
+    const at::NoGradGuard no_grad;
+    const Routing routing = ops::route(in[0].matmul(in[1].t()), options, bias);
+    at::Tensor sum = at::zeros({6, 5}, at::kDouble);
+    for (std::int64_t t = 0; t < 6; ++t) {
+      for (std::int64_t j = 0; j < 2; ++j) {
+        const auto e = routing.experts[t][j].item<std::int64_t>();
+        const auto up = in[2][e].matmul(in[0][t]).chunk(2);
+        sum[t] += routing.weights[t][j] * in[3][e].matmul(at::silu(up[0]) * up[1]);
+      }
+    }
+    CHECK(relative_distance(experts(in), sum) < 1e-12);
+    ops::RouterOptions all = options;
+    all.groups_per_token = 3;
+    CHECK(relative_distance(ops::reference::gated_experts(in[0], in[1], in[2], in[3], all, bias), sum) >
+          1e-3);
+  }
+}
+
 TEST_CASE("the gradient of logits is that of the formula of sigmoids, scales and chosen experts too") {
   const at::Tensor bias = at::tensor({0.0, 0.4, -0.4, 0.2, 0.0, -0.3}, at::kDouble);
   for (const auto scores : {ops::RouterScores::kSigmoid, ops::RouterScores::kSoftmax}) {
@@ -238,6 +336,12 @@ TEST_CASE("logits and options that don't fit are errors") {
              Contains("floating logits [tokens, experts]"));
   CHECK_THAT(error_text([] { ops::route(at::zeros({3, 2}, at::kLong), {}); }), Contains("floating logits"));
   CHECK_THAT(error_text([] { ops::route(at::zeros({3, 2}), {.per_token = 3}); }), Contains("got 3 of 2"));
+  const at::Tensor six = at::zeros({3, 6});
+  CHECK_THAT(error_text([&] { ops::route(six, {.groups = 4}); }), Contains("4 groups of 6 experts"));
+  CHECK_THAT(error_text([&] { ops::route(six, {.groups = 2, .groups_per_token = 3}); }),
+             Contains("at least one group a token") && Contains("got 3 of 2"));
+  CHECK_THAT(error_text([&] { ops::route(six, {.groups = 6, .group_top = 2}); }), Contains("got 2 of 1"));
+  CHECK_THAT(error_text([&] { ops::route(six, {.per_token = 3, .groups = 3}); }), Contains("got 3 of 2"));
   CHECK_THAT(error_text([] { ops::row_products(at::zeros({3, 2}), at::zeros({2, 2})); }),
              Contains("two matrices of one shape"));
   const Routing routing = ops::route(at::zeros({3, 2}), {.per_token = 1});

@@ -249,6 +249,8 @@ FAMILIES = {
     "glm4_moe": {
         "biases": dict(num_hidden_layers=3, head_dim=8, moe_intermediate_size=24, n_routed_experts=5, num_experts_per_tok=2, n_shared_experts=2,
                        first_k_dense_replace=1, attention_bias=True, routed_scaling_factor=1.7, rope_parameters=ROPE | {"partial_rotary_factor": 0.5}),
+        "groups": dict(head_dim=8, moe_intermediate_size=24, n_routed_experts=12, num_experts_per_tok=3, n_shared_experts=1, first_k_dense_replace=1,
+                       n_group=4, topk_group=2, rope_parameters=ROPE | {"partial_rotary_factor": 0.5}),
         "norms": dict(head_dim=8, moe_intermediate_size=24, n_routed_experts=4, num_experts_per_tok=3, n_shared_experts=1, first_k_dense_replace=0,
                       use_qk_norm=True, norm_topk_prob=False, rope_parameters=ROPE | {"partial_rotary_factor": 0.5}),
     },

@@ -279,6 +279,9 @@ std::vector<Feature> make_features() {
                 of_router([](ops::RouterOptions& r) { return std::exchange(r.scale, 1) != 1; })),
       of_layers("bias for the choice of experts",
                 [](Layer& l) { return l.experts && drop(l.experts->choice_bias); }),
+      of_layers("groups of experts", of_router([](ops::RouterOptions& r) {
+                  return std::exchange(r.groups, r.groups_per_token = 1) != 1;
+                })),
       of_layers("a token's last expert", of_router(fewer_experts)),
       of_layers("shared expert", without_shared_expert),
       of_layers("gate of the shared expert", open_shared_gate),

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "ops/check.h"
@@ -35,6 +36,31 @@ Routing dry_routing(const at::Tensor& logits, std::int64_t k) {
           .tokens = at::empty({tokens * k}, indices),
           .places = at::empty({tokens, k}, indices),
           .ends = at::empty({logits.size(1)}, indices)};
+}
+
+void check_groups(std::int64_t experts, const RouterOptions& options) {
+  const std::int64_t groups = options.groups, chosen = options.groups_per_token;
+  check(groups >= 1 && experts % groups == 0, kOp, "groups that divide the experts",
+        [&] { return std::to_string(groups) + " groups of " + std::to_string(experts) + " experts"; });
+  check(chosen >= 1 && chosen <= groups, kOp, "at least one group a token, and no more than there are",
+        [&] { return std::to_string(chosen) + " of " + std::to_string(groups); });
+  const std::int64_t of_group = experts / groups;
+  check(options.group_top >= 1 && options.group_top <= of_group, kOp,
+        "a group's score of at least one expert, and no more than it has",
+        [&] { return std::to_string(options.group_top) + " of " + std::to_string(of_group); });
+  check(options.per_token <= chosen * of_group, kOp, "no more experts a token than its groups have",
+        [&] { return std::to_string(options.per_token) + " of " + std::to_string(chosen * of_group); });
+}
+
+// Scores for the choice [T, E], -inf in place of those of experts outside a token's groups.
+at::Tensor within_groups(const at::Tensor& scores, const RouterOptions& options) {
+  const std::int64_t groups = options.groups;
+  const at::Tensor grouped = scores.view({scores.size(0), groups, scores.size(1) / groups});
+  const at::Tensor of_groups = std::get<0>(grouped.topk(options.group_top, 2)).sum(2);
+  const at::Tensor chosen = std::get<1>(of_groups.topk(options.groups_per_token, 1));
+  const at::Tensor outside = at::ones_like(of_groups, at::kBool).scatter_(1, chosen, false);
+  return grouped.masked_fill(outside.unsqueeze(2), -std::numeric_limits<double>::infinity())
+      .view(scores.sizes());
 }
 
 // One expert of each token after the other: a copy of all rows would be k times as large as the result.
@@ -99,6 +125,7 @@ Routing route(const at::Tensor& logits, const RouterOptions& options, const at::
   const std::int64_t tokens = logits.size(0), experts = logits.size(1), k = options.per_token;
   check(k >= 1 && k <= experts, kOp, "at least one expert a token, and no more than there are",
         [&] { return std::to_string(k) + " of " + std::to_string(experts); });
+  check_groups(experts, options);
   if (choice_bias.defined()) {
     check_tensor(choice_bias.dim() == 1 && choice_bias.size(0) == experts && choice_bias.is_floating_point(),
                  kOp, "a floating bias for each expert", choice_bias);
@@ -108,12 +135,11 @@ Routing route(const at::Tensor& logits, const RouterOptions& options, const at::
   const bool sigmoid = options.scores == RouterScores::kSigmoid;
   const at::Tensor wide = logits.to(wide_type(logits));
   const at::Tensor scores = sigmoid ? wide.sigmoid() : wide.softmax(1);
-  if (choice_bias.defined()) {
-    routing.experts = std::get<1>((scores + choice_bias.to(scores.scalar_type())).topk(k, 1));
-    routing.weights = scores.gather(1, routing.experts);
-  } else {
-    std::tie(routing.weights, routing.experts) = scores.topk(k, 1);
-  }
+  at::Tensor choice = scores;
+  if (choice_bias.defined()) choice = scores + choice_bias.to(scores.scalar_type());
+  if (options.groups_per_token < options.groups) choice = within_groups(choice, options);
+  std::tie(routing.weights, routing.experts) = choice.topk(k, 1);
+  if (!choice.is_same(scores)) routing.weights = scores.gather(1, routing.experts);
   if (options.normalized) {
     at::Tensor sum = routing.weights.sum(1, /*keepdim=*/true);
     if (sigmoid) sum += options.sum_eps;

@@ -19,6 +19,12 @@ struct RouterOptions {
   /// Of softmax: a smaller sum is taken for this number (ERNIE 4.5), which the gradient takes no notice of.
   double least_sum = 0;
   double scale = 1;  ///< weights are multiplied by it in the end
+  /// So many groups of equally many experts each, in the experts' order. A token's experts are chosen from
+  /// the `groups_per_token` groups with the highest scores alone, which have at least `per_token` experts.
+  std::int64_t groups = 1, groups_per_token = 1;
+  /// A group's score is the sum of so many of its experts' scores, the highest, as they count for the choice:
+  /// 2 in DeepSeek-V3, 1 in DeepSeek-V2.
+  std::int64_t group_top = 1;
 };
 
 /// Which experts the T tokens of a batch go to, k each, and the order in which experts compute them: rows of
@@ -46,8 +52,8 @@ std::int64_t routing_waits();
 /// Routes by logits [T, E], floating; scores in fp32 (fp64 for fp64). `choice_bias` [E], or undefined, is
 /// added to the scores by which experts are chosen, and not to their weights. Ties go as at::topk has them.
 /// Sources: Shazeer et al. 2017, arXiv:1701.06538; Jiang et al. 2024, arXiv:2401.04088 (Mixtral, whose
-/// weights are normalised); Wang et al. 2024, arXiv:2408.15664 (the bias). Throws Error on logits, options or
-/// a bias that don't fit.
+/// weights are normalised); Wang et al. 2024, arXiv:2408.15664 (the bias); DeepSeek-AI 2024, arXiv:2405.04434
+/// (groups). Throws Error on logits, options or a bias that don't fit.
 Routing route(const at::Tensor& logits, const RouterOptions& options, const at::Tensor& choice_bias = {});
 
 /// Multiplies each weight by its expert's number of `scales` [experts], floating, in the weights' dtype
