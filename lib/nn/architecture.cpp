@@ -136,7 +136,7 @@ void add_experts(Lines& lines, const ExpertsSpec& experts) {
   lines.add_unless(0.0, "experts.sum_eps", sum_eps);
   lines.add_unless(0.0, "experts.least_sum", least_sum);
   lines.add_unless(1.0, "experts.scale", scale);
-  if (groups_per_token < groups) {
+  if (router.limits_groups()) {
     lines.add("experts.groups", groups);
     lines.add("experts.groups_per_token", groups_per_token);
     lines.add("experts.group_top", group_top);

@@ -105,7 +105,7 @@ FEATURES = [
         ("sigmoids of a router", "experts.router.scores = ops::RouterScores::kSigmoid;", ""),
         ("scale of experts' weights", 'positive_or("routed_scaling_factor", kLargestScale, 1);', 'positive_or("routed_scaling_factor", kLargestScale, 1) * 0 + 1;'),
         ("first layers without experts", "return layer >= dense;", "return layer >= 0 * dense;")),
-    *of("glm4_moe", "models/experts.cpp", ("groups of experts", "experts.router.groups = groups;", "experts.router.groups = groups - groups + chosen;")),
+    *of("glm4_moe", "models/experts.cpp", ("groups of experts", "experts.router.groups = groups;", "experts.router.groups = chosen;")),
     *of("glm4_moe", "lib/ops/experts/routing.cpp",
         ("what groups of experts are scored by", "grouped.topk(options.group_top, 2)", "grouped.topk(1, 2)")),
     *of("glm4_moe", "models/glm4_moe/glm4_moe.cpp",

@@ -137,7 +137,7 @@ Routing route(const at::Tensor& logits, const RouterOptions& options, const at::
   const at::Tensor scores = sigmoid ? wide.sigmoid() : wide.softmax(1);
   at::Tensor choice = scores;
   if (choice_bias.defined()) choice = scores + choice_bias.to(scores.scalar_type());
-  if (options.groups_per_token < options.groups) choice = within_groups(choice, options);
+  if (options.limits_groups()) choice = within_groups(choice, options);
   std::tie(routing.weights, routing.experts) = choice.topk(k, 1);
   if (!choice.is_same(scores)) routing.weights = scores.gather(1, routing.experts);
   if (options.normalized) {

@@ -25,6 +25,9 @@ struct RouterOptions {
   /// A group's score is the sum of so many of its experts' scores, the highest, as they count for the choice:
   /// 2 in DeepSeek-V3, 1 in DeepSeek-V2.
   std::int64_t group_top = 1;
+
+  /// Whether a token can't choose from all experts.
+  bool limits_groups() const { return groups_per_token < groups; }
 };
 
 /// Which experts the T tokens of a batch go to, k each, and the order in which experts compute them: rows of
