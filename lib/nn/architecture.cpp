@@ -70,10 +70,22 @@ void add_row_orders(Lines& lines, const std::string& name, const std::vector<Mod
   }
 }
 
+void add_latent(Lines& lines, const LatentSpec& latent) {
+  [[maybe_unused]] const auto& [layout, query_rank, key_value_rank, norm_eps, names] = latent;
+  [[maybe_unused]] const auto& [heads, plain_dim, rotary_dim, value_dim, interleaved] = layout;
+  lines.add("attention.latent.plain_dim", plain_dim);
+  lines.add("attention.latent.rotary_dim", rotary_dim);
+  lines.add("attention.latent.value_dim", value_dim);
+  lines.add_unless(false, "attention.latent.interleaved", interleaved);
+  lines.add_unless(std::int64_t{0}, "attention.latent.query_rank", query_rank);
+  lines.add("attention.latent.key_value_rank", key_value_rank);
+  lines.add("attention.latent.norm.eps", norm_eps);
+}
+
 void add_attention(Lines& lines, const AttentionSpec& attention) {
   [[maybe_unused]] const auto& [prefix, hidden_size, layout, qkv_bias, output_bias, options, names, fused_qkv,
                                 qk_norm, output_gate, sinks, value_norm_eps, keys_as_values, keys_of,
-                                lends_keys] = attention;
+                                lends_keys, latent] = attention;
   const auto& [heads, kv_heads, head_dim, interleaved] = layout;
   const auto& [scale, causal, window, soft_cap] = options;
   lines.add("attention.heads", heads);
@@ -92,6 +104,7 @@ void add_attention(Lines& lines, const AttentionSpec& attention) {
   lines.add_unless(false, "attention.keys_as_values", keys_as_values);
   if (keys_of) lines.add("attention.keys_of", *keys_of);
   add_row_orders(lines, "attention.qkv_rows", attention.qkv_modules());
+  if (latent) add_latent(lines, *latent);
   if (!qk_norm) return;
   for (const auto& [where, norm] :
        {std::pair{"attention.q_norm", &qk_norm->q}, {"attention.k_norm", &qk_norm->k}}) {

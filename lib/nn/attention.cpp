@@ -31,6 +31,7 @@ ops::NormParameters without_weight(const at::Tensor& rows) {
 }  // namespace
 
 std::vector<Module> AttentionSpec::qkv_modules() const {
+  if (latent) return latent->input_modules(prefix);
   const std::int64_t q = layout.heads * layout.head_dim, kv = layout.kv_heads * layout.head_dim;
   if (!fused_qkv) {
     Module of_q{prefix + "." + names.q, q};
@@ -45,6 +46,24 @@ std::vector<Module> AttentionSpec::qkv_modules() const {
   const std::int64_t kv_heads = fused_qkv->per_group(layout.kv_heads);
   const RowOrder order{groups, {heads, kv_heads, kv_heads}, layout.head_dim};
   return {{prefix + "." + fused_qkv->name, q + 2 * kv, order}};
+}
+
+// In the queries' dtype, as transformers has it: a wider one would make the product wide on its way.
+at::Tensor query_scale(const RotaryRows& rotary, at::ScalarType dtype) {
+  return rotary && rotary->query_scale.defined() ? rotary->query_scale.to(dtype) : at::Tensor();
+}
+
+at::Tensor cached_attention(const at::Tensor& qkv, const ops::HeadLayout& layout, std::int64_t layer,
+                            const ForwardContext& context, const ops::AttentionOptions& options,
+                            const at::Tensor& sinks) {
+  const auto heads = [&](std::int64_t begin, std::int64_t count) {
+    return qkv.narrow(1, begin, count * layout.head_dim).view({qkv.size(0), count, layout.head_dim});
+  };
+  const auto& cu = context.batch.sequences.cu_seqlens;
+  context.cache->append(layer, heads(layout.k_begin(), layout.kv_heads),
+                        heads(layout.v_begin(), layout.kv_heads), cu);
+  return ops::attention_cached(heads(0, layout.heads), context.cache->keys(layer),
+                               context.cache->values(layer), cu, options, sinks);
 }
 
 Module AttentionSpec::output_module() const { return {prefix + "." + names.output, hidden_size}; }
@@ -78,7 +97,7 @@ Attention::Attention(const AttentionSpec& spec, std::int64_t layer, LayerRotary 
   }
   if (spec.sinks)
     sinks_ = unit.declare({{spec.prefix + ".sinks", {layout_.heads}, factory.policy().statistics}});
-  out_ = factory.linear({{spec.output_module()}, layout_.heads * layout_.head_dim, spec.output_bias}, unit);
+  out_ = factory.linear({{spec.output_module()}, spec.output_width(), spec.output_bias}, unit);
 }
 
 const RotaryRows& Attention::rotary_rows(const ForwardContext& context) const {
@@ -94,12 +113,6 @@ const RotaryRows& Attention::rotary_rows(const ForwardContext& context) const {
 ops::RotaryAngles Attention::rotary(const ForwardContext& context) const {
   const RotaryRows& rows = rotary_rows(context);
   return rows ? ops::RotaryAngles{rows->cos, rows->sin} : ops::RotaryAngles{};
-}
-
-// In the queries' dtype, as transformers has it: a wider one would make the product wide on its way.
-at::Tensor Attention::query_scale(const ForwardContext& context, at::ScalarType dtype) const {
-  const RotaryRows& rows = rotary_rows(context);
-  return rows && rows->query_scale.defined() ? rows->query_scale.to(dtype) : at::Tensor();
 }
 
 ops::QkNorms Attention::norms() const {
@@ -150,7 +163,7 @@ at::Tensor Attention::prepare(const at::Tensor& projected, const ForwardContext&
     ops::norm_out(normed, values(given), without_weight(normed), *value_norm_,
                   kept != nullptr ? &kept->value_norm : nullptr);
   }
-  if (const at::Tensor scale = query_scale(context, qkv.scalar_type()); scale.defined())
+  if (const at::Tensor scale = query_scale(rotary_rows(context), qkv.scalar_type()); scale.defined())
     qkv.narrow(1, 0, layout_.k_begin()).mul_(scale);
   return qkv;
 }
@@ -167,7 +180,8 @@ at::Tensor Attention::prepare_queries(const at::Tensor& projected, const Forward
     q = projected.clone();
   }
   if (angles.cos.defined()) ops::rotate(q, angles.cos, angles.sin, layout_.of_queries());
-  if (const at::Tensor scale = query_scale(context, q.scalar_type()); scale.defined()) q = q * scale;
+  if (const at::Tensor scale = query_scale(rotary_rows(context), q.scalar_type()); scale.defined())
+    q = q * scale;
   return context.cache != nullptr ? q : at::cat({q, context.pass->keys.rows(*keys_of_)}, 1);
 }
 
@@ -189,7 +203,7 @@ at::Tensor Attention::queries_backward(const ops::HeadGradients& gradients, cons
 
 at::Tensor Attention::prepare_backward(ops::HeadGradients gradients, const ForwardContext& context,
                                        const TokenMixerKept& kept) const {
-  if (const at::Tensor scale = query_scale(context, gradients.q.scalar_type()); scale.defined())
+  if (const at::Tensor scale = query_scale(rotary_rows(context), gradients.q.scalar_type()); scale.defined())
     gradients.q.mul_(scale.unsqueeze(1));
   if (keys_of_) return queries_backward(gradients, context, kept);
   if (lends_keys_) {
@@ -220,18 +234,10 @@ at::Tensor Attention::prepare_backward(ops::HeadGradients gradients, const Forwa
 }
 
 at::Tensor Attention::cached(const at::Tensor& qkv, const ForwardContext& context) const {
-  const std::int64_t tokens = qkv.size(0);
-  const auto heads = [&](std::int64_t begin, std::int64_t count) {
-    return qkv.narrow(1, begin, count * layout_.head_dim).view({tokens, count, layout_.head_dim});
-  };
-  const auto& cu = context.batch.sequences.cu_seqlens;
-  const std::int64_t layer = keys_of_.value_or(layer_);
-  if (!keys_of_) {
-    context.cache->append(layer_, heads(layout_.k_begin(), layout_.kv_heads),
-                          heads(layout_.v_begin(), layout_.kv_heads), cu);
-  }
-  return ops::attention_cached(heads(0, layout_.heads), context.cache->keys(layer),
-                               context.cache->values(layer), cu, options_, sinks());
+  if (!keys_of_) return cached_attention(qkv, layout_, layer_, context, options_, sinks());
+  return ops::attention_cached(qkv.unflatten(1, {layout_.heads, layout_.head_dim}),
+                               context.cache->keys(*keys_of_), context.cache->values(*keys_of_),
+                               context.batch.sequences.cu_seqlens, options_, sinks());
 }
 
 at::Tensor Attention::forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/latent_spec.h"
 #include "nn/norm.h"
 #include "nn/token_mixer.h"
 
@@ -47,12 +48,29 @@ struct AttentionSpec {
   /// with a gate.
   std::optional<std::int64_t> keys_of = {};
   bool lends_keys = false;  ///< a later layer reads this one's keys and values
+  /// Keys and values, and perhaps queries, are made of latents (LatentAttention): `layout` is that of the
+  /// heads made of them, `qkv_bias` that of the modules that read the block's input. Not with what stands
+  /// above from `fused_qkv` on.
+  std::optional<LatentSpec> latent = {};
 
-  /// The modules that make [q heads | gates | k heads | v heads], without parts that there are
-  /// none of.
+  /// The modules that read the block's input: those that make [q heads | gates | k heads | v heads], without
+  /// parts that there are none of, or latents.
   std::vector<Module> qkv_modules() const;
   Module output_module() const;
+  /// Of the rows that the output's module reads.
+  std::int64_t output_width() const {
+    return layout.heads * (latent ? latent->layout.value_dim : layout.head_dim);
+  }
 };
+
+/// What rotated queries of these rows are multiplied by, [T, 1] in their dtype; undefined where that is 1.
+at::Tensor query_scale(const RotaryRows& rotary, at::ScalarType dtype);
+
+/// Attention of packed rows when decoding: their keys and values go to the cache as layer `layer`'s, which
+/// then has all. qkv: [T, layout.width()] -> [T, heads * head_dim].
+at::Tensor cached_attention(const at::Tensor& qkv, const ops::HeadLayout& layout, std::int64_t layer,
+                            const ForwardContext& context, const ops::AttentionOptions& options,
+                            const at::Tensor& sinks = {});
 
 /// Attention: projections to queries, keys and values, their norms and rotation, attention over each sequence
 /// (with the cache's keys when decoding), its gate and the output projection.
@@ -77,8 +95,6 @@ class Attention : public TokenMixer {
   // The rotary rows of this layer, empty where it has no rotation.
   const RotaryRows& rotary_rows(const ForwardContext& context) const;
   ops::RotaryAngles rotary(const ForwardContext& context) const;
-  // What rotated queries are multiplied by, [T, 1] in their dtype; undefined where that is 1.
-  at::Tensor query_scale(const ForwardContext& context, at::ScalarType dtype) const;
   ops::QkNorms norms() const;
   // [heads], undefined where there are none.
   at::Tensor sinks() const { return sinks_ ? unit_->tensor(*sinks_) : at::Tensor(); }

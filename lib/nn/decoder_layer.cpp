@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "nn/experts_beside_mlp.h"
+#include "nn/latent_attention.h"
 #include "nn/output_rows.h"
 #include "nn/shared_expert.h"
 
@@ -38,6 +39,8 @@ std::unique_ptr<TokenMixer> token_mixer(const DecoderLayerSpec& spec, LinearFact
                                         WeightUnit& unit) {
   if (spec.delta_net) return std::make_unique<GatedDeltaNet>(*spec.delta_net, spec.index, factory, unit);
   if (spec.short_conv) return std::make_unique<ShortConv>(*spec.short_conv, spec.index, factory, unit);
+  if (spec.attention.latent)
+    return std::make_unique<LatentAttention>(spec.attention, spec.index, spec.rotary, factory, unit);
   return std::make_unique<Attention>(spec.attention, spec.index, spec.rotary, factory, unit);
 }
 
@@ -125,11 +128,15 @@ std::vector<GroupSpec> DecoderLayerSpec::mixer_inputs() const {
   return {{attention.qkv_modules(), attention.hidden_size, attention.qkv_bias}};
 }
 
+std::vector<GroupSpec> DecoderLayerSpec::mixer_inner() const {
+  if (attends() && attention.latent) return attention.latent->inner_groups(attention.prefix);
+  return {};
+}
+
 GroupSpec DecoderLayerSpec::mixer_output() const {
   if (delta_net) return {{delta_net->output_module()}, delta_net->value_width()};
   if (short_conv) return {{short_conv->output_module()}, short_conv->hidden_size};
-  return {
-      {attention.output_module()}, attention.layout.heads * attention.layout.head_dim, attention.output_bias};
+  return {{attention.output_module()}, attention.output_width(), attention.output_bias};
 }
 
 std::optional<MlpSpec> DecoderLayerSpec::dense_mlp() const {
@@ -140,18 +147,21 @@ std::optional<MlpSpec> DecoderLayerSpec::dense_mlp() const {
 
 std::vector<at::Tensor*> tensors_of(LayerKept& kept) {
   std::vector<at::Tensor*> all{&kept.input, &kept.attention.projected, &kept.attention.gates,
-                               &kept.attention.out};
+                               &kept.attention.out, &kept.attention.latents};
   add_tensors(kept.mlp, all);
   for (NormKept* norm : {&kept.attention_norm, &kept.mlp_norm, &kept.post_attention_norm, &kept.post_mlp_norm,
                          &kept.layer_input.norm})
     add_tensors(*norm, all);
   for (ops::NormStatistics* statistics :
-       {&kept.attention.qk_norm.q, &kept.attention.qk_norm.k, &kept.attention.value_norm})
+       {&kept.attention.qk_norm.q, &kept.attention.qk_norm.k, &kept.attention.value_norm,
+        &kept.attention.query_latent.norm, &kept.attention.key_value_latent.norm})
     all.insert(all.end(), {&statistics->mean, &statistics->rstd});
   const auto add = [&](LinearKept& linear) { all.insert(all.end(), {&linear.low_rank, &linear.product}); };
   add(kept.attention.in_linear);
   add(kept.attention.gates_linear);
   add(kept.attention.out_linear);
+  add(kept.attention.query_latent.linear);
+  add(kept.attention.key_value_latent.linear);
   all.insert(all.end(), {&kept.layer_input.x, &kept.layer_input.gate});
   add(kept.layer_input.gate_linear);
   add(kept.layer_input.projection_linear);

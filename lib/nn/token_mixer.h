@@ -9,11 +9,17 @@
 
 namespace lorikeet::nn {
 
+/// What latent attention keeps of one of its latents beside its values.
+struct LatentKept {
+  ops::NormStatistics norm;
+  LinearKept linear;
+};
+
 /// What a token mixer keeps for its backward beside its input.
 struct TokenMixerKept {
   /// The rows that the mixing begins with: of attention queries, keys and values, rotated in place where
-  /// nothing else is done to them; of a gated delta net those before the convolution, and its z; of a
-  /// short convolution its input and gates.
+  /// nothing else is done to them (of latent attention its heads); of a gated delta net those before the
+  /// convolution, and its z; of a short convolution its input and gates.
   at::Tensor projected;
   at::Tensor gates;  ///< of a gated delta net: [T, b | a]
   at::Tensor out;    ///< what the tokens were mixed to, before any gate
@@ -21,6 +27,8 @@ struct TokenMixerKept {
   ops::QkNormStatistics qk_norm;
   ops::NormStatistics value_norm;
   LinearKept in_linear, gates_linear, out_linear;
+  at::Tensor latents;  ///< of latent attention, before their norms
+  LatentKept query_latent, key_value_latent;
 };
 
 /// What a token mixer's backward gives.
@@ -35,7 +43,8 @@ struct TokenMixerGradients {
   }
 };
 
-/// A layer's block in which tokens of a sequence meet: attention, a gated delta net or a short convolution.
+/// A layer's block in which tokens of a sequence meet: attention, latent attention, a gated delta net or a
+/// short convolution.
 class TokenMixer {
  public:
   virtual ~TokenMixer() = default;

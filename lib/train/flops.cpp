@@ -76,6 +76,15 @@ std::set<std::string> output_row_names(const nn::CausalLMSpec& spec) {
   return names;
 }
 
+// Of queries and keys, which is that of values too; where these differ, the mean of both: what the heads of
+// latent attention are filled up by is no work of the model.
+double heads_width(const nn::AttentionSpec& attention) {
+  const auto& layout = attention.layout;
+  const auto& latent = attention.latent;
+  if (!latent) return d(layout.heads * layout.head_dim);
+  return d(layout.heads * (latent->layout.key_dim() + latent->layout.value_dim)) / 2;
+}
+
 }  // namespace
 
 AttentionSquares::AttentionSquares(const std::vector<nn::DecoderLayerSpec>& layers,
@@ -83,9 +92,7 @@ AttentionSquares::AttentionSquares(const std::vector<nn::DecoderLayerSpec>& laye
   std::map<std::int64_t, double> counts;
   for (const nn::DecoderLayerSpec& layer : layers) {
     if (!layer.attends()) continue;
-    const ops::HeadLayout& layout = layer.attention.layout;
-    counts[layer.attention.options.window] +=
-        d(layout.heads * layout.head_dim) / d(shape.heads * shape.head_dim);
+    counts[layer.attention.options.window] += heads_width(layer.attention) / d(shape.heads * shape.head_dim);
   }
   layers_by_window_.assign(counts.begin(), counts.end());
 }

@@ -168,6 +168,39 @@ nn::CausalLMSpec toy_short_conv_spec() {
   return spec;
 }
 
+nn::CausalLMSpec toy_latent_spec() {
+  nn::CausalLMSpec spec = toy_spec();
+  spec.layers = {layer(0), layer(1), layer(2)};
+  for (nn::DecoderLayerSpec& each : spec.layers) {
+    each.mlp_norm = norm("transformer.h." + std::to_string(each.index) + ".ln_2");
+    if (each.index == 1) continue;
+    const bool last = each.index == 2;
+    const ops::LatentLayout layout{.heads = kHeads,
+                                   .plain_dim = last ? 3 : 5,
+                                   .rotary_dim = 4,
+                                   .value_dim = last ? 11 : 6,
+                                   .interleaved = last};
+    each.attention.layout = layout.padded();
+    each.attention.qkv_bias = each.attention.output_bias = !last;
+    each.attention.latent = nn::LatentSpec{.layout = layout,
+                                           .query_rank = last ? 0 : 10,
+                                           .key_value_rank = last ? 6 : 7,
+                                           .norm_eps = kEps,
+                                           .names = {.q = "query",
+                                                     .q_a = "query_down",
+                                                     .q_norm = "query_norm",
+                                                     .q_b = "query_up",
+                                                     .kv_a = "latent",
+                                                     .kv_norm = "latent_norm",
+                                                     .kv_b = "key_value"}};
+  }
+  return spec;
+}
+
+std::vector<nn::CausalLMSpec> every_toy_spec() {
+  return {toy_spec(), toy_forms_spec(), toy_gemma4_spec(), toy_short_conv_spec(), toy_latent_spec()};
+}
+
 precision::Policy fp32_policy() { return {.base_storage = DType::kF32, .compute = DType::kF32}; }
 
 State toy_state(const nn::CausalLM& model, std::uint64_t seed) {

@@ -48,6 +48,14 @@ nn::CausalLMSpec toy_gemma4_spec();
 /// whose queries and keys are normed by head, a gated short convolution of 4 taps.
 nn::CausalLMSpec toy_short_conv_spec();
 
+/// A model of DeepSeek's attention, with norms before the blocks: queries, keys and values of latents, with
+/// biases and values narrower than keys; plain attention; queries of the input, keys and values of a latent,
+/// neighbours rotated, values wider than keys.
+nn::CausalLMSpec toy_latent_spec();
+
+/// All of these.
+std::vector<nn::CausalLMSpec> every_toy_spec();
+
 /// Everything in fp32, for comparisons with a composition.
 precision::Policy fp32_policy();
 
@@ -69,6 +77,9 @@ at::Tensor toy_gemma4_logits(const State& state, const std::vector<std::int32_t>
 
 /// The same of a model of toy_short_conv_spec.
 at::Tensor toy_short_conv_logits(const State& state, const std::vector<std::int32_t>& tokens);
+
+/// The same of a model of toy_latent_spec.
+at::Tensor toy_latent_logits(const State& state, const std::vector<std::int32_t>& tokens);
 
 /// Sequences of different lengths, longer and shorter than the window.
 std::vector<std::vector<std::int32_t>> toy_prompts();

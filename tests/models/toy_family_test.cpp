@@ -71,8 +71,20 @@ TEST_CASE("LFM2's forms of a layer compute what their formulas say") {
   CHECK(relative_error(logits, at::cat(expected)) < 2e-6);
 }
 
+TEST_CASE("latent attention computes what its formulas say") {
+  nn::FrozenFactory factory(fp32_policy());
+  nn::CausalLM model(toy_latent_spec(), factory);
+  const State state = toy_state(model, 7);
+  fill(model, state);
+  const auto prompts = toy_prompts();
+  const at::Tensor logits = model.logits({.batch = nn::pack_sequences(prompts, {}, at::kCPU)});
+  std::vector<at::Tensor> expected;
+  for (const auto& prompt : prompts) expected.push_back(toy_latent_logits(in_fp64(state), prompt));
+  CHECK(relative_error(logits, at::cat(expected)) < 2e-6);
+}
+
 TEST_CASE("every tensor of the toy families takes part in their logits") {
-  for (const auto& spec : {toy_spec(), toy_forms_spec(), toy_gemma4_spec(), toy_short_conv_spec()}) {
+  for (const auto& spec : every_toy_spec()) {
     nn::FrozenFactory factory(fp32_policy());
     nn::CausalLM model(spec, factory);
     const State state = toy_state(model, 9);  // by which each expert has tokens

@@ -174,6 +174,39 @@ at::Tensor delta_net(const State& state, const std::string& prefix, const at::Te
   return linear(state, prefix + ".dense", at::cat(heads, 1));
 }
 
+// Four heads whose keys share 4 turned numbers.
+at::Tensor latent_attention(const State& state, const std::string& prefix, const at::Tensor& x,
+                            std::int64_t plain, std::int64_t value, bool neighbours) {
+  const std::int64_t length = x.size(0), rank = state.at(prefix + ".latent_norm.weight").size(0);
+  const auto turned = [&](const at::Tensor& four) {
+    const at::Tensor order = at::tensor(std::vector<std::int64_t>{0, 2, 1, 3});  // its own inverse
+    const at::Tensor halves = neighbours ? four.index_select(1, order) : four;
+    const at::Tensor result = turn(halves, {});
+    return neighbours ? result.index_select(1, order) : result;
+  };
+  const auto down = state.find(prefix + ".query_norm.weight");
+  const at::Tensor queries =
+      down == state.end()
+          ? linear(state, prefix + ".query", x)
+          : linear(state, prefix + ".query_up", rms(linear(state, prefix + ".query_down", x), down->second));
+  const at::Tensor latent = linear(state, prefix + ".latent", x);
+  const at::Tensor shared = turned(latent.narrow(1, rank, 4));
+  const at::Tensor keys_values = linear(
+      state, prefix + ".key_value", rms(latent.narrow(1, 0, rank), state.at(prefix + ".latent_norm.weight")));
+  const at::Tensor hidden = at::triu(at::ones({length, length}, x.options()), 1).to(at::kBool);
+  std::vector<at::Tensor> outputs;
+  for (std::int64_t h = 0; h < kHeads; ++h) {
+    const at::Tensor q = queries.narrow(1, h * (plain + 4), plain + 4);
+    const at::Tensor query = query_scale(length, 0.4).to(x.scalar_type()) *
+                             at::cat({q.narrow(1, 0, plain), turned(q.slice(1, plain))}, 1);
+    const at::Tensor of_head = keys_values.narrow(1, h * (plain + value), plain + value);
+    const at::Tensor key = at::cat({of_head.narrow(1, 0, plain), shared}, 1);
+    const at::Tensor weights = at::exp(0.5 * at::matmul(query, key.t())).masked_fill(hidden, 0);
+    outputs.push_back(at::matmul(weights / weights.sum(1, true), of_head.slice(1, plain)));
+  }
+  return linear(state, prefix + ".dense", at::cat(outputs, 1));
+}
+
 at::Tensor short_conv(const State& state, const std::string& prefix, const at::Tensor& x) {
   const std::int64_t length = x.size(0), width = x.size(1);
   const at::Tensor all = linear(state, prefix + ".bcx", x),
@@ -259,6 +292,21 @@ at::Tensor toy_short_conv_logits(const State& state, const std::vector<std::int3
                  ? attention(state, layer + ".attn", n, {true, 0, 0, "head", Turns{.query_beta = 0.4}})
                  : short_conv(state, layer + ".attn", n));
     x = x + mlp(state, layer + ".ffn", norm(state, layer + ".ln_2", x), silu);
+  }
+  const at::Tensor logits = 0.5 * linear(state, "output", norm(state, "transformer.ln_f", x));
+  return 3 * at::tanh(logits / 3);
+}
+
+at::Tensor toy_latent_logits(const State& state, const std::vector<std::int32_t>& tokens) {
+  const std::vector<std::int64_t> ids(tokens.begin(), tokens.end());
+  at::Tensor x = state.at("transformer.wte.weight").index_select(0, at::tensor(ids)) * 1.7;
+  for (const char layer : {'0', '1', '2'}) {
+    const std::string prefix = std::string("transformer.h.") + layer, block = prefix + ".attn";
+    const at::Tensor n = norm(state, prefix + ".ln_1", x);
+    x = x + (layer == '0'   ? latent_attention(state, block, n, 5, 6, false)
+             : layer == '1' ? attention(state, block, n, {true, 0, 0, "", Turns{.query_beta = 0.4}})
+                            : latent_attention(state, block, n, 3, 11, true));
+    x = x + mlp(state, prefix + ".ffn", norm(state, prefix + ".ln_2", x), silu);
   }
   const at::Tensor logits = 0.5 * linear(state, "output", norm(state, "transformer.ln_f", x));
   return 3 * at::tanh(logits / 3);

@@ -201,6 +201,34 @@ TEST_CASE("a gated short convolution stands in an architecture in place of atten
   CHECK(value(lines, "layers 1-1 attention.heads") == "4");
 }
 
+TEST_CASE("latents stand in an architecture with all of their numbers") {
+  const CausalLMSpec spec = test::toy_latent_spec();
+  const Architecture before = architecture(spec);
+  CHECK(value(before, "layers 0-0 attention.head_dim") == "9");
+  CHECK(value(before, "layers 0-0 attention.latent.plain_dim") == "5");
+  CHECK(value(before, "layers 0-0 attention.latent.rotary_dim") == "4");
+  CHECK(value(before, "layers 0-0 attention.latent.value_dim") == "6");
+  CHECK(value(before, "layers 0-0 attention.latent.query_rank") == "10");
+  CHECK(value(before, "layers 0-0 attention.latent.key_value_rank") == "7");
+  CHECK(value(before, "layers 0-0 attention.latent.norm.eps") == "1e-05");
+  CHECK(value(before, "layers 0-0 attention.latent.interleaved").empty());
+  CHECK(value(before, "layers 1-1 attention.latent.plain_dim").empty());
+  CHECK(value(before, "layers 2-2 attention.latent.interleaved") == "true");
+  CHECK(value(before, "layers 2-2 attention.latent.query_rank").empty());
+  const auto changes = [&](auto change) {
+    CausalLMSpec other = spec;
+    change(other.layers[0].attention.latent.value());
+    return architecture(other) != before;
+  };
+  CHECK(changes([](LatentSpec& l) { l.layout.plain_dim = 4; }));
+  CHECK(changes([](LatentSpec& l) { l.layout.value_dim = 4; }));
+  CHECK(changes([](LatentSpec& l) { l.layout.interleaved = true; }));
+  CHECK(changes([](LatentSpec& l) { l.query_rank = 9; }));
+  CHECK(changes([](LatentSpec& l) { l.key_value_rank = 9; }));
+  CHECK(changes([](LatentSpec& l) { l.norm_eps = 1e-6; }));
+  CHECK_FALSE(changes([](LatentSpec& l) { l.names.kv_a = "x"; }));
+}
+
 TEST_CASE("a gated delta net stands in an architecture in place of attention, with all of its numbers") {
   CausalLMSpec spec = toy_spec();
   spec.layers[2].delta_net = GatedDeltaNetSpec{

@@ -70,6 +70,25 @@ TEST_CASE("keys of another layer are an earlier one's, beside queries alone") {
   CHECK_THAT(error_of(spec), Contains("expected keys as values beside separate q and k, got fused ones"));
 }
 
+TEST_CASE("latent attention is refused beside what plain attention has, without its heads or a rotation") {
+  const DecoderLayerSpec latent = test::toy_latent_spec().layers[0];
+  CHECK(error_of(latent) == "no error");
+  const auto with = [&](auto change) {
+    DecoderLayerSpec spec = latent;
+    change(spec);
+    return error_of(spec);
+  };
+  const auto plain = Contains("[transformer.h.0.attn] expected nothing of plain attention");
+  CHECK_THAT(with([](DecoderLayerSpec& l) { l.attention.sinks = true; }), plain);
+  CHECK_THAT(with([](DecoderLayerSpec& l) { l.attention.output_gate = true; }), plain);
+  CHECK_THAT(with([](DecoderLayerSpec& l) { l.attention.lends_keys = true; }), plain);
+  CHECK_THAT(with([](DecoderLayerSpec& l) { l.attention.value_norm_eps = 1e-6; }), plain);
+  CHECK_THAT(with([](DecoderLayerSpec& l) { l.attention.layout.head_dim = 8; }),
+             Contains("[transformer.h.0.attn] expected the heads of its latent layout"));
+  CHECK_THAT(with([](DecoderLayerSpec& l) { l.rotary = LayerRotary::kNone; }),
+             Contains("[transformer.h.0.attn] expected the model's rotary table"));
+}
+
 TEST_CASE(
     "norms of an MLP and of experts beside it stand in place of the one before them, and ask for both") {
   DecoderLayerSpec spec = test::toy_gemma4_spec().layers[2];

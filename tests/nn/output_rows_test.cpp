@@ -23,8 +23,7 @@ nn::CausalLMSpec one_layer(const nn::CausalLMSpec& from, std::size_t layer) {
 
 std::vector<nn::CausalLMSpec> every_form() {
   std::vector<nn::CausalLMSpec> specs;
-  for (const nn::CausalLMSpec& family :
-       {toy_spec(), toy_forms_spec(), toy_gemma4_spec(), toy_short_conv_spec()}) {
+  for (const nn::CausalLMSpec& family : every_toy_spec()) {
     for (std::size_t layer = 0; layer < family.layers.size(); ++layer) {
       // One that reads another's keys is none by itself.
       if (!family.layers[layer].attention.keys_of) specs.push_back(one_layer(family, layer));

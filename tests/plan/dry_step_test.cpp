@@ -19,6 +19,12 @@ using namespace lorikeet::test;
 
 namespace {
 
+std::vector<nn::CausalLMSpec> every_spec() {
+  std::vector<nn::CausalLMSpec> specs = every_toy_spec();
+  specs.push_back(fused_toy_spec());
+  return specs;
+}
+
 std::int64_t real_peak(ToyLora& toy, const nn::Batch& batch) {
   std::optional<parallel::HostWeights> host_weights;
   if (toy.saving.offload.weights) {
@@ -123,8 +129,7 @@ TEST_CASE("a dry step's peak is the real step's, to the byte") {
       computations.emplace_back(policy, products);
     }
   }
-  const nn::CausalLMSpec specs[] = {toy_spec(), toy_forms_spec(), fused_toy_spec(), toy_gemma4_spec(),
-                                    toy_short_conv_spec()};
+  const std::vector<nn::CausalLMSpec> specs = every_spec();
   const auto& all_savings = savings();
   for (const auto& config : configs) {
     const bool first = &config == &configs[0];
@@ -164,8 +169,7 @@ TEST_CASE("a dry step by references has the real one's peak too, and another one
   precision::Policy nf4 = bf16;
   nf4.quantization.emplace();
   const peft::LoraConfig plain{.rank = 3, .alpha = 6, .dropout = 0.3};
-  for (const auto& spec :
-       {toy_spec(), toy_forms_spec(), fused_toy_spec(), toy_gemma4_spec(), toy_short_conv_spec()}) {
+  for (const auto& spec : every_spec()) {
     for (const auto& policy : {fp32_policy(), bf16, nf4}) {
       for (const peft::LoraConfig& config :
            {plain,
@@ -193,8 +197,7 @@ TEST_CASE("a dry step for a GPU runs where there is none") {
   // Every kernel of attention: FlashAttention, the memory-efficient ones, blocks.
   for (const int capability : {90, 75, 50}) {
     const ops::DryTarget gpu{.device = at::kCUDA, .capability = capability};
-    for (const auto& spec :
-         {toy_spec(), toy_forms_spec(), fused_toy_spec(), toy_gemma4_spec(), toy_short_conv_spec()}) {
+    for (const auto& spec : every_spec()) {
       for (const auto& saving : savings()) {
         for (const auto& policy : {bf16, nf4, fp32_policy()}) {
           const auto peak = dry_peak(spec, {.rank = 3, .alpha = 6}, policy, saving, batch, gpu);

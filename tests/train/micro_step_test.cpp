@@ -24,7 +24,8 @@ struct Family {
   at::Tensor (*logits)(const State&, const std::vector<std::int32_t>&);
 };
 const Family kToy{toy_spec, toy_logits}, kForms{toy_forms_spec, toy_forms_logits},
-    kGemma4{toy_gemma4_spec, toy_gemma4_logits}, kShortConv{toy_short_conv_spec, toy_short_conv_logits};
+    kGemma4{toy_gemma4_spec, toy_gemma4_logits}, kShortConv{toy_short_conv_spec, toy_short_conv_logits},
+    kLatent{toy_latent_spec, toy_latent_logits};
 
 // Adapters hold a module's rows in group order, the state in the checkpoint's.
 nn::RowOrder order_of(const ToyLora& toy, const std::string& module) {
@@ -171,6 +172,16 @@ TEST_CASE("gradients through gated short convolutions, whatever of their block i
   check_gradients(kShortConv, {.rank = 3, .alpha = 6, .freeze_a = true}, 17);
   for (const char* module : {"h.0.attn.bcx", "h.0.attn.dense", "h.2.attn.bcx", "h.2.attn.dense"})
     check_gradients(kShortConv, {.rank = 2, .alpha = 8, .target_modules = {module}}, 1);
+}
+
+TEST_CASE("gradients through latent attention, whatever of its block is trained") {
+  check_gradients(kLatent, {.rank = 3, .alpha = 6}, 22);
+  check_gradients(kLatent, {.rank = 3, .alpha = 6, .use_dora = true}, 22);
+  check_gradients(kLatent, {.rank = 3, .alpha = 6, .freeze_a = true}, 22);
+  for (const char* module :
+       {"h.0.attn.query_down", "h.0.attn.query_up", "h.0.attn.latent", "h.0.attn.key_value", "h.0.attn.dense",
+        "h.2.attn.query", "h.2.attn.latent", "h.2.attn.key_value", "h.2.attn.dense", "h.1.attn.key"})
+    check_gradients(kLatent, {.rank = 2, .alpha = 8, .target_modules = {module}}, 1);
 }
 
 TEST_CASE("gradients are right through Gemma 4's forms of a layer, whatever of it is trained") {

@@ -28,7 +28,7 @@ TEST_CASE("no step reads what it hasn't written or has given back") {
                                       {.rank = 2, .alpha = 6, .target_modules = {"h.1.attn.key", "output"}}};
   precision::Policy bf16 = fp32_policy();
   bf16.base_storage = bf16.compute = DType::kBF16;
-  for (const auto& spec : {toy_spec(), toy_forms_spec(), toy_gemma4_spec(), toy_short_conv_spec()}) {
+  for (const auto& spec : every_toy_spec()) {
     for (const auto& config : configs) {
       for (const auto& policy : {fp32_policy(), bf16}) {
         for (const auto& saving : savings()) {
@@ -48,7 +48,7 @@ TEST_CASE("no step reads what it hasn't written or has given back") {
 
 TEST_CASE("a validation pass reads nothing stale either") {
   const nn::Batch batch = labelled(toy_prompts());
-  for (const auto& spec : {toy_spec(), toy_forms_spec(), toy_gemma4_spec(), toy_short_conv_spec()}) {
+  for (const auto& spec : every_toy_spec()) {
     const ToyLora toy({.rank = 3, .alpha = 6}, fp32_policy(), {}, spec);
     const at::Tensor expected = toy.model.token_nll({.batch = batch});
     const PoisonedMemory poisoned;
