@@ -129,6 +129,18 @@ std::vector<std::int64_t> read_windows(ConfigReader& config, const DecoderSizes&
   return windows;
 }
 
+std::int64_t read_further_layers(ConfigReader& config) {
+  return std::max(config.count_or("num_nextn_predict_layers", kMostLayers, 1),
+                  config.count_or("num_mtp_layers", kMostLayers, 1));
+}
+
+void leave_out_further_layers(nn::CausalLMSpec& spec, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    spec.checkpoint_names.other_parts.push_back("model.layers." + std::to_string(spec.shape.layers + i) +
+                                                ".");
+  }
+}
+
 ops::Activation read_activation(ConfigReader& config, const char* key, const std::string& fallback,
                                 std::initializer_list<std::string_view> known) {
   const std::string name = config.choice(key, fallback, known);

@@ -49,6 +49,13 @@ std::function<bool(std::int64_t)> all_but_every(std::int64_t interval);
 std::vector<std::int64_t> read_windows(ConfigReader& config, const DecoderSizes& sizes,
                                        const std::function<bool(std::int64_t)>& windowed);
 
+/// The number of layers behind the last that predict tokens further ahead (`num_nextn_predict_layers`, or
+/// transformers' `num_mtp_layers`; absent: one). They aren't trained.
+std::int64_t read_further_layers(ConfigReader& config);
+
+/// Has loading pass over so many layers behind the last.
+void leave_out_further_layers(nn::CausalLMSpec& spec, std::int64_t count);
+
 /// The activation that `key` names; absent: `fallback`, which is one of `known`.
 ops::Activation read_activation(ConfigReader& config, const char* key, const std::string& fallback,
                                 std::initializer_list<std::string_view> known);

@@ -88,6 +88,20 @@ void read_expert_groups(ConfigReader& config, nn::ExpertsSpec& experts, const Gr
   experts.router.group_top = defaults.top;
 }
 
+nn::ExpertsSpec read_sigmoid_experts(ConfigReader& config, const DecoderSizes& sizes,
+                                     const SigmoidExpertsDefaults& defaults) {
+  nn::ExpertsSpec experts = read_experts(config, sizes, defaults.experts);
+  read_expert_groups(config, experts, defaults.groups);
+  experts.wide_router = true;
+  experts.router.scores = ops::RouterScores::kSigmoid;
+  experts.router.sum_eps = 1e-20;
+  experts.router.scale = config.positive_or("routed_scaling_factor", kLargestScale, defaults.scale);
+  experts.choice_bias = {"mlp.gate.e_score_correction_bias", {experts.count}};
+  experts.shared = shared_experts(config, "n_shared_experts",
+                                  config.size_or("n_shared_experts", kMostLayers, defaults.shared), experts);
+  return experts;
+}
+
 void require_experts_everywhere(ConfigReader& config) {
   if (config.size_or("decoder_sparse_step", kMostLayers, 1) != 1)
     config.fail("decoder_sparse_step", "expected 1: layers without experts among others aren't built");

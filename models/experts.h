@@ -54,6 +54,21 @@ void read_expert_groups(ConfigReader& config, nn::ExpertsSpec& experts, const Gr
 /// Above what any file multiplies a router's weights by.
 inline constexpr double kLargestScale = 1e3;
 
+/// How a family has DeepSeek-V3's experts.
+struct SigmoidExpertsDefaults {
+  ExpertsDefaults experts;
+  GroupsDefaults groups = {};
+  std::int64_t shared = 1;  ///< of an absent n_shared_experts
+  double scale = 1;         ///< of an absent routed_scaling_factor
+};
+
+/// Experts beside shared ones as DeepSeek-V3 has them, and GLM-4.5 (Liu et al. 2024, arXiv:2412.19437):
+/// chosen and weighed by the sigmoids of a router's logits in fp32, with a bias for the choice, from groups
+/// that limit it. Reads what read_experts and read_expert_groups do, n_shared_experts and
+/// routed_scaling_factor.
+nn::ExpertsSpec read_sigmoid_experts(ConfigReader& config, const DecoderSizes& sizes,
+                                     const SigmoidExpertsDefaults& defaults);
+
 /// Throws Error for layers without experts among others (`decoder_sparse_step`, `mlp_only_layers`). Files of
 /// both kinds of layers aren't published, and PEFT would take adapters on the MLPs for those of experts.
 void require_experts_everywhere(ConfigReader& config);

@@ -5,6 +5,7 @@
 #include "base/strings.h"
 #include "models/cohere/cohere.h"
 #include "models/decoder_spec.h"
+#include "models/deepseek/deepseek.h"
 #include "models/ernie4_5/ernie4_5.h"
 #include "models/exaone4/exaone4.h"
 #include "models/falcon/falcon.h"
@@ -17,6 +18,7 @@
 #include "models/granite/granite.h"
 #include "models/lfm2/lfm2.h"
 #include "models/llama/llama.h"
+#include "models/minicpm3/minicpm3.h"
 #include "models/mistral/mistral.h"
 #include "models/mixtral/mixtral.h"
 #include "models/olmo2/olmo2.h"
@@ -33,12 +35,15 @@
 #include "models/smollm3/smollm3.h"
 #include "models/stablelm/stablelm.h"
 #include "models/starcoder2/starcoder2.h"
+#include "models/youtu/youtu.h"
 
 namespace lorikeet::models {
 
 const std::vector<Family>& families() {
   static const std::vector<Family> kFamilies{{"cohere", cohere_spec},
                                              {"cohere2", cohere2_spec},
+                                             {"deepseek_v2", deepseek_v2_spec},
+                                             {"deepseek_v3", deepseek_v3_spec},
                                              {"ernie4_5", ernie4_5_spec},
                                              {"ernie4_5_moe", ernie4_5_moe_spec},
                                              {"exaone4", exaone4_spec},
@@ -54,6 +59,7 @@ const std::vector<Family>& families() {
                                              {"glm", glm_spec},
                                              {"glm4", glm4_spec},
                                              {"glm4_moe", glm4_moe_spec},
+                                             {"glm4_moe_lite", glm4_moe_lite_spec},
                                              {"gpt_neox", gpt_neox_spec},
                                              {"gpt_oss", gpt_oss_spec},
                                              {"granite", granite_spec},
@@ -61,6 +67,7 @@ const std::vector<Family>& families() {
                                              {"lfm2", lfm2_spec},
                                              {"lfm2_moe", lfm2_moe_spec},
                                              {"llama", llama_spec},
+                                             {"minicpm3", minicpm3_spec},
                                              {"ministral", ministral_spec},
                                              {"ministral3", ministral3_spec},
                                              {"mistral", mistral_spec},
@@ -86,7 +93,8 @@ const std::vector<Family>& families() {
                                              {"seed_oss", seed_oss_spec},
                                              {"smollm3", smollm3_spec},
                                              {"stablelm", stablelm_spec},
-                                             {"starcoder2", starcoder2_spec}};
+                                             {"starcoder2", starcoder2_spec},
+                                             {"youtu", youtu_spec}};
   return kFamilies;
 }
 

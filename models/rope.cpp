@@ -88,7 +88,9 @@ void read_longrope(const JsonView& config, const JsonView& object, const RopeKey
   spec->scaling = Scaling::kLongrope;
   spec->short_factor = factors(object, "short_factor", spec->rotary_dim / 2);
   spec->long_factor = factors(object, "long_factor", spec->rotary_dim / 2);
-  spec->original_max_position = original_length(config, object);
+  spec->original_max_position = keys.longrope_length_inside && !config.has(kOriginalLength)
+                                    ? positive(object, kOriginalLength)
+                                    : original_length(config, object);
   if (spec->original_max_position <= 1)
     throw Error("[" + object.where() + "] expected original_max_position_embeddings above 1");
   const double longer = object.has("factor")
@@ -314,6 +316,18 @@ nn::RotarySpec read_rope(ConfigReader& reader, std::int64_t head_dim, const Rope
     throw Error("[" + config.where() + "] 'rope_scaling' and 'rope_parameters' differ; remove the wrong one");
   }
   return other;
+}
+
+double yarn_score_factor(const ConfigReader& config, const nn::RotarySpec& rotary) {
+  if (rotary.scaling != Scaling::kYarn) return 1;
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    const auto object = config.view().maybe(key);
+    if (!object) continue;
+    const double all_dim = zero_or_positive(*object, "mscale_all_dim");
+    const double factor = all_dim > 0 ? yarn_attention_factor(rotary.factor, all_dim) : 1;
+    return factor * factor;
+  }
+  return 1;
 }
 
 }  // namespace lorikeet::models

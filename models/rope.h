@@ -17,6 +17,7 @@ struct RopeKeys {
   bool scaled = true;                             ///< `rope_scaling` is this table's
   bool partial_allowed = false;                   ///< else each whole head is rotated
   bool longrope_instead_of_yarn = false;  ///< transformers reads yarn as longrope there, so it is refused
+  bool longrope_length_inside = false;    ///< longrope's original length may stand in its object alone
   bool query_scaling = false;             ///< yarn has `llama_4_scaling_beta`, 0 for none
   bool proportional = false;              ///< `rope_type: proportional` is known: Gemma 4's
   bool multimodal = false;  ///< `mrope_section` and `mrope_interleaved` are known; text has no use for them
@@ -32,5 +33,10 @@ struct RopeKeys {
 /// file with neither layout, or with both and different numbers, or with a number that its type doesn't have,
 /// is an error: a reader of one layout given the other would silently train with the wrong angles.
 nn::RotarySpec read_rope(ConfigReader& config, std::int64_t head_dim, const RopeKeys& keys = {});
+
+/// What families with latent attention multiply the scores of queries and keys by where yarn stretches the
+/// context: (0.1 mscale_all_dim ln(factor) + 1)^2; 1 without yarn or where the file doesn't have
+/// `mscale_all_dim`. rotary: read_rope's of the same file.
+double yarn_score_factor(const ConfigReader& config, const nn::RotarySpec& rotary);
 
 }  // namespace lorikeet::models

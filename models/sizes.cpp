@@ -52,7 +52,11 @@ DecoderSizes read_sizes(ConfigReader& config, HeadDim head_dim, const DecoderSiz
   s.tied_head = config.flag("tie_word_embeddings", defaults.tied_head);
   s.padding_id = read_padding_id(config, s.vocab_size, defaults.padding_id);
   const bool given = head_dim == HeadDim::kRequired || config.has("head_dim");
-  s.head_dim = given ? size("head_dim", kLargestWidth, defaults.head_dim) : implied_head_dim(config, s);
+  if (given) {
+    s.head_dim = size("head_dim", kLargestWidth, defaults.head_dim);
+  } else {
+    s.head_dim = defaults.head_dim > 0 ? defaults.head_dim : implied_head_dim(config, s);
+  }
   if (head_dim == HeadDim::kImplied && given && s.head_dim != implied_head_dim(config, s)) {
     config.fail("head_dim", "expected hidden_size by num_attention_heads, " +
                                 std::to_string(implied_head_dim(config, s)) + ", as the family " +

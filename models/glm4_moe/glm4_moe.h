@@ -11,4 +11,9 @@ namespace lorikeet::models {
 /// Throws Error for settings that aren't supported.
 nn::CausalLMSpec glm4_moe_spec(const JsonView& config);
 
+/// GLM-4.7-Flash: DeepSeek-V3's latent attention, and such experts in all but the first layer or in those
+/// that `mlp_layer_types` names. Source: transformers' modeling_glm4_moe_lite.py. Throws Error for settings
+/// that aren't supported.
+nn::CausalLMSpec glm4_moe_lite_spec(const JsonView& config);
+
 }  // namespace lorikeet::models

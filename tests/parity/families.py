@@ -43,6 +43,10 @@ GEMMA4_EXPERTS = dict(GEMMA4, enable_moe_block=True, num_experts=5, top_k_expert
 # Experts, and the expert that every token passes.
 SHARED = dict(moe_intermediate_size=24, shared_expert_intermediate_size=28)
 
+# Latent attention: keys of 14, of which all heads share 8.
+LATENT = dict(num_key_value_heads=4, q_lora_rank=12, kv_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=8)
+LATENT_EXPERTS = dict(LATENT, moe_intermediate_size=24, n_shared_experts=1)
+
 # The vision tower that a multimodal checkpoint has beside its language model.
 VISION = dict(vision_config=dict(hidden_size=4, intermediate_size=6, num_hidden_layers=1, num_attention_heads=1,
                                  image_size=4, patch_size=2, num_channels=1),
@@ -253,6 +257,29 @@ FAMILIES = {
                        n_group=4, topk_group=2, rope_parameters=ROPE | {"partial_rotary_factor": 0.5}),
         "norms": dict(head_dim=8, moe_intermediate_size=24, n_routed_experts=4, num_experts_per_tok=3, n_shared_experts=1, first_k_dense_replace=0,
                       use_qk_norm=True, norm_topk_prob=False, rope_parameters=ROPE | {"partial_rotary_factor": 0.5}),
+    },
+    "glm4_moe_lite": {
+        "wide-values": dict(LATENT_EXPERTS, v_head_dim=16, n_routed_experts=5, num_experts_per_tok=2, mlp_layer_types=["sparse", "dense"],
+                            rope_parameters=ROPE),
+    },
+    "deepseek_v2": {
+        "lite": dict(LATENT_EXPERTS | {"q_lora_rank": None, "n_shared_experts": 2}, v_head_dim=6, n_routed_experts=5, num_experts_per_tok=2,
+                     first_k_dense_replace=1, routed_scaling_factor=1.7, rope_parameters=ROPE),
+        "groups": dict(LATENT_EXPERTS, v_head_dim=6, n_routed_experts=6, num_experts_per_tok=2, topk_method="group_limited_greedy", n_group=3,
+                       topk_group=2, attention_bias=True, rope_parameters=YARN | {"mscale": 0.7, "mscale_all_dim": 0.7}),
+    },
+    "deepseek_v3": {
+        "groups": dict(LATENT_EXPERTS, v_head_dim=14, n_routed_experts=12, num_experts_per_tok=3, n_group=4, topk_group=2, attention_bias=True,
+                       first_k_dense_replace=1, rope_parameters=YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}),
+        "halves": dict(LATENT_EXPERTS | {"q_lora_rank": None}, v_head_dim=10, n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1,
+                       first_k_dense_replace=0, norm_topk_prob=False, rope_interleave=False, rope_parameters=ROPE),
+    },
+    "youtu": {
+        "tied": dict(LATENT, v_head_dim=10, tie_word_embeddings=True, rope_parameters=ROPE),
+    },
+    "minicpm3": {
+        "multipliers": dict(LATENT | {"qk_rope_head_dim": 6}, v_head_dim=None, mlp_bias=True, tie_word_embeddings=True, scale_emb=3, scale_depth=0.9,
+                            dim_model_base=12, rope_parameters=LONGROPE | {"original_max_position_embeddings": SWITCH}),
     },
     "qwen2_vl": {
         "tied": dict(tie_word_embeddings=True, rope_parameters=ROPE | {"mrope_section": [1, 1, 1]}),

@@ -78,6 +78,10 @@ def to_transformers_4(config):
                    "tie_embedding": config.pop("tie_word_embeddings")}
     if family == "lfm2_moe":  # as published
         config["tie_embedding"] = config.pop("tie_word_embeddings")
+    if family in ("deepseek_v2", "deepseek_v3"):  # as published
+        config.pop("head_dim")
+        config |= {"scoring_func": "softmax"} if family == "deepseek_v2" else {"scoring_func": "sigmoid", "topk_method": "noaux_tc"}
+        config |= {"aux_loss_alpha": 0.001, "ep_size": 1, "moe_layer_freq": 1, "seq_aux": True}
     if family == "gpt_oss":  # as published
         config |= {"experts_per_token": config["num_experts_per_tok"], "initial_context_length": 64}
         config.pop("swiglu_alpha")
