@@ -49,6 +49,7 @@ const std::vector<Setting>& settings() {
       {"quantization_config", {}},
       {"query_pre_attn_scalar", {}},
       {"residual_multiplier", {1.0}},
+      {"rope_interleave", {false}},
       {"rope_local_base_freq", {}},
       {"rotary_emb_base", {}},
       {"rotary_pct", {1.0}},

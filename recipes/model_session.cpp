@@ -94,7 +94,8 @@ void warn_of_rank(const peft::LoraAdapters& adapters) {
 void warn_of_unread_modules(const peft::LoraAdapters& adapters, const std::string& family) {
   static const std::set<std::string> kPassesOverExperts{"gemma4",    "gemma4_text", "lfm2_moe",
                                                         "qwen2_moe", "qwen3_5_moe", "qwen3_5_moe_text"};
-  static const std::set<std::string> kPassesOverMlps{"ernie4_5_moe", "glm4_moe", "qwen3_next"};
+  static const std::set<std::string> kPassesOverMlps{"deepseek_v2", "deepseek_v3",   "ernie4_5_moe",
+                                                     "glm4_moe",    "glm4_moe_lite", "qwen3_next"};
   const bool experts = kPassesOverExperts.contains(family), mlps = kPassesOverMlps.contains(family);
   const auto& modules = adapters.modules();
   const auto found = std::find_if(modules.begin(), modules.end(), [&](const auto& module) {

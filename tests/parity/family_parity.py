@@ -52,7 +52,8 @@ class FamilyParity(live_test.LiveTest):
         linear = [name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)]
         others = ("lm_head", "embed_out", "shared_expert_gate", ".router.", *families.OTHER_PARTS)
         # PEFT takes the names of these for the routed experts' stacked parameters.
-        others += {"qwen3_next": ("shared_expert",), "ernie4_5_moe": ("mlp.",), "glm4_moe": ("mlp.",)}.get(model.config.model_type, ())
+        others += {"qwen3_next": ("shared_expert",), "ernie4_5_moe": ("mlp.",), "glm4_moe": ("mlp.",),
+                   "glm4_moe_lite": ("mlp.",), "deepseek_v2": ("mlp.",), "deepseek_v3": ("mlp.",)}.get(model.config.model_type, ())
         names = [name for name in linear if not any(part in name for part in others)]
         if attention_only:
             names = [name for name in names if "mlp." not in name and "feed_forward." not in name]

@@ -6,11 +6,12 @@ PARITY = ("test_parity", "the logits of every family*,decoding with a cache*")
 MODELS = ("test_models", "an embedding's scale*,Gemma's embedding scale*")
 GRADIENTS = ("test_train", "gradients are right*,gradients of all adapters*")
 ROUTING = ("test_ops", "the gradient of logits*")
+LATENT_GRADIENTS = ("test_train", "gradients through latent*")
 CONVOLUTIONS = ("test_train", "gradients through gated*")
 DECODING = ("test_nn", "logits of cached decoding*")
 GEMMAS = {"gemma", "gemma2", "gemma3", "gemma3_text"}
 SANDWICH = GEMMAS - {"gemma"}
-YARN = {"gpt_oss", "mistral", "ministral3", "mistral3", "olmo3", "qwen3"}
+YARN = {"deepseek_v2", "deepseek_v3", "gpt_oss", "mistral", "ministral3", "mistral3", "olmo3", "qwen3"}
 INTERLEAVED = {"cohere", "cohere2", "ernie4_5", "ernie4_5_moe", "glm", "glm4"}
 NESTED = {"gemma3", "gemma3_text"}
 GEMMA4 = {"gemma4", "gemma4_text", "gemma4_unified"}
@@ -19,9 +20,11 @@ HEAD_NORMS = ("attention.qk_norm = head_norms(", "[[maybe_unused]] const nn::QkN
 WHOLE_NORMS = ("attention.qk_norm = whole_norms(", "[[maybe_unused]] const nn::QkNormSpec taken_out = whole_norms(")
 SHARED_EXPERTS = {"qwen2_moe", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"}
 BESIDE_MLP = {"gemma4", "gemma4_text"}
-CHOICE_BIAS = {"ernie4_5_moe", "glm4_moe", "lfm2_moe"}
-EXPERTS = {"gpt_oss", "mixtral", "olmoe", "qwen3_moe", "qwen3_vl_moe"} | SHARED_EXPERTS | BESIDE_MLP | CHOICE_BIAS
+SIGMOIDS = {"deepseek_v3", "glm4_moe", "glm4_moe_lite"}
+CHOICE_BIAS = {"ernie4_5_moe", "lfm2_moe"} | SIGMOIDS
+EXPERTS = {"gpt_oss", "mixtral", "olmoe", "qwen3_moe", "qwen3_vl_moe"} | SHARED_EXPERTS | BESIDE_MLP | CHOICE_BIAS | {"deepseek_v2"}
 LFM2 = {"lfm2", "lfm2_moe"}
+LATENTS = {"deepseek_v2", "deepseek_v3", "glm4_moe_lite", "minicpm3", "youtu"}
 DELTA_NETS = {"qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"}
 
 
@@ -67,7 +70,7 @@ FEATURES = [
     *of(SHARED_EXPERTS, "lib/nn/shared_expert.cpp",
         ("shared expert", "ops::add_row_gate_(y, own, gate);", ""),
         ("gate of the shared expert", "ops::add_row_gate_(y, own, gate);", "y.add_(own);")),
-    *of({"glm4_moe", "lfm2_moe", "qwen2_moe", "qwen3_moe", "qwen3_next"}, "models/experts.cpp",
+    *of({"deepseek_v3", "glm4_moe", "lfm2_moe", "qwen2_moe", "qwen3_moe", "qwen3_next"}, "models/experts.cpp",
         ("norm_topk_prob", 'config.flag("norm_topk_prob", defaults.normalized);',
          'config.flag("norm_topk_prob", defaults.normalized) && sizes.layers == 0;')),
     *of("mixtral", "models/mixtral/mixtral.cpp",
@@ -86,7 +89,7 @@ FEATURES = [
     *of({"gpt_oss", "qwen3_vl_moe"} | BESIDE_MLP, "models/experts.cpp",
         ("which rows are the gate", '.modules = {"gate_proj", "up_proj"}', '.modules = {"up_proj", "gate_proj"}')),
     *of("olmoe", "models/olmoe/olmoe.cpp", ("norms of q and k over all heads", *WHOLE_NORMS)),
-    *of({"glm4_moe", "lfm2_moe", "olmoe", "qwen2_moe", "qwen3_moe"}, "lib/ops/experts/routing.cpp",
+    *of({"deepseek_v2", "deepseek_v3", "glm4_moe", "lfm2_moe", "olmoe", "qwen2_moe", "qwen3_moe"}, "lib/ops/experts/routing.cpp",
         ("experts' weights as the softmax has them", "if (options.normalized) {\n    at::Tensor sum = routing", "if (k > 0) {\n    at::Tensor sum = routing")),
     *of(EXPERTS, "models/experts.cpp",
         ("number of experts a token", "per_token = config.size_or(defaults.per_token_key",
@@ -105,19 +108,50 @@ FEATURES = [
         ("sigmoids of a router", "experts.router.scores = ops::RouterScores::kSigmoid;", ""),
         ("scale of experts' weights", 'positive_or("routed_scaling_factor", kLargestScale, 1);', 'positive_or("routed_scaling_factor", kLargestScale, 1) * 0 + 1;'),
         ("first layers without experts", "return layer >= dense;", "return layer >= 0 * dense;")),
-    *of("glm4_moe", "models/experts.cpp", ("groups of experts", "experts.router.groups = groups;", "experts.router.groups = chosen;")),
-    *of("glm4_moe", "lib/ops/experts/routing.cpp",
+    *of({"deepseek_v2", "deepseek_v3", "glm4_moe"}, "models/experts.cpp", ("groups of experts", "experts.router.groups = groups;", "experts.router.groups = chosen;")),
+    *of({"deepseek_v3", "glm4_moe"}, "lib/ops/experts/routing.cpp",
         ("what groups of experts are scored by", "grouped.topk(options.group_top, 2)", "grouped.topk(1, 2)")),
-    *of("glm4_moe", "models/glm4_moe/glm4_moe.cpp",
+    *of(SIGMOIDS, "models/experts.cpp",
         ("sigmoids of a router", "experts.router.scores = ops::RouterScores::kSigmoid;", ""),
+        ("scale of experts' weights", 'positive_or("routed_scaling_factor", kLargestScale, defaults.scale);',
+         'positive_or("routed_scaling_factor", kLargestScale, defaults.scale) * 0 + 1;')),
+    *of("deepseek_v2", "models/deepseek/deepseek.cpp",
         ("scale of experts' weights", 'positive_or("routed_scaling_factor", kLargestScale, 1);', 'positive_or("routed_scaling_factor", kLargestScale, 1) * 0 + 1;'),
+        ("groups scored by their best experts", "{.top = 1}", "{.top = 2}")),
+    *of({"deepseek_v2", "deepseek_v3"}, "models/deepseek/deepseek.cpp",
+        ("first layers without experts", "return layer >= dense;", "return layer >= 0 * dense;")),
+    *of("glm4_moe_lite", "models/glm4_moe/glm4_moe.cpp",
+        ("which layers have experts", 'sparse[i] = type == "sparse";', 'sparse[i] = type != "sparse";')),
+    *of(LATENTS, "models/latent_decoder.cpp",
+        ("width that scales scores", "std::sqrt(static_cast<double>(layout.key_dim()))", "std::sqrt(static_cast<double>(layout.plain_dim))")),
+    *of({"deepseek_v2", "deepseek_v3"}, "models/latent_decoder.cpp",
+        ("biases of attention", "layer.attention.qkv_bias = layer.attention.output_bias = bias;", "layer.attention.qkv_bias = layer.attention.output_bias = bias && i < 0;")),
+    *of({"deepseek_v3"}, "models/latent_decoder.cpp",
+        ("halves instead of neighbours", 'config.flag("rope_interleave", defaults.interleaved)', 'config.flag("rope_interleave", defaults.interleaved) || defaults.interleaved')),
+    *of({"deepseek_v2", "deepseek_v3"}, "models/rope.cpp", ("yarn's factor of the scores", "return factor * factor;", "return factor * 0 + 1;")),
+    *of("minicpm3", "models/minicpm3/minicpm3.cpp",
+        ("residual multiplier", "depth / std::sqrt(layers)", "depth * 0 + 1"),
+        ("embedding scale", 'read_multiplier(config, "scale_emb", 12, 12)', 'read_multiplier(config, "scale_emb", 12, 12) * 0 + 1'),
+        ("logits' scale", 'read_multiplier(config, "dim_model_base", 256, hidden) / hidden', 'read_multiplier(config, "dim_model_base", 256, hidden) * 0 + 1'),
+        ("bias of the MLP", "layer.mlp.bias = mlp_bias;", "layer.mlp.bias = mlp_bias && layers < 0;")),
+    *of(LATENTS, "lib/ops/latent_heads/cpu.cpp",
+        ("rotation of queries", "rotate(q + plain, c, s, layout, 1.0F, to_q + plain);", "copy(q + plain, layout.rotary_dim, to_q + plain);"),
+        ("rotation of the shared key", "rotate(r.shared + row * r.shared_row, c, s, layout, 1.0F, to_k + plain);",
+         "copy(r.shared + row * r.shared_row, layout.rotary_dim, to_k + plain);"),
+        ("the shared key in every head", "copy(packed + all + plain, layout.rotary_dim, to_k + plain);", "zero(layout.rotary_dim, to_k + plain);")),
+    *of(LATENTS, "lib/nn/latent_attention.cpp",
+        ("norm of the keys' and values' latent", "ops::norm(values.unsqueeze(1), latent.norm.parameters(), latent.norm.options(),",
+         "ops::norm(values.unsqueeze(1), latent.norm.parameters(), ops::NormOptions{.eps = 100},")),
+    *of_program(LATENT_GRADIENTS, "lib/nn/latent_attention.cpp",
+        ("what the queries' latent passes back", "gradient_of(0, spec_.query_rank)", "gradient_of(0, 0)")),
+    *of("glm4_moe", "models/glm4_moe/glm4_moe.cpp",
         ("first layers without experts", "return layer >= dense;", "return layer >= 0 * dense;"),
         ("bias of q, k and v", "layer.attention.qkv_bias = bias;", "layer.attention.qkv_bias = bias && i < 0;"),
         ("norms of q and k by head", "if (normed) layer.attention.qk_norm", "if (normed && i < 0) layer.attention.qk_norm")),
     *of("ernie4_5_moe", "models/ernie4_5/ernie4_5.cpp",
         ("which layers have experts", "(layer + 1) % interval == 0 && layer >= first", "(layer + 1) % interval >= 0 && layer >= first"),
         ("the last layer with experts", " && layer <= last;", " && layer <= last + sizes.layers;")),
-    *of({"ernie4_5_moe", "glm4_moe"}, "lib/nn/shared_expert.cpp", ("shared experts without a gate", "if (!gate_) return y.add_(own);", "if (!gate_) return y;")),
+    *of({"deepseek_v2", "ernie4_5_moe"} | SIGMOIDS, "lib/nn/shared_expert.cpp", ("shared experts without a gate", "if (!gate_) return y.add_(own);", "if (!gate_) return y;")),
     *of(CHOICE_BIAS, "lib/nn/experts.cpp",
         ("bias for the choice of experts", "ops::route(logits, options_, choice_bias(weights, logits.scalar_type()));", "ops::route(logits, options_);")),
     *of(LFM2, "models/lfm2/lfm2.cpp",
@@ -173,7 +207,7 @@ FEATURES = [
         ("rotary of Granite 4", "if (!rotary) layer.rotary", "layer.rotary")),
     *of(YARN, "lib/nn/rotary_table.cpp",
         ("yarn's frequencies", "} else if (yarn) {", "} else if (yarn && spec.factor < 0) {")),
-    *of(YARN - {"ministral3", "mistral3"}, "models/rope.cpp",
+    *of(YARN - {"deepseek_v2", "deepseek_v3", "ministral3", "mistral3"}, "models/rope.cpp",
         ("yarn's attention factor", 'spec->attention_factor = number_or("attention_factor", plain)',
          'spec->attention_factor = number_or("attention_factor", 0 * plain + 1)')),
     *of("mistral", "models/rope.cpp",

@@ -303,7 +303,11 @@ std::vector<Feature> make_features() {
       of_value<double>(
           "logits' soft cap", [](Spec& s) -> auto& { return s.head.soft_cap; }, 0),
       of_layers("interleaved rotary",
-                set<bool>([](Layer& l) -> auto& { return l.attention.layout.interleaved; }, false)),
+                [](Layer& l) {
+                  auto& latent = l.attention.latent;
+                  return std::exchange(latent ? latent->layout.interleaved : l.attention.layout.interleaved,
+                                       false);
+                }),
       of_rotary("partial rotary",
                 [](nn::RotarySpec& r) {
                   return r.scaling == Scaling::kNone && std::exchange(r.rotary_dim, r.head_dim) != r.head_dim;

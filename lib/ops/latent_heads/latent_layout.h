@@ -22,8 +22,8 @@ struct LatentLayout {
   std::int64_t query_width() const { return heads * key_dim(); }
   /// Of rows that hold each head's [plain key | value].
   std::int64_t key_value_width() const { return heads * (plain_dim + value_dim); }
-  /// Of what attention reads.
-  HeadLayout padded() const { return {heads, heads, head_dim(), interleaved}; }
+  /// Of what attention reads, which is rotated already.
+  HeadLayout padded() const { return {heads, heads, head_dim()}; }
 };
 
 }  // namespace lorikeet::ops
