@@ -1,5 +1,5 @@
-"""Gated delta nets (Qwen 3.5) and gated short convolutions (LFM2) on the fake card: the CPU's losses, on one card and on two, and nothing that would be wrong on
-a card."""
+"""Gated delta nets (Qwen 3.5), gated short convolutions (LFM2) and latent attention (DeepSeek) on the fake card: the CPU's losses, on one card
+and on two, and nothing that would be wrong on a card."""
 
 import pathlib
 import sys
@@ -7,6 +7,7 @@ import unittest
 
 from card_programs import SECOND, ModelRuns, called_operators
 from delta_net import write_delta_net, write_lfm2
+from latents import write_latents
 
 BF16_RELATIVE = 1e-2  # runs_test.py's
 
@@ -57,6 +58,20 @@ class ShortConvolutions(ModelRuns):
 
     def test_two_cards_compute_what_one_does(self):
         self.check_two_cards()
+
+
+class Latents(ModelRuns):
+    write_model = staticmethod(write_latents)
+
+    def test_the_cpus_losses_by_kernels_of_ours(self):
+        for name, settings in {"plain": [], "saving": ["lora.dropout=0.1", "training.activation_checkpointing=full"]}.items():
+            report = self.check(name, self.FP32_RELATIVE, "precision.preset=fp32", *settings)
+            self.assertGreater(report["kernels"].get("latent_heads_cuda.cu", 0), 0)
+        self.assertNotEqual(self.losses("plain-cpu"), self.losses("saving-cpu"))
+
+    def test_in_16_bits_and_in_4(self):
+        self.check("bf16", BF16_RELATIVE)
+        self.check("nf4", BF16_RELATIVE, "precision.base_storage=nf4")
 
 
 if __name__ == "__main__":

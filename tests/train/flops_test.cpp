@@ -82,6 +82,18 @@ TEST_CASE("a layer with wider heads than the shape's counts so many times more p
   CHECK(AttentionSquares(layers, {.heads = 4, .head_dim = 8}).of(10) == 100 + 150);
 }
 
+TEST_CASE("latent attention counts keys and values as wide as they are, not what heads are filled up by") {
+  std::vector<nn::DecoderLayerSpec> layers(2);
+  const ops::LatentLayout layout{.heads = 4, .plain_dim = 8, .rotary_dim = 4, .value_dim = 6};
+  for (nn::DecoderLayerSpec& layer : layers) {
+    layer.attention.layout = layout.padded();
+    layer.attention.latent = nn::LatentSpec{.layout = layout};
+  }
+  // Scores of 12 and sums of 6, instead of 12 for both.
+  CHECK(AttentionSquares(layers, {.heads = 4, .head_dim = 12}).of(10) == 2 * 75);
+  CHECK(AttentionSquares(layers, {.heads = 4, .head_dim = 9}).of(10) == 2 * 100);
+}
+
 TEST_CASE("factors without a gradient count their forward and input gradient") {
   const StepSize tokens{.tokens = 8};
   const nn::ModelShape shape;
