@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 
+#include "ops/autograd.h"
 #include "probe/operators/check.h"
 #include "support/catch.h"
 #include "support/reference_ops.h"
@@ -56,6 +57,18 @@ TEST_CASE("each operator's cases agree with fp64 in each dtype, by kernels and b
     check_all(precision_of(name));
     const test::ReferenceOps references;
     check_all(precision_of(name));
+  }
+}
+
+TEST_CASE("what stands one place further in any case's result is beyond the widest tolerance") {
+  const double tolerance = precision_of("bf16").tolerance;
+  const ops::WithoutAutograd no_graph;
+  for (const OperatorCase& one : operator_cases()) {
+    for (const auto& [name, value] : one.run({.device = kCpu, .rounded = at::kFloat, .dtype = at::kDouble})) {
+      if (value.numel() < 2 || name == "gradients afterwards") continue;  // which are zeros
+      INFO(one.op << ", " << one.form << ": " << name);
+      CHECK(relative_error(value.flatten().roll(1), value.flatten()) > 10 * tolerance);
+    }
   }
 }
 

@@ -1,7 +1,5 @@
 #include <ATen/ATen.h>
 
-#include <algorithm>
-
 #include "ops/attention/attention.h"
 #include "probe/operators/cases.h"
 
@@ -42,17 +40,9 @@ const std::vector<Form>& forms() {
   return all;
 }
 
-ops::Sequences sequences_of(const Form& form, const Place& place) {
-  ops::Sequences sequences{.cu_seqlens = form.ends};
-  for (std::size_t s = 0; s + 1 < form.ends.size(); ++s)
-    sequences.max_seqlen = std::max<std::int64_t>(sequences.max_seqlen, form.ends[s + 1] - form.ends[s]);
-  sequences.cu_seqlens_device = at::tensor(form.ends, at::kInt).to(place.device);
-  return sequences;
-}
-
 Results packed(const Place& place, const Form& form) {
   const std::int64_t tokens = form.ends.back();
-  const ops::Sequences sequences = sequences_of(form, place);
+  const ops::Sequences sequences = place.sequences(form.ends);
   const at::Tensor qkv = place.normal({tokens, form.layout.width()}, 1);
   const at::Tensor dout = place.normal({tokens, form.layout.heads * form.layout.head_dim}, 2);
   const at::Tensor sinks = form.sinks ? place.wide_normal({form.layout.heads}, 3) : at::Tensor();

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 namespace lorikeet::probe {
 namespace {
 
@@ -27,11 +29,19 @@ at::Tensor Place::ids(std::int64_t n, std::int64_t below) const {
   return at::arange(n, at::kLong).mul(7).remainder(below).to(device);
 }
 
+ops::Sequences Place::sequences(const std::vector<std::int32_t>& ends) const {
+  ops::Sequences packed{.cu_seqlens = ends};
+  for (std::size_t s = 0; s + 1 < ends.size(); ++s)
+    packed.max_seqlen = std::max<std::int64_t>(packed.max_seqlen, ends[s + 1] - ends[s]);
+  packed.cu_seqlens_device = at::tensor(ends, at::kInt).to(device);
+  return packed;
+}
+
 const std::vector<OperatorCase>& operator_cases() {
   static const std::vector<OperatorCase> all = [] {
     std::vector<OperatorCase> cases;
-    for (auto* const part :
-         {&norm_cases, &elementwise_cases, &attention_cases, &product_cases, &expert_cases, &table_cases}) {
+    for (auto* const part : {&norm_cases, &elementwise_cases, &attention_cases, &sequence_cases, &gate_cases,
+                             &product_cases, &expert_cases, &table_cases}) {
       for (OperatorCase& one : part()) cases.push_back(std::move(one));
     }
     return cases;

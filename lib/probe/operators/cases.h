@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "ops/attention/attention.h"
+
 // The operators of lib/ops as cases: each computes from the same inputs on any device and in any dtype, so
 // that what a device gives in a run's precision can be held against fp64 on the CPU, where operators run
 // their references.
@@ -29,6 +31,8 @@ struct Place {
   at::Tensor sums(at::IntArrayRef sizes) const;
   /// int64 ids [n], in [0, below), with repetitions.
   at::Tensor ids(std::int64_t n, std::int64_t below) const;
+  /// Packed sequences, the s-th with the rows from ends[s] to ends[s + 1].
+  ops::Sequences sequences(const std::vector<std::int32_t>& ends) const;
 };
 
 /// A named tensor that a case computed: "output", "gradient of x".
@@ -51,8 +55,10 @@ std::vector<std::string> operator_names();
 std::vector<OperatorCase> norm_cases();         ///< norms, and those of queries and keys with rotary
 std::vector<OperatorCase> elementwise_cases();  ///< rotary, activations, DoRA's columns, dropout
 std::vector<OperatorCase> attention_cases();
-std::vector<OperatorCase> product_cases();  ///< matrix products, linear layers with LoRA, quantised weights
-std::vector<OperatorCase> expert_cases();   ///< rows and linear layers of mixtures of experts
-std::vector<OperatorCase> table_cases();    ///< embedding, linear cross-entropy, AdamW
+std::vector<OperatorCase> sequence_cases();  ///< the gated delta rule, convolutions over packed sequences
+std::vector<OperatorCase> gate_cases();      ///< the gated norm, gates of rows and of their elements
+std::vector<OperatorCase> product_cases();   ///< matrix products, linear layers with LoRA, quantised weights
+std::vector<OperatorCase> expert_cases();    ///< rows and linear layers of mixtures of experts
+std::vector<OperatorCase> table_cases();     ///< embedding, linear cross-entropy, AdamW
 
 }  // namespace lorikeet::probe
