@@ -1,7 +1,7 @@
 """Each operator that the runs on the fake card have called has a kernel for CUDA.
 
 Arguments: the program cuda_operators, the path of libtorch_cuda, the lists of operators that runs_test.py,
-experts_runs_test.py and delta_net_runs_test.py wrote.
+experts_runs_test.py, delta_net_runs_test.py and gpu_tests_test.py wrote.
 """
 
 import pathlib

@@ -4,7 +4,7 @@
 usage: check_tree.py [ROOT]
 
 The rules: layers.py and layers.txt (who may include whom), cuda_rules.py and cuda_waits.txt (launches of kernels, waits
-for a GPU), rules.py (the rest). Exit code 1 when something is found.
+for a GPU), operator_rules.py (operators' cases of --gpu-tests), rules.py (the rest). Exit code 1 when something is found.
 """
 
 import sys
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import cuda_rules
 import layers
+import operator_rules
 import rules
 from tree import Tree
 
@@ -33,6 +34,7 @@ def check(root):
         *rules.check_dtypes(tree, dtypes),
         *cuda_rules.check_launches(tree),
         *cuda_rules.check_waits(tree, waits),
+        *operator_rules.check_cases(tree),
         *rules.check_length(tree),
         *rules.check_script_help(tree),
         *rules.check_mirror(tree, order, OTHER_TESTS),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import check_tree
 import layers
+import operator_rules
 import rules
 from tree import Tree
 
@@ -233,6 +234,31 @@ class Mirror(TreeTest):
                  "tests/io/a_test.py": main, "tests/io/c_parity.py": main, "tests/io/support_test.py": ""}
         self.assertEqual(self.check(files), [])
         self.assert_one(self.check(files | {"tests/io/b_test.py": main}), "tests/io/b_test.py", "never run")
+
+
+class Operators(TreeTest):
+    FILES = {
+        "lib/ops/check.h": "",
+        "lib/ops/norm/norm.h": "",
+        "lib/ops/norm/norm_cuda.cu": "",
+        "lib/probe/operators/cases.h": '#include "ops/gate/gate.h"\n',
+        "lib/probe/operators/norm_cases.cpp": '#include "ops/norm/norm.h"\n',
+    }
+
+    def check(self, files, **without_cases):
+        return operator_rules.check_cases(self.tree(self.FILES | files), without_cases)
+
+    def test_an_operator_with_a_case_passes(self):
+        self.assertEqual(self.check({}), [])
+
+    def test_an_operator_without_a_case_is_found_unless_a_reason_is_given(self):
+        new = {"lib/ops/gate/gate.h": ""}
+        self.assert_one(self.check(new), "lib/ops/gate", "no case of --gpu-tests")
+        self.assertEqual(self.check(new, gate="runs on the host alone"), [])
+
+    def test_an_exception_without_use_is_found(self):
+        self.assert_one(self.check({}, norm="tested elsewhere"), "operator_rules.py", "norm, which has a case")
+        self.assert_one(self.check({}, gone="tested elsewhere"), "operator_rules.py", "gone, which")
 
 
 class Program(TreeTest):
