@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/strings.h"
@@ -55,7 +56,7 @@ WeightDigests combine_digests(const WeightDigests& names, const std::vector<std:
       first = std::move(copy);
     else if (const auto changed = changed_tensors(first, copy); !changed.empty()) {
       throw Error("[model.path] ranks read different weights: " + std::to_string(changed.size()) + " of " +
-                  std::to_string(names.size()) + " tensors, " + escape_control(changed.front()) +
+                  counted(names.size(), "tensor") + ", " + escape_control(changed.front()) +
                   " among them, differ between rank 0 and rank " + std::to_string(rank) +
                   "; give all machines the same checkpoint");
     }

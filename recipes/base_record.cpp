@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/strings.h"
 #include "io/checkpoint.h"
 
@@ -41,8 +42,7 @@ std::string tensors_difference(const JsonView& recorded, const models::WeightDig
     before.emplace(name, io::TensorDigest::from_hex(hex.as_string()));
   const std::vector<std::string> changed = models::changed_tensors(before, now);
   const io::Checkpoint checkpoint = io::Checkpoint::open(base);
-  std::vector<std::string> parts{std::to_string(changed.size()) + " of " + std::to_string(now.size()) +
-                                 " tensors"};
+  std::vector<std::string> parts{std::to_string(changed.size()) + " of " + counted(now.size(), "tensor")};
   for (const std::string& name : changed) {
     const io::TensorView* tensor = checkpoint.find(name);
     parts.push_back(name + (tensor == nullptr

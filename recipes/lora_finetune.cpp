@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/fingerprint.h"
@@ -203,8 +204,8 @@ class Finetune {
   void prepare(bool resume, RunFolder::Identity& identity) {
     peft::LoraAdapters& adapters = *session_.adapters;
     optimizer_.emplace(adapters.store(), adamw_options(settings_));
-    log_info("adapter: " + std::to_string(adapters.modules().size()) + " modules, " +
-             std::to_string(adapters.store().numel()) + " parameters, rank " +
+    log_info("adapter: " + counted(adapters.modules().size(), "module") + ", " +
+             counted(adapters.store().numel(), "parameter") + ", rank " +
              std::to_string(adapters.config().rank));
     group_.phase("prepare");
     if (resume && restore()) {
@@ -387,12 +388,10 @@ class Finetune {
   }
 
   void report() const {
-    log_info("done: " + std::to_string(state_.step) + " steps" +
-             (end_ == train::LoopEnd::kEarlyStop
-                  ? " of " + std::to_string(sampler_.total_steps()) + ", stopped early,"
-                  : "") +
-             " in " + format_seconds(state_.elapsed_seconds) + "; the adapter lies in " +
-             output_dir().string());
+    const bool early = end_ == train::LoopEnd::kEarlyStop;
+    log_info("done: " + counted(state_.step, "step") +
+             (early ? " of " + std::to_string(sampler_.total_steps()) + ", stopped early," : "") + " in " +
+             format_seconds(state_.elapsed_seconds) + "; the adapter lies in " + output_dir().string());
   }
 
   const config::Settings& settings_;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <set>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -86,7 +87,7 @@ void warn_of_rank(const peft::LoraAdapters& adapters) {
   if (narrow.empty()) return;
   log_warning("lora.rank=" + std::to_string(adapters.config().rank) +
               " is more than the rows or columns of " + std::to_string(narrow.size()) + " of " +
-              std::to_string(adapters.modules().size()) + " modules (the first: " + narrow.front() +
+              counted(adapters.modules().size(), "module") + " (the first: " + narrow.front() +
               "): a higher rank than these have can't be learned");
 }
 

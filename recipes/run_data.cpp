@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/strings.h"
@@ -51,8 +52,8 @@ std::optional<std::string> unending_answers(const config::Settings& settings, co
   std::vector<std::string> known;
   known.reserve(ends.size());
   for (const std::int32_t end : ends) known.push_back(describe_token(*session.tokenizer, end));
-  return "[data] " + file + ": in none of " + std::to_string(looked_at) +
-         " examples a token that ends generation is learnt, so that the model may never stop: the first "
+  return "[data] " + file + ": in no example (" + counted(looked_at, "example") +
+         " looked at) a token that ends generation is learnt, so that the model may never stop: the first "
          "one's answer ends with " +
          describe_token(*session.tokenizer, last) + ", and generation with " +
          (known.empty() ? "none" : join(known, ", ")) + "; " +
@@ -83,7 +84,7 @@ std::optional<std::string> beyond_positions(const config::Settings& settings, co
          ", but the model was made for " + std::to_string(positions) +
          " positions (max_position_embeddings, scaled as config.json says), beyond which it predicts "
          "badly; the longest of " +
-         std::to_string(dataset.size()) + " examples has " + std::to_string(dataset.longest()) + " tokens";
+         counted(dataset.size(), "example") + " has " + counted(dataset.longest(), "token");
 }
 
 }  // namespace lorikeet::recipes

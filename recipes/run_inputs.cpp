@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/counted.h"
 #include "base/fingerprint.h"
 #include "base/log.h"
 #include "base/strings.h"
@@ -42,14 +43,15 @@ void log_experts(const ModelSession& session) {
            (experts.branch_norms ? ", beside an MLP"
             : experts.shared     ? ", and a shared one"
                                  : "") +
-           (adapted > 0 ? "; " + std::to_string(adapted) + " adapters are on them, the router is frozen"
-                        : "; they and the router are frozen (" +
-                              (experts.stacks.only ? ""
-                                                   : "lora.target_modules may name " + names.gate + ", " +
-                                                         names.up + ", " + names.down + ", or ") +
-                              "lora.target_parameters " +
-                              peft::within_layer(experts.gate_up_group(0).slice->parameter) + ", " +
-                              peft::within_layer(experts.down_group(0).slice->parameter) + ")"));
+           (adapted > 0
+                ? "; " + counted(adapted, "adapter is", "adapters are") + " on them, the router is frozen"
+                : "; they and the router are frozen (" +
+                      (experts.stacks.only ? ""
+                                           : "lora.target_modules may name " + names.gate + ", " + names.up +
+                                                 ", " + names.down + ", or ") +
+                      "lora.target_parameters " +
+                      peft::within_layer(experts.gate_up_group(0).slice->parameter) + ", " +
+                      peft::within_layer(experts.down_group(0).slice->parameter) + ")"));
 }
 
 // The model on this rank's device, with what all ranks' devices are called.
@@ -64,7 +66,7 @@ ModelSession open_session(const config::Settings& settings, RankGroup& group, Ph
   train::set_deterministic(settings.training.deterministic);  // a step's dry runs go by it
   preflight(settings, group, here, policy, cpus);
   devices = group.collect("devices of all", device::describe(device, device::cuda_devices()));
-  log_info("device: " + devices[0] + ", " + std::to_string(at::get_num_threads()) + " threads" +
+  log_info("device: " + devices[0] + ", " + counted(at::get_num_threads(), "thread") +
            (group.alone() ? "" : ", " + std::to_string(devices.size()) + " ranks"));
 
   group.phase("open model");

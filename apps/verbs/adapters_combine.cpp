@@ -7,6 +7,7 @@
 #include "apps/verbs/adapters.h"
 #include "apps/verbs/between.h"
 #include "apps/verbs/home_path.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -83,8 +84,8 @@ void warn_of_absent(const Options& o, const std::vector<peft::AbsentModule>& abs
         names.push_back(one.name);
     }
     if (names.empty()) continue;
-    log_warning("'" + o.inputs[i] + "' lacks " + std::to_string(names.size()) +
-                " modules of the others, which count as zero there: " + join(names, ", "));
+    log_warning("'" + o.inputs[i] + "' lacks " + counted(names.size(), "module") +
+                " of the others, counted as zero there: " + join(names, ", "));
   }
 }
 
@@ -96,9 +97,9 @@ int write(const Options& o, const Result& result) {
     if (!result.losses.empty()) std::cout << escape_control(losses_text(result.losses)) << "\n";
     const std::size_t saved = result.adapter.saved.size();
     std::cout << escape_control(
-                     "wrote " + std::to_string(result.adapter.modules.size()) + " modules" +
+                     "wrote " + counted(result.adapter.modules.size(), "module") +
                      (result.rank ? " of rank " + std::to_string(*result.rank) : "") +
-                     (saved > 0 ? " and " + std::to_string(saved) + " copies of modules_to_save" : "") +
+                     (saved > 0 ? " and " + counted(saved, "copy", "copies") + " of modules_to_save" : "") +
                      " to " + o.output)
               << "\n";
   }

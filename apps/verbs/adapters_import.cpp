@@ -5,6 +5,7 @@
 #include "apps/verbs/adapters.h"
 #include "apps/verbs/between.h"
 #include "apps/verbs/home_path.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/strings.h"
 #include "models/registry.h"
@@ -37,7 +38,7 @@ int import_adapter(const Options& o) {
       peft::read_foreign_adapter(o.file, JsonView(config, o.base + "/config.json"), *scale);
   adapter.base_model = o.base;
   recipes::write_adapter(adapter, {o.base}, o.output);
-  std::cout << escape_control("wrote " + std::to_string(adapter.modules.size()) + " modules to " + o.output)
+  std::cout << escape_control("wrote " + counted(adapter.modules.size(), "module") + " to " + o.output)
             << "\n";
   return 0;
 }

@@ -4,6 +4,7 @@
 #include "apps/table.h"
 #include "apps/verbs/adapters.h"
 #include "apps/verbs/home_path.h"
+#include "base/counted.h"
 #include "base/strings.h"
 #include "peft/adapter_measures.h"
 
@@ -104,7 +105,7 @@ std::string report_text(const peft::AdapterContents& adapter,
   const double whole = peft::total(modules).frobenius_norm;
   const bool dora = adapter.config.use_dora;
   std::string text = kind_of(adapter.config) + ", " + std::string(dtype_name(adapter.dtype)) + ", " +
-                     std::to_string(modules.size()) + " modules, for " +
+                     counted(modules.size(), "module") + ", for " +
                      (adapter.base_model.empty() ? "an unnamed base" : adapter.base_model) +
                      "\ndW = scale * B A, |.| its Frobenius norm, sigma its largest singular value" +
                      (dora ? "; m is DoRA's magnitude vector, whose effect only the base shows" : "") +

@@ -15,6 +15,7 @@
 #include "apps/table.h"
 #include "apps/verbs/between.h"
 #include "apps/verbs/verbs.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/strings.h"
 #include "config/config.h"
@@ -125,12 +126,11 @@ void print(const recipes::RunPlan& plan) {
   std::cout << "Device: " << escape_control(plan.device.machine.device) << "\n";
   for (const std::string& source : plan.device.sources) std::cout << "  " << source << "\n";
   std::cout << "Model: " << plan.model << "\n"
-            << (data.assumed.empty() ? "Data: " : "Data, assumed: ") << data.examples << " rows, "
-            << data.tokens << " tokens (" << data.label_tokens << " trained on); lengths";
+            << (data.assumed.empty() ? "Data: " : "Data, assumed: ") << counted(data.examples, "row") << ", "
+            << counted(data.tokens, "token") << " (" << data.label_tokens << " trained on); lengths";
   for (const auto& [percent, tokens] : data.percentiles)
     std::cout << " " << percent << "%: " << tokens << ",";
-  std::cout << " longest " << data.longest << "; " << data.steps
-            << (data.steps == 1 ? " step of " : " steps of ")
+  std::cout << " longest " << data.longest << "; " << counted(data.steps, "step") << " of "
             << static_cast<std::int64_t>(std::round(data.tokens_per_step)) << " tokens\n";
   if (!data.assumed.empty()) std::cout << "  " << escape_control(data.assumed) << "\n";
   print_options(plan);

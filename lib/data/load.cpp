@@ -4,6 +4,7 @@
 #include <chrono>
 #include <string_view>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/strings.h"
@@ -258,8 +259,8 @@ LoadedFile try_rows(const RecordSource& rows, const DataOptions& options, const 
 std::optional<std::string> incomplete_rows(const FileReport& report) {
   if (report.counts.incomplete == 0) return std::nullopt;
   return "[data] " + report.file + ": of " + std::to_string(report.counts.incomplete) + " of " +
-         std::to_string(report.counts.rows) +
-         " rows the chat template leaves something out: a turn whose role it doesn't know, tools, a tool "
+         counted(report.counts.rows, "row") +
+         " the chat template leaves something out: a turn whose role it doesn't know, tools, a tool "
          "call, or a part of an answer, such as its reasoning; rename the role, or choose another "
          "data.chat_template (`lorikeet "
          "preview` shows the rows as they are trained on)";
@@ -293,10 +294,10 @@ LoadedFile load_file(const std::filesystem::path& path, const DataOptions& optio
   report.counts = entry->counts;
   set_totals(loaded.dataset, report);
   if (report.counts.unknown_ids > 0) {
-    log_warning("[data] " + std::to_string(report.counts.unknown_ids) + " ids in " + report.file +
-                " are beyond the tokenizer's vocabulary (" + std::to_string(tokenizer.vocab_size()) +
-                "), though within the model's " + std::to_string(options.embedding_rows) +
-                " embedding rows; check that the file was made for this model");
+    log_warning("[data] " + report.file + " has " + counted(report.counts.unknown_ids, "id") +
+                " beyond the tokenizer's vocabulary (" + std::to_string(tokenizer.vocab_size()) +
+                "), though within the model's " + counted(options.embedding_rows, "embedding row") +
+                "; check that the file was made for this model");
   }
   if (const auto warning = incomplete_rows(report)) log_warning(*warning);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -359,23 +360,23 @@ std::string FileReport::describe() const {
   std::string text;
   if (!sources.empty()) {
     for (const FileReport& source : sources) text += source.describe() + "\n";
-    return text + "together " + std::to_string(examples) + " examples, " + std::to_string(tokens) +
-           " tokens (" + std::to_string(label_tokens) + " trained on), longest " + std::to_string(longest);
+    return text + "together " + counted(examples, "example") + ", " + counted(tokens, "token") + " (" +
+           std::to_string(label_tokens) + " trained on), longest " + std::to_string(longest);
   }
-  text = file + ": " + std::to_string(counts.rows) + " rows, format " + format;
+  text = file + ": " + counted(counts.rows, "row") + ", format " + format;
   if (!template_description.empty()) text += ", template " + template_description;
-  text += "\n" + std::to_string(examples) + " examples, " + std::to_string(tokens) + " tokens (" +
+  text += "\n" + counted(examples, "example") + ", " + counted(tokens, "token") + " (" +
           std::to_string(label_tokens) + " trained on), longest " + std::to_string(longest);
-  const auto count = [&](std::int64_t n, const char* what) {
-    if (n > 0) text += "\n" + std::to_string(n) + what;
+  const auto count = [&](std::int64_t n, const char* one, const char* what) {
+    if (n > 0) text += "\n" + counted(n, one) + what;
   };
-  count(counts.truncated, " rows cut to data.max_seq_len");
-  count(counts.dropped, " rows left out: longer than data.max_seq_len");
-  count(counts.without_labels, " rows left out: nothing in them to train on");
-  count(counts.other_length, " rows left out: other lengths than data.train.where allows");
-  count(counts.duplicates, " examples left out: the same as an earlier one");
-  count(counts.empty_answers, " rows with an empty answer: they teach the model to say nothing");
-  count(counts.split, " texts split into consecutive chunks of data.max_seq_len");
+  count(counts.truncated, "row", " cut to data.max_seq_len");
+  count(counts.dropped, "row", " left out: longer than data.max_seq_len");
+  count(counts.without_labels, "row", " left out: nothing in them to train on");
+  count(counts.other_length, "row", " left out: another length than data.train.where allows");
+  count(counts.duplicates, "example", " left out: the same as an earlier one");
+  count(counts.empty_answers, "row", " with an empty answer, which teaches the model to say nothing");
+  count(counts.split, "text", " split into consecutive chunks of data.max_seq_len");
   return text + (cache_hit ? "\nfrom the cache in " : "\ntokenised in ") + format_seconds(seconds);
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "data/sampler.h"
@@ -69,8 +70,9 @@ TokenDataset choose_examples(const TokenDataset& dataset, const RowOptions& opti
     }
   }
   if (kept.empty()) {
-    throw Error("[data.train.where] no example is left: " + std::to_string(counts.other_length) +
-                " rows have fewer or more tokens than min_tokens and max_tokens allow");
+    throw Error(
+        "[data.train.where] no example is left: " + counted(counts.other_length, "row has", "rows have") +
+        " fewer or more tokens than min_tokens and max_tokens allow");
   }
   return dataset.subset(std::move(kept));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/counted.h"
 #include "base/strings.h"
 
 namespace lorikeet::data {
@@ -83,7 +84,7 @@ std::string preview_example(const TokenDataset& dataset, std::size_t i, const te
   const std::size_t shown = std::min<std::size_t>(labels.size(), options.max_tokens);
   const std::vector<std::string> texts = token_texts(dataset.ids(i).first(shown), tokenizer);
   std::string out = "example " + std::to_string(i) + ", " + dataset.source_places({&i, 1}) + ": " +
-                    std::to_string(labels.size()) + " tokens, " + std::to_string(dataset.label_count(i)) +
+                    counted(labels.size(), "token") + ", " + std::to_string(dataset.label_count(i)) +
                     " trained on\n";
   for (std::size_t t = 0; t < shown; ++t) {
     // The first token is never a target, whatever its label.
@@ -98,7 +99,7 @@ std::string preview_example(const TokenDataset& dataset, std::size_t i, const te
     }
   }
   out += '\n';
-  if (shown < labels.size()) out += "... and " + std::to_string(labels.size() - shown) + " tokens more\n";
+  if (shown < labels.size()) out += "... and " + counted(labels.size() - shown, "token") + " more\n";
   return out;
 }
 

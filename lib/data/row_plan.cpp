@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/strings.h"
@@ -37,8 +38,8 @@ void warn_of_absent_columns(const RecordSource& file, const RowPlan& plan) {
     for (std::size_t i = 0; i < looked_at; ++i)
       found = found || file.parse(i).find(column->second) != nullptr;
     if (found) continue;
-    log_warning("[data.train.columns] " + field + ": none of the first " + std::to_string(looked_at) +
-                " rows of " + file.name() + " has a key '" + escape_control(column->second) + "'");
+    log_warning("[data.train.columns] " + field + ": no row of " + file.name() + " has a key '" +
+                escape_control(column->second) + "' (" + counted(looked_at, "row") + " looked at)");
   }
 }
 

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/strings.h"
 
@@ -226,8 +227,8 @@ class ChunkRunner {
 
 [[noreturn]] void fail_without_examples(const RecordSource& file, const RowCounts& counts,
                                         const DataOptions& options) {
-  throw Error("[data] no row of " + file.name() + " can be trained on: of " + std::to_string(counts.rows) +
-              " rows " + std::to_string(counts.without_labels) + " have no token to learn (" +
+  throw Error("[data] no row of " + file.name() + " can be trained on: of " + counted(counts.rows, "row") +
+              " " + std::to_string(counts.without_labels) + " have no token to learn (" +
               std::to_string(counts.truncated) + " of them cut by data.max_seq_len " +
               std::to_string(options.max_seq_len) + ") and " + std::to_string(counts.dropped) +
               " are longer than it and dropped; " +

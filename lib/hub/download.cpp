@@ -7,6 +7,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -121,8 +122,8 @@ std::filesystem::path download(const Repository& repository, const Environment& 
   io::require_free_space(environment.cache, missing);
   std::uint64_t total = 0;
   for (const RemoteFile& file : selection.files) total += file.size;
-  log_info(repository.describe() + " at " + list.commit + ": " + std::to_string(selection.files.size()) +
-           " files, " + format_bytes(total) +
+  log_info(repository.describe() + " at " + list.commit + ": " + counted(selection.files.size(), "file") +
+           ", " + format_bytes(total) +
            (missing == 0 ? ", all there" : ", " + format_bytes(missing) + " to download"));
   {
     Progress progress(selection.files.size(), total, options.on_terminal);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/counted.h"
 #include "base/log.h"
 #include "base/strings.h"
 
@@ -52,7 +53,7 @@ void Progress::show() {
 
 std::string Progress::state() const {
   const auto done = static_cast<std::uint64_t>(std::max<std::int64_t>(bytes_done_, 0));
-  std::string text = std::to_string(files_done_) + " of " + std::to_string(files_) + " files, " +
+  std::string text = std::to_string(files_done_) + " of " + counted(files_, "file") + ", " +
                      format_bytes(done) + " of " + format_bytes(bytes_);
   const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
   if (seconds < kLeastSecondsForRate || bytes_received_ <= 0) return text;

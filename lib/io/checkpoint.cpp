@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/strings.h"
@@ -56,8 +57,8 @@ void require_shards(const std::filesystem::path& folder, const std::vector<std::
   }
   if (absent.empty()) return;
   throw Error("[checkpoint] '" + escape_control((folder / kShardIndexFile).string()) + "' names " +
-              std::to_string(absent.size()) + " of " + std::to_string(shards.size()) +
-              " files that are not there: " + some_of(absent) + "; download the rest");
+              counted(shards.size(), "file") + ", of which " + counted(absent.size(), "is", "are") +
+              " not there: " + some_of(absent) + "; download the rest");
 }
 
 }  // namespace
@@ -124,8 +125,8 @@ Checkpoint Checkpoint::open(const std::filesystem::path& folder) {
   }
   if (!misplaced.empty()) {
     throw Error("[checkpoint] '" + escape_control((folder / kShardIndexFile).string()) + "' places " +
-                std::to_string(misplaced.size()) + " tensors in files that don't hold them: " +
-                some_of(misplaced) + "; download the folder again");
+                counted(misplaced.size(), "tensor") +
+                " in files that don't hold them: " + some_of(misplaced) + "; download the folder again");
   }
   return checkpoint;
 }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -197,15 +198,15 @@ void require_fits(const AdapterTensors& file, const std::vector<FileTensor>& exp
     if (!wanted.contains(name)) unexpected.push_back(tensor->name);
   }
   if (missing.empty() && unexpected.empty() && mismatched.empty()) return;
-  const auto count = [](const std::vector<std::string>& names, const char* what) {
-    return std::to_string(names.size()) + what + (names.empty() ? "" : " (first: " + names[0] + ")");
+  const auto count = [](const std::vector<std::string>& names, const char* one, const char* many) {
+    return counted(names.size(), one, many) + (names.empty() ? "" : " (first: " + names[0] + ")");
   };
   throw Error(escape_control("[" + file.path().string() +
                              "] doesn't fit this model and the modules of lora.target_modules and "
                              "lora.target_parameters: " +
-                             count(missing, " tensors are missing") + ", " +
-                             count(unexpected, " are unexpected") + ", " +
-                             count(mismatched, " have another shape")));
+                             count(missing, "tensor is missing", "tensors are missing") + ", " +
+                             count(unexpected, "is unexpected", "are unexpected") + ", " +
+                             count(mismatched, "has another shape", "have another shape")));
 }
 
 // The tables that are trained, by name; both ends where they share one.

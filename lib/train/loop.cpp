@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/strings.h"
@@ -45,8 +46,8 @@ class Loop {
     const LoopEnd end = run_steps();
     if (const auto use = pipeline_.runner().graph_use(); use && p_.progress != nullptr) {
       p_.progress->message("CUDA graphs: " + std::to_string(use->launched) + " of " +
-                           std::to_string(use->micro_steps) + " micro-steps were launches of " +
-                           std::to_string(use->graphs) + (use->graphs == 1 ? " graph" : " graphs"));
+                           counted(use->micro_steps, "micro-step") + " were launches of " +
+                           counted(use->graphs, "graph"));
     }
     return end;
   }

@@ -5,6 +5,7 @@
 #include <numbers>
 #include <string>
 
+#include "base/counted.h"
 #include "base/error.h"
 
 namespace lorikeet::train {
@@ -31,9 +32,9 @@ Schedule make_schedule(const config::SchedulerSettings& settings, double lr, std
     if (*settings.warmup_ratio < 1) s.warmup_steps = std::min(s.warmup_steps, total_steps - 1);
   }
   if (s.warmup_steps >= total_steps) {
-    throw Error("[lr_scheduler] warm-up of " + std::to_string(s.warmup_steps) +
-                " steps is not shorter than the run's " + std::to_string(total_steps) +
-                " steps; lower warmup_steps or warmup_ratio");
+    throw Error("[lr_scheduler] warm-up of " + counted(s.warmup_steps, "step") +
+                " is not shorter than the run's " + counted(total_steps, "step") +
+                "; lower warmup_steps or warmup_ratio");
   }
   if (s.min_lr > lr) throw Error("[lr_scheduler.min_lr] is above optimizer.lr");
   return s;

@@ -1,5 +1,6 @@
 #include "base/strings.h"
 
+#include "base/counted.h"
 #include "support/catch.h"
 
 using namespace lorikeet;
@@ -56,4 +57,12 @@ TEST_CASE("split keeps empty parts and join is its inverse") {
 
 TEST_CASE("lower case is taken of ASCII letters only") {
   CHECK(ascii_lower("GPU-1aF [\xC3\x84@Z`{") == "gpu-1af [\xC3\x84@z`{");
+}
+
+TEST_CASE("a count's noun is in singular for one alone") {
+  CHECK(counted(0, "row") == "0 rows");
+  CHECK(counted(1, "row") == "1 row");
+  CHECK(counted(std::size_t{12}, "row") == "12 rows");
+  CHECK(counted(1, "copy", "copies") == "1 copy");
+  CHECK(counted(2, "copy", "copies") == "2 copies");
 }

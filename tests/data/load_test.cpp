@@ -91,8 +91,8 @@ TEST_CASE("the report says what was read and how") {
   test::DataFixture data;
   const data::LoadedFile loaded = data.load(R"({"instruction": "a", "output": "b"})");
   CHECK_THAT(loaded.report.describe(),
-             Catch::StartsWith("train.jsonl: 1 rows, format alpaca (found), template alpaca (the default") &&
-                 Catch::Contains("1 examples") && Catch::Contains("(2 trained on)"));
+             Catch::StartsWith("train.jsonl: 1 row, format alpaca (found), template alpaca (the default") &&
+                 Catch::Contains("1 example,") && Catch::Contains("(2 trained on)"));
 }
 
 TEST_CASE("a subset keeps what belongs to each example") {

@@ -93,7 +93,7 @@ TEST_CASE("several sources are read each in its own way and reported one by one"
   CHECK(loaded.train.size() == 3);
   CHECK(test::spell_labels(loaded.train, 2).starts_with('y'));
   CHECK_THAT(loaded.train_report.describe(), Contains("a.jsonl: 2 rows, format text") &&
-                                                 Contains("b.csv: 1 rows, format instruct") &&
+                                                 Contains("b.csv: 1 row, format instruct") &&
                                                  Contains("together 3 examples"));
   data.options.weighted = true;
   const data::LoadedData mixed = data::load_data(data.options, *test::fake_tokenizer());

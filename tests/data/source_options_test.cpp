@@ -136,7 +136,7 @@ TEST_CASE("rows of other lengths and equal examples are left out and counted") {
   loaded = data.load(rows);
   CHECK(loaded.dataset.size() == 3);
   CHECK(loaded.report.counts.other_length == 2);
-  CHECK_THAT(loaded.report.describe(), Contains("2 rows left out: other lengths"));
+  CHECK_THAT(loaded.report.describe(), Contains("2 rows left out: another length"));
   data.options.min_tokens = 100;
   data.options.max_tokens.reset();
   CHECK_THROWS_WITH(data.load(rows), Contains("[data.train.where]") && Contains("5 rows"));

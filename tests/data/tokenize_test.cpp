@@ -63,7 +63,7 @@ TEST_CASE("empty answers are trained on, and counted") {
   const data::LoadedFile chats = data.load(one_line(empty) + one_line(not_trained));
   CHECK(chats.dataset.size() == 2);
   CHECK(chats.report.counts.empty_answers == 1);
-  CHECK_THAT(chats.report.describe(), Contains("1 rows with an empty answer"));
+  CHECK_THAT(chats.report.describe(), Contains("1 row with an empty answer"));
   const std::string instructions = R"({"instruction": "a", "output": ""})"
                                    "\n"
                                    R"({"instruction": "a", "output": "b"})"
@@ -81,7 +81,7 @@ TEST_CASE("a key that columns name for a field that rows may lack, and that none
     data.load(row);
     return log.text();
   };
-  CHECK_THAT(said(), Contains("system: none of the first 1 rows of train.jsonl has a key 'sysprompt'"));
+  CHECK_THAT(said(), Contains("system: no row of train.jsonl has a key 'sysprompt' (1 row looked at)"));
   data.options.columns["system"] = "system_prompt";
   CHECK(said().empty());
 }

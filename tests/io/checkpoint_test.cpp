@@ -77,7 +77,7 @@ TEST_CASE("an index that names absent shards lists them all") {
   fs::create_symlink("nowhere", folder / "m-3.safetensors");
   write_index(folder.path(), {{"a", "m-1.safetensors"}, {"b", "m-2.safetensors"}, {"c", "m-3.safetensors"}});
   CHECK_THAT(open_error(folder.path()),
-             Contains("2 of 3 files") && Contains("m-2.safetensors, m-3.safetensors"));
+             Contains("3 files, of which 2 are not there") && Contains("m-2.safetensors, m-3.safetensors"));
 }
 
 TEST_CASE("an index that places tensors wrongly, or shards that share one, are refused by name") {
@@ -86,7 +86,7 @@ TEST_CASE("an index that places tensors wrongly, or shards that share one, are r
   write_safetensors(folder / "m-2.safetensors", {bytes("b", "1")});
   write_index(folder.path(),
               {{"a", "m-1.safetensors"}, {"b", "m-2.safetensors"}, {"gone", "m-2.safetensors"}});
-  CHECK_THAT(open_error(folder.path()), Contains("1 tensors") && Contains("gone (m-2.safetensors)"));
+  CHECK_THAT(open_error(folder.path()), Contains("1 tensor in") && Contains("gone (m-2.safetensors)"));
   write_index(folder.path(), {{"a", "m-2.safetensors"}, {"b", "m-1.safetensors"}});
   CHECK_THAT(open_error(folder.path()), Contains("2 tensors"));
   write_safetensors(folder / "m-2.safetensors", {bytes("b", "1"), bytes("a", "1")});

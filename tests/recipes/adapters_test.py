@@ -91,7 +91,7 @@ class Adapters(unittest.TestCase):
         output.mkdir()  # an empty one may be there
         result = self.adapters("average", self.made, self.other, "--weights=2,-1", "--output", output, "--json")
         report = json.loads(result.stdout)
-        self.assertIn("lacks 1 modules of the others, which count as zero there: layers.1.q", result.stderr)
+        self.assertIn("lacks 1 module of the others, counted as zero there: layers.1.q", result.stderr)
         self.assertEqual(report["absent_modules"], [{"name": "layers.1.q", "absent_in": [str(self.other)]}])
         module = self.json("show", output)["modules"][0]
         self.assertEqual((module["name"], module["rank"]), ("layers.0.q", 3))
@@ -180,7 +180,7 @@ class Adapters(unittest.TestCase):
         self.assertNotIn("every value is equal", text)
         self.assertEqual(self.json("diff", tables, others)["saved"][0]["relative_distance"], 1)
         average = self.work / "average of tables"
-        self.assertIn("1 modules and 1 copies of modules_to_save", self.adapters("average", tables, others, "--output", average).stdout)
+        self.assertIn("1 module and 1 copy of modules_to_save", self.adapters("average", tables, others, "--output", average).stdout)
         self.assertAlmostEqual(self.json("diff", average, tables)["saved"][0]["norm_a"], 3 * 6 ** 0.5)
 
     def test_a_folder_with_files_in_it_is_left_alone(self):

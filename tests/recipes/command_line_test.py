@@ -169,8 +169,8 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(self.assert_ok(result), "valid\n")
         run = self.programs.train(self.work / "warned", *overrides)
         self.assert_ok(run)
-        for warning in ("data.max_seq_len is 600, but the model was made for 512 positions", "of 1 of 1 rows the chat template leaves something out",
-                        "chats.jsonl: in none of 1 examples a token that ends generation is learnt"):
+        for warning in ("data.max_seq_len is 600, but the model was made for 512 positions", "of 1 of 1 row the chat template leaves something out",
+                        "chats.jsonl: in no example (1 example looked at) a token that ends generation is learnt"):
             for said in (result.stderr, run.stderr):
                 self.assertTrue(any(line.startswith("warning: ") and warning in line for line in said.splitlines()), said)
 

@@ -131,9 +131,9 @@ class Limits(unittest.TestCase):
         data = [f"model.path={base}", f"data.train.path={rows}", "data.train.format=tokens", "training.max_steps=3"]
         result = self.programs.train(self.work / "ids", *data)
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertEqual(result.stderr.count("12 ids in ids.jsonl are beyond the tokenizer's vocabulary (1180)"), 1)
+        self.assertEqual(result.stderr.count("ids.jsonl has 12 ids beyond the tokenizer's vocabulary (1180)"), 1)
         again = self.programs.train(self.work / "ids-again", *data)  # from the cache
-        self.assertIn("12 ids in ids.jsonl", again.stderr)
+        self.assertIn("ids.jsonl has 12 ids", again.stderr)
         for verb in (["preview", base], ["eval", base, "--per-token"], ["generate", base, "--max-new-tokens", "1"]):
             result = self.programs.verb(*verb, "--data", rows, "data.train.format=tokens")
             self.assertEqual(result.returncode, 0, result.stderr)

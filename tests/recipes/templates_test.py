@@ -218,7 +218,7 @@ class Templates(unittest.TestCase):
             run = self.programs.train(self.work / f"no-end-{name}-run", f"model.path={base}", f"data.train.path={rows}",
                                       "data.train.format=chat", "training.max_steps=3")
             self.assertEqual(run.returncode, 0, run.stderr)
-            self.assertRegex(run.stderr, r"in none of 8 examples a token that ends generation is learnt.*answer ends with '.*' \(\d+\), and "
+            self.assertRegex(run.stderr, r"in no example \(8 examples looked at\) a token that ends generation is learnt.*answer ends with '.*' \(\d+\), and "
                                          rf"generation with '.*' \(\d+\); {advice}")
 
     def test_a_template_that_cannot_be_read_ends_before_training(self):
