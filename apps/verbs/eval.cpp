@@ -27,10 +27,12 @@ Verb add_eval(CLI::App& app) {
   command->add_option("--adapter", o->adapter, "a PEFT adapter's folder")->transform(home_path());
   command->add_flag("--per-token", o->per_token,
                     "also a JSON line a row with every label token's likelihood");
-  command->add_flag("--exact-match", o->exact_match,
-                    "also the share of rows whose whole greedy answer is the expected one");
+  CLI::Option* exact_match =
+      command->add_flag("--exact-match", o->exact_match,
+                        "also the share of rows whose whole greedy answer is the expected one");
   command->add_option("--max-new-tokens", o->max_new_tokens, "of an answer, with --exact-match")
       ->capture_default_str()
+      ->needs(exact_match)
       ->check(between(1, 1 << 20));
   command->add_option("overrides", o->overrides,
                       "settings, e.g. precision.preset=fp32 data.train.format=chat");
@@ -38,7 +40,7 @@ Verb add_eval(CLI::App& app) {
             o->model = local_model(o->model);
             o->data = local_data(o->data);
             recipes::EvalRequest request{.model = o->model,
-                                         .settings = verb_settings(o->model, o->overrides),
+                                         .settings = verb_settings("eval", o->model, o->overrides),
                                          .data = o->data,
                                          .per_token = o->per_token,
                                          .exact_match = o->exact_match,

@@ -32,21 +32,26 @@ Verb add_generate(CLI::App& app) {
       ->take_all()
       ->allow_extra_args(false);
   command->add_option("--system", o->request.system, "a system prompt before each --prompt");
-  command->add_option("--data", o->data, "a data file whose rows are the questions")->transform(home_path());
+  CLI::Option* data = command->add_option("--data", o->data, "a data file whose rows are the questions")
+                          ->transform(home_path());
   command->add_option("--limit", o->request.limit, "at most so many rows; 0: all")
+      ->needs(data)
       ->capture_default_str()
       ->check(between<std::int64_t>(0, INT64_MAX));
   command->add_option("--max-new-tokens", o->request.max_new_tokens, "most tokens of an answer")
       ->capture_default_str()
       ->check(between(1, 1 << 20));
-  command->add_option("--temperature", o->request.temperature, "0 is greedy")
-      ->capture_default_str()
-      ->check(between(0.0, 100.0));
+  CLI::Option* temperature =
+      command->add_option("--temperature", o->request.temperature, "of sampling; 0 is greedy")
+          ->capture_default_str()
+          ->check(between(0.0, 100.0));
   command
       ->add_option("--top-p", o->request.top_p, "sample from the likeliest tokens of this total probability")
+      ->needs(temperature)
       ->capture_default_str()
       ->check(between(0.0, 1.0));
   command->add_option("--seed", o->request.seed, "of sampling")
+      ->needs(temperature)
       ->capture_default_str()
       ->check(between<std::int64_t>(0, INT64_MAX));
   command->add_option("overrides", o->overrides,
@@ -58,7 +63,8 @@ Verb add_generate(CLI::App& app) {
               throw Error("[generate] --system goes with --prompt; rows of --data bring their own");
             o->model = local_model(o->model);
             o->request.model = o->model;
-            o->request.settings = verb_settings(o->model, o->overrides);
+            o->request.settings =
+                verb_settings(o->data.empty() ? "generate" : "generate --data", o->model, o->overrides);
             o->request.prompts = o->prompts;
             if (!o->data.empty()) o->request.data = o->data;
             if (!o->adapter.empty()) o->request.adapter = o->adapter;

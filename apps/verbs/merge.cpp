@@ -33,7 +33,7 @@ Verb add_merge(CLI::App& app) {
   command->add_option("overrides", o->overrides, "settings, e.g. device=cpu");
   return {command, [o] {
             o->model = local_model(o->base.empty() ? o->model : o->base);
-            const auto settings = verb_settings(o->model, o->overrides);
+            const auto settings = verb_settings("merge", o->model, o->overrides);
             // A card has less memory than most bases need beside what else is there, and wins little.
             const bool free_choice = settings.device.kind == config::DeviceSetting::Kind::kAuto;
             const recipes::MergeReport report =

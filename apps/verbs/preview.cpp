@@ -58,7 +58,7 @@ Verb add_preview(CLI::App& app) {
   return {command, [o] {
             o->model = local_model(o->model);
             o->data = local_data(o->data);
-            const config::Settings settings = verb_settings(o->model, o->overrides);
+            const config::Settings settings = verb_settings("preview", o->model, o->overrides);
             data::DataOptions options = recipes::data_options(settings);
             options.use_cache = false;
             const auto tokenizer =

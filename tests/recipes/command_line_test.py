@@ -191,6 +191,51 @@ class CommandLine(unittest.TestCase):
         self.assert_ok(result)
         self.assertIn("made for 512 positions", result.stderr)
 
+    def test_settings_that_a_verb_does_not_read_are_refused_with_those_that_it_reads(self):
+        rows = self.work / "records"
+        rows.mkdir()
+        (rows / "train.jsonl").write_text('{"question": "a", "answer": "b"}\n')
+        compute = ["device=cpu", "precision.preset=fp32", "precision.base_storage=fp32", "precision.compute=fp32", "precision.adapter=fp32",
+                   "training.deterministic=true"]
+        template = ["data.chat_template=alpaca", "data.template_date=2026-01-01"]
+        records = ["data.train.format=instruct", "data.train.columns.prompt=question", "data.train.columns={prompt: question, completion: answer}",
+                   "data.train.limit=1", "data.train.split=train"]
+        examples = [*template, *records, "data.train.remove_duplicates=true", "data.train.where.max_tokens=200", "data.max_seq_len=256",
+                    "data.overlong=drop", "data.train_on=last"]
+        data = ["--data", rows]
+        accepted = {("eval", self.base, *data): [*compute, *examples, "data.packing=false", "batch.micro=1", "batch.micro_tokens=64"],
+                    ("generate", self.base, "--prompt", "a", "--max-new-tokens", "1"): compute + template,
+                    ("generate", self.base, *data, "--max-new-tokens", "1"): compute + template + records,
+                    ("merge", self.base, self.work / "no-adapter", self.work / "out"): ["device=cpu"],
+                    ("preview", self.base, *data): [*examples, "model.add_tokens=[HbA1c]"]}
+        refused = ["lora.rank=8", "optimizer.lr=1", "model.path=x", "data.shuffle=false", "data.train.path=x", "data.cache_dir=x"]
+        for words, overrides in accepted.items():
+            with self.subTest(words[0]):
+                result = self.lorikeet(*words, *overrides)
+                if words[0] == "merge":
+                    self.assert_refused(result, "no-adapter")  # it came to the adapter
+                else:
+                    self.assert_ok(result)
+                for other in refused:
+                    result = self.lorikeet(*words, other)
+                    name = other.split("=")[0]
+                    self.assert_refused(result, f"[command line] expected settings that `lorikeet {words[0]}", f"got {name}, which", "it reads ")
+                    read = result.stderr[result.stderr.index("it reads "):]
+                    for override in overrides:
+                        setting = re.sub(r"^(data.train.columns|data.train.where)\..*", r"\1", override.split("=")[0])
+                        self.assertIn(setting, read)
+        self.assert_refused(self.lorikeet("merge", self.base, "x", "y", "precision.preset=fp32", "batch.global=1"), "got precision.preset, batch.global, which")
+        self.assert_refused(self.lorikeet("generate", self.base, "--prompt", "a", *records[:1]), "got data.train.format")
+        self.assert_refused(self.lorikeet("eval", self.base, *data, "lora.rnak=8"), "did you mean 'lora.rank'?")
+
+    def test_options_that_would_change_nothing_are_refused(self):
+        ask = ("generate", self.base, "--prompt", "a", "--max-new-tokens", "1")
+        self.assert_refused(self.lorikeet("eval", self.base, "--data", self.rows, "--max-new-tokens", "3"), "--max-new-tokens requires --exact-match")
+        self.assert_refused(self.lorikeet(*ask, "--limit", "3"), "--limit requires --data")
+        for option in ("--top-p", "--seed"):
+            self.assert_refused(self.lorikeet(*ask, option, "1"), f"{option} requires --temperature")
+            self.assert_ok(self.lorikeet(*ask, option, "1", "--temperature", "1"))
+
     def test_a_file_of_rows_that_isnt_there_is_named_with_its_setting(self):
         for setting in ("data.train.path", "data.validation.path"):
             for said in (self.lorikeet("validate", self.work / "config.yaml", f"{setting}=no.jsonl").stderr,
