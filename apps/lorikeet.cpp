@@ -25,8 +25,9 @@ std::vector<Verb> add_all(CLI::App& app) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Lorikeet fine-tunes open language models with LoRA. `lorikeet VERB --help` tells more.",
-               "lorikeet");
+  CLI::App app(
+      "Lorikeet fine-tunes open language models with LoRA. `lorikeet VERB --help` lists what a verb takes.",
+      "lorikeet");
   app.set_version_flag("--version", std::string(lorikeet::kVersion));
   app.require_subcommand(1);
   const std::vector<Verb> verbs = add_all(app);

@@ -33,9 +33,9 @@ struct ProductChoice {
 probe::ProductJob product_job(const ModelSession& session, std::int64_t tokens, bool backward);
 
 /// The choice for a job of `policy` on this machine: what precision.matmul says; by feature where
-/// `deterministic` or the model is so small (below 4 million parameters of frozen matrices) that timing its
-/// products tells little; else the faster way, from the cache or measured now and kept there. Nothing of the
-/// process is changed but that libtorch's CPU allocator is installed.
+/// `deterministic` or the model is so small (below 4 million parameters of frozen matrices) that its
+/// products are too short to be timed; else the faster way, from the cache or measured now and kept there.
+/// Nothing of the process is changed but that libtorch's CPU allocator is installed.
 ProductChoice choose_products(const precision::Policy& policy, const probe::ProductJob& job,
                               bool deterministic);
 

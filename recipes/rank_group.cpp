@@ -22,7 +22,7 @@ namespace {
 constexpr std::chrono::seconds kMeeting{120};
 // Another rank may tokenise for long: one that dies meanwhile is found by the launcher or the watch.
 constexpr std::chrono::seconds kPatience{7 * 24 * 3600};
-// Beyond the watchdog's time, which tells more.
+// Beyond the watchdog's time, whose message says more.
 constexpr std::chrono::seconds kMargin{30};
 
 }  // namespace

@@ -85,7 +85,7 @@ void warn_of_absent(const Options& o, const std::vector<peft::AbsentModule>& abs
     }
     if (names.empty()) continue;
     log_warning("'" + o.inputs[i] + "' lacks " + counted(names.size(), "module") +
-                " of the others, counted as zero there: " + join(names, ", "));
+                " of the others, counted as zero there: " + join_some(names, 10));
   }
 }
 

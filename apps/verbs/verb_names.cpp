@@ -90,7 +90,7 @@ void require_known_verbs(const CLI::App& app, int argc, const char* const* argv)
       throw Error((i < argc ? "unknown verb '" + escape_control(word) + "'" + meant(word, names)
                             : std::string("expected a verb, got none")) +
                   "; the verbs of `" + at->get_display_name() + "` are " + join(names, ", ") +
-                  ", and `VERB --help` tells more");
+                  "; `VERB --help` lists what one takes");
     }
     at = found[0];
   }

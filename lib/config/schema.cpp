@@ -116,7 +116,7 @@ void declare_data(Schema& schema) {
              nullable(text("a text with columns' names in braces")),
              "What the answer to `prompt` is; null: the column completion, or what columns calls so.")
       .field("split", &TrainDataSettings::split, nullable(text("train, validation, test, ...")),
-             "Which files of a folder; null: those of train, or all where no name tells a split.")
+             "Which files of a folder; null: those of train, or all where no name shows a split.")
       .field("limit", &TrainDataSettings::limit, nullable(integer(1)), "Only so many rows, the first ones.")
       .field("remove_duplicates", &TrainDataSettings::remove_duplicates, flag(),
              "Keep one of the examples that have the same tokens (counted).")

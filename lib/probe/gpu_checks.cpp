@@ -58,7 +58,7 @@ Findings check_gpus(const Sources& sources) {
   }
   if (!inventory.absent.empty()) {
     found.emplace_back(kName, Severity::kNote,
-                       "NVML tells nothing of them, so that most checks of GPUs have nothing to look at: " +
+                       "NVML reports nothing of them, so that most checks of GPUs have nothing to look at: " +
                            inventory.absent);
     return found;
   }

@@ -20,12 +20,12 @@ TEST_CASE("a GPU that has stopped answering is a warning, also for a run on the 
         "the GPU with NVML's number 3, NVIDIA Test 100 (GPU-3), has stopped answering: GPU is lost");
 }
 
-TEST_CASE("a run on GPUs of which NVML tells nothing goes on, with a note") {
+TEST_CASE("a run on GPUs of which NVML reports nothing goes on, with a note") {
   Sources sources = machine(1);
   sources.gpus.inventory = device::no_inventory("it refuses to start");
   sources.gpus.used.clear();
   CHECK_THAT(only(sources, "GPUs"),
-             StartsWith("note: NVML tells nothing") && Contains("it refuses to start"));
+             StartsWith("note: NVML reports nothing") && Contains("it refuses to start"));
   CHECK(worst(run_checks(sources, true)) == Severity::kNote);
 }
 
