@@ -158,10 +158,11 @@ void check_lora(const LoraSettings& lora, std::vector<std::string>& problems) {
   if (lora.target_modules.empty() && lora.target_parameters.empty())
     problems.emplace_back("lora.target_modules: expected at least one name, got none");
   for (const auto& [setting, set] :
-       {std::pair{"lora.dropout=0", lora.dropout > 0}, std::pair{"lora.use_dora=false", lora.use_dora},
-        std::pair{"lora.init=kaiming", lora.starts_from_base()}}) {
+       {std::pair{"lora.dropout above 0", lora.dropout > 0}, std::pair{"lora.use_dora=true", lora.use_dora},
+        std::pair{"a lora.init that starts from the base", lora.starts_from_base()}}) {
     if (set && !lora.target_parameters.empty())
-      problems.push_back("lora.target_parameters: goes with " + std::string(setting) + " alone, as in PEFT");
+      problems.push_back("lora.target_parameters: doesn't go with " + std::string(setting) +
+                         ", in PEFT neither; leave out one of the two");
   }
   // A folder in the working folder may be called anything, but what is nearly a keyword is a slip.
   if (lora.starts_from_folder() && lora.init.find('/') == std::string::npos) {

@@ -25,14 +25,14 @@ bool is_settable(const std::string& name) {
 }
 
 // Rewrites a section that is written as the list of its sources to a mapping with that list, where overrides
-// reach the section's other settings.
+// reach the section's other settings. An empty list would mean the default's single source, and stays wrong.
 void nest_source_lists(YamlNode& node, const std::string& section) {
   for (YamlNode& item : node.items) {
     const std::string name = join_name(section, item.key);
     if (!schema().is_section(name)) continue;
     if (item.is_mapping()) {
       nest_source_lists(item, name);
-    } else if (item.is_sequence() && schema().find(name + ".sources") != nullptr) {
+    } else if (item.is_sequence() && !item.items.empty() && schema().find(name + ".sources") != nullptr) {
       YamlNode list = item;
       list.key = "sources";
       item.kind = YamlNode::Kind::kMapping;

@@ -235,7 +235,13 @@ struct MapRule {
   Value read(const YamlNode& node) const {
     if (!node.is_mapping()) throw unexpected(expected(), node);
     Value out;
-    for (const YamlNode& item : node.items) out.emplace_back(item.key, rule.read(item));
+    for (const YamlNode& item : node.items) {
+      try {
+        out.emplace_back(item.key, rule.read(item));
+      } catch (const ValueError& error) {
+        throw ValueError{"'" + escape_control(item.key) + "': " + error.message};
+      }
+    }
     return out;
   }
   std::string write(const Value& value) const {

@@ -254,7 +254,18 @@ void TargetRules::require_used(const Names& of_model) const {
       require_rules_used(alphas_, "alpha_pattern");
     }
   }
-  if (adapted.empty()) throw Error("[lora.target_modules] no module of this model matches");
+  if (!adapted.empty()) return;
+  if (config_.targets_all_linear() || any(all, [&](const std::string& m) { return targets_.match(m); })) {
+    throw Error(
+        "[lora.target_modules] no module of this model gets an adapter: lora.exclude_modules or "
+        "lora.layers_to_transform leaves out all that target_modules names");
+  }
+  throw Error("[lora.target_modules] no module of this model matches" +
+              (targets_.pattern.empty() ? ""
+                                        : " '" + escape_control(config_.target_modules[0]) +
+                                              "'; a regular expression has to match a whole name, as "
+                                              "'.*\\.(q|v)_proj' does") +
+              "; it has " + join(last_parts(all), ", "));
 }
 
 }  // namespace lorikeet::peft

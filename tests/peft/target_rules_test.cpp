@@ -97,7 +97,11 @@ TEST_CASE("a setting that matches nothing is an error with the modules there are
   CHECK_THAT(unused({.target_modules = {"q_proj", "up_prjo"}}),
              Contains("[lora.target_modules] 'up_prjo' matches no module") &&
                  Contains("did you mean 'up_proj'?") && Contains("it has lm_head, q_proj, up_proj"));
-  CHECK_THAT(unused({.target_modules = {".*k_proj"}}), Contains("[lora.target_modules] no module"));
+  CHECK_THAT(unused({.target_modules = {"q_proj|k_proj"}}),
+             Contains("[lora.target_modules] no module of this model matches 'q_proj|k_proj'; a regular") &&
+                 Contains("match a whole name") && Contains("it has lm_head, q_proj, up_proj"));
+  CHECK_THAT(unused({.target_modules = {"q_proj"}, .exclude_modules = {"q_proj"}}),
+             Contains("[lora.target_modules] no module of this model gets an adapter: lora.exclude_modules"));
   CHECK_THAT(unused({.exclude_modules = {"k_proj"}}), Contains("[lora.exclude_modules] 'k_proj'"));
   CHECK_THAT(unused({.exclude_modules = {".*k_proj"}}), Contains("[lora.exclude_modules] '.*k_proj'"));
   CHECK_THAT(unused({.layers_to_transform = {0, 12}}),

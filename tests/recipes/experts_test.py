@@ -86,7 +86,7 @@ class Experts(unittest.TestCase):
         for model, overrides, expected in (
                 (self.gpt_oss, ["lora.target_parameters=[mlp.experts.gate_proj]"],
                  "it has mlp.experts.down_proj, mlp.experts.gate_up_proj"),
-                (self.gpt_oss, [f"lora.target_parameters={PARAMETERS}", "lora.dropout=0.1"], "goes with lora.dropout=0 alone"),
+                (self.gpt_oss, [f"lora.target_parameters={PARAMETERS}", "lora.dropout=0.1"], "doesn't go with lora.dropout above 0"),
                 (self.shared, [f"lora.target_parameters={PARAMETERS}", "lora.target_modules=[q_proj, down_proj]"],
                  "which target_modules names too")):
             said = self.train("impossible", model, *overrides, code=2)
