@@ -16,6 +16,7 @@
 
 #include "compare.h"
 #include "delta_net.h"
+#include "latent_heads.h"
 #include "ops/activation/activation.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/sinks.h"
@@ -388,6 +389,7 @@ void bench_all(const Settings& s) {
   bench_lora(s, "down", kInner, {kHidden});
   bench_cross_entropy(s);
   lorikeet::bench::bench_delta_net(s);
+  lorikeet::bench::bench_latent_heads(s);
   bench_matmul(s);
 }
 

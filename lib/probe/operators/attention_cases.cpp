@@ -26,6 +26,7 @@ const std::vector<Form>& forms() {
       {"sequences of one length", {4, 2, 128}, {0, 512, 1024}, {0.09}},
       {"one sequence of 1280, both directions", {2, 1, 64}, {0, 1280}, {0.125, false}},
       {"one key head", {4, 1, 16}, {0, 33, 98}, {0.25}},
+      {"heads of 192", {4, 4, 192}, {0, 130, 200}, {0.072}},
       {"heads of 256", {2, 1, 256}, {0, 70}, {0.0625}},
       {"window", {4, 2, 64}, {0, 200, 257}, {0.125, true, 70}},
       {"window of one", {2, 1, 16}, {0, 40}, {0.25, true, 1}},

@@ -52,8 +52,9 @@ const std::vector<OperatorCase>& operator_cases();
 std::vector<std::string> operator_names();
 
 // Parts of operator_cases().
-std::vector<OperatorCase> norm_cases();         ///< norms, and those of queries and keys with rotary
-std::vector<OperatorCase> elementwise_cases();  ///< rotary, activations, DoRA's columns, dropout
+std::vector<OperatorCase> norm_cases();  ///< norms, and those of queries and keys with rotary
+std::vector<OperatorCase>
+elementwise_cases();  ///< rotary, latent heads, activations, DoRA's columns, dropout
 std::vector<OperatorCase> attention_cases();
 std::vector<OperatorCase> sequence_cases();  ///< the gated delta rule, convolutions over packed sequences
 std::vector<OperatorCase> gate_cases();      ///< the gated norm, gates of rows and of their elements

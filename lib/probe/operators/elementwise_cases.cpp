@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 
 #include "ops/activation/activation.h"
+#include "ops/latent_heads/latent_heads.h"
 #include "ops/lora/dora.h"
 #include "ops/lora/dropout.h"
 #include "ops/rotary/rotary.h"
@@ -11,12 +12,15 @@ namespace {
 
 using ops::Activation;
 
-Results rotary(const Place& place, const ops::HeadLayout& layout, std::int64_t half, std::int64_t tokens) {
+// Cosines and sines of random angles, [tokens, half], rounded to fp32 in every dtype, as a run's table is.
+std::pair<at::Tensor, at::Tensor> turns(const Place& place, std::int64_t half, std::int64_t tokens) {
   const at::Tensor angles = place.wide_normal({tokens, half}, 1);
-  // Rounded to fp32 in every dtype, as a run's table is.
   const auto table = [&](const at::Tensor& values) { return values.to(at::kFloat).to(place.wide()); };
-  const at::Tensor cosine = table(angles.cpu().cos()).to(place.device);
-  const at::Tensor sine = table(angles.cpu().sin()).to(place.device);
+  return {table(angles.cpu().cos()).to(place.device), table(angles.cpu().sin()).to(place.device)};
+}
+
+Results rotary(const Place& place, const ops::HeadLayout& layout, std::int64_t half, std::int64_t tokens) {
+  const auto [cosine, sine] = turns(place, half, tokens);
   at::Tensor qkv = place.normal({tokens, layout.width()}, 2);
   ops::rotate(qkv, cosine, sine, layout);
   const auto heads = [&](std::int64_t count, std::uint64_t seed) {
@@ -43,6 +47,40 @@ void add_rotary(std::vector<OperatorCase>& cases) {
   for (const Form& form : kForms) {
     cases.push_back({"rotary", form.name,
                      [=](const Place& at) { return rotary(at, form.layout, form.half, form.tokens); }});
+  }
+}
+
+// The parts lie in wider rows, as in a model.
+Results latent_heads(const Place& place, const ops::LatentLayout& layout, std::int64_t tokens) {
+  const auto [cosine, sine] = turns(place, layout.rotary_dim / 2, tokens);
+  const std::vector<std::int64_t> widths{layout.query_width(), layout.key_value_width(), layout.rotary_dim};
+  const auto parts_of = [&](const at::Tensor& rows) {
+    const auto parts = rows.split_with_sizes(widths, 1);
+    return ops::LatentParts{parts[0], parts[1], parts[2]};
+  };
+  const at::Tensor rows = place.normal({tokens, widths[0] + widths[1] + widths[2]}, 2);
+  const at::Tensor packed = ops::latent_heads(parts_of(rows), cosine, sine, layout);
+  const at::Tensor gradient = at::empty_like(rows);
+  const auto heads = [&](std::uint64_t seed) {
+    return place.normal({tokens, layout.heads, layout.head_dim()}, seed);
+  };
+  ops::latent_heads_backward({heads(3), heads(4), heads(5)}, cosine, sine, layout, parts_of(gradient));
+  return {{"output", packed}, {"gradient", gradient}};
+}
+
+void add_latent_heads(std::vector<OperatorCase>& cases) {
+  struct Form {
+    const char* name;
+    ops::LatentLayout layout;
+    std::int64_t tokens;
+  };
+  constexpr Form kForms[] = {
+      {"DeepSeek's heads", {16, 128, 64, 128, true}, 65}, {"GLM's heads", {20, 192, 64, 256, true}, 19},
+      {"rotated halves", {5, 64, 32, 64, false}, 19},     {"odd sizes", {3, 5, 6, 13, true}, 7},
+      {"one token", {16, 128, 64, 128, true}, 1},         {"no tokens", {2, 8, 16, 8, true}, 0}};
+  for (const Form& form : kForms) {
+    cases.push_back({"latent heads", form.name,
+                     [=](const Place& at) { return latent_heads(at, form.layout, form.tokens); }});
   }
 }
 
@@ -103,6 +141,7 @@ Results dropout(const Place& place, std::int64_t tokens, std::int64_t features) 
 std::vector<OperatorCase> elementwise_cases() {
   std::vector<OperatorCase> cases;
   add_rotary(cases);
+  add_latent_heads(cases);
   add_activations(cases);
   for (const bool bias : {false, true}) {
     cases.push_back({"DoRA's columns", bias ? "50 x 43 with a bias" : "50 x 43",
