@@ -28,11 +28,11 @@ void bench_latent_heads(const Settings& s) {
   const at::Tensor upstream = at::randn({kTokens, kLayout.padded().width()}).to(s.dtype);
   const at::Tensor angles = at::randn({kTokens, kLayout.rotary_dim / 2});
   const at::Tensor cos = angles.cos(), sin = angles.sin(), gradient = at::empty_like(rows);
-  // As transformers does it: tables of the model's dtype, and values as wide as they are.
+  // As transformers does it, with tables of the model's dtype, but for the order of rotated numbers.
   const at::Tensor c = cos.to(s.dtype).unsqueeze(1), n = sin.to(s.dtype).unsqueeze(1);
   const auto turn = [=](const at::Tensor& x) {
     const at::Tensor low = x.slice(2, 0, x.size(2), 2), high = x.slice(2, 1, x.size(2), 2);
-    return at::cat({low * c - high * n, high * c + low * n}, 2);
+    return at::stack({low * c - high * n, high * c + low * n}, 3).flatten(2);
   };
   const double bytes = static_cast<double>(rows.nbytes() + upstream.nbytes());
   compare(
