@@ -105,10 +105,10 @@ def all_parts(programs, output, device):
         Part("doctor", script("doctor"), 120),
         # One that hangs leaves time for the others.
         Part("gpu-tests", [*lorikeet, "doctor", "--gpu-tests", "--time-limit", "15", f"device={device}"], 120),
-        Part("parity", script("parity"), 150),
+        Part("parity", script("parity"), 240),
         Part("resume", script("resume"), 120),
         Part("saving", script("saving"), 150),
-        Part("graphs", script("graphs"), 90),
+        Part("graphs", script("graphs"), 150),
         Part("two-ranks", script("two_ranks"), 90),
         Part("plan", script("plan"), 90),
         Part("quickstart", script("quickstart"), 120),

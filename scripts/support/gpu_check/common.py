@@ -1,9 +1,8 @@
-"""What the parts of scripts/gpu-check share: arguments, programs, small models and runs."""
+"""What the parts of scripts/gpu-check share: arguments, programs and runs."""
 
 import json
 import os
 import pathlib
-import random
 import subprocess
 import sys
 
@@ -86,66 +85,6 @@ def furthest(ours, theirs):
     if len(ours) != len(theirs) or not ours:
         raise Failure(f"expected {len(theirs)} losses, got {len(ours)}")
     return max(abs(a - b) / abs(b) for a, b in zip(ours, theirs))
-
-
-def write_tokenizer(folder, size):
-    """One that makes a checkpoint complete; rows of token ids don't need more."""
-    vocabulary = {f"<{i}>": i for i in range(size)}
-    (folder / "tokenizer.json").write_text(json.dumps(
-        {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
-         "pre_tokenizer": None, "post_processor": None, "decoder": None,
-         "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
-                   "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
-                   "vocab": vocabulary, "merges": []}}))
-
-
-def random_bf16(draw, count, one=False):
-    """Bytes of `count` bf16 numbers: ones, or of either sign between 2^-7 and 2^-6."""
-    data = bytearray(2 * count)
-    if one:
-        data[0::2], data[1::2] = b"\x80" * count, b"\x3f" * count
-        return bytes(data)
-    data[0::2] = draw.randbytes(count)
-    data[1::2] = draw.randbytes(count).translate(bytes(0x3C if i % 2 else 0xBC for i in range(256)))
-    return bytes(data)
-
-
-def write_llama(folder, hidden=512, inner=1408, layers=8, heads=8, kv_heads=4, vocabulary=32000, experts=0):
-    """A Llama of 57 million random weights; with experts a Mixtral, of which a token passes two, each `inner` wide."""
-    folder.mkdir(parents=True)
-    kv = hidden // heads * kv_heads
-    shapes = {"model.embed_tokens.weight": (vocabulary, hidden), "model.norm.weight": (hidden,),
-              "lm_head.weight": (vocabulary, hidden)}
-    for layer in range(layers):
-        mlp = {"mlp.gate_proj": (inner, hidden), "mlp.up_proj": (inner, hidden), "mlp.down_proj": (hidden, inner)}
-        if experts:
-            mlp = {f"block_sparse_moe.experts.{e}.{part}": (hidden, inner) if part == "w2" else (inner, hidden)
-                   for e in range(experts) for part in ("w1", "w2", "w3")}
-            mlp["block_sparse_moe.gate"] = (experts, hidden)
-        for part, shape in {"self_attn.q_proj": (hidden, hidden), "self_attn.k_proj": (kv, hidden),
-                            "self_attn.v_proj": (kv, hidden), "self_attn.o_proj": (hidden, hidden),
-                            **mlp, "input_layernorm": (hidden,), "post_attention_layernorm": (hidden,)}.items():
-            shapes[f"model.layers.{layer}.{part}.weight"] = shape
-    draw, header, begin, parts = random.Random(0), {}, 0, []
-    for name, shape in shapes.items():
-        count = shape[0] * (shape[1] if len(shape) > 1 else 1)
-        parts.append(random_bf16(draw, count, one=len(shape) == 1))
-        header[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [begin, begin + 2 * count]}
-        begin += 2 * count
-    text = json.dumps(header).encode()
-    with (folder / "model.safetensors").open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        file.writelines(parts)
-    kind = dict(model_type="llama", architectures=["LlamaForCausalLM"], attention_bias=False, mlp_bias=False)
-    if experts:
-        kind = dict(model_type="mixtral", architectures=["MixtralForCausalLM"], num_local_experts=experts,
-                    num_experts_per_tok=2, sliding_window=None)
-    (folder / "config.json").write_text(json.dumps(dict(
-        **kind, hidden_size=hidden, intermediate_size=inner,
-        num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=kv_heads, vocab_size=vocabulary,
-        rms_norm_eps=1e-5, rope_theta=10000.0, max_position_embeddings=8192, tie_word_embeddings=False,
-        torch_dtype="bfloat16", hidden_act="silu")))
-    write_tokenizer(folder, 1000)
 
 
 def main(part):

@@ -4,6 +4,7 @@ deterministic, else, on the way through cuDNN's attention, within 16 bits' round
 import json
 
 import common
+import models
 
 STEPS, ROWS = 4, 16
 EXACT = None
@@ -13,8 +14,10 @@ PASSES = 2 * STEPS  # two micro-batches of four rows a step
 
 def part(run):
     config, precision = run.example_config(), run.half_precision()
-    common.write_llama(run.folder / "wide", hidden=128, inner=256, layers=2, heads=2, kv_heads=2, vocabulary=1000)
-    common.write_llama(run.folder / "experts", hidden=128, inner=64, layers=2, heads=2, kv_heads=2, vocabulary=1000, experts=8)
+    models.write_llama(run.folder / "wide", hidden=128, inner=256, layers=2, heads=2, kv_heads=2, vocabulary=1000)
+    models.write_llama(run.folder / "experts", hidden=128, inner=64, layers=2, heads=2, kv_heads=2, vocabulary=1000, experts=8)
+    models.write_delta_net(run.folder / "delta-net")
+    models.write_short_convolutions(run.folder / "convolutions")
     experts = [f"model.path={run.folder / 'experts'}", *precision, "lora.target_modules=[q_proj,v_proj,w1,w2,w3]"]
     wide = [f"model.path={run.folder / 'wide'}", *precision]  # heads of 64
     deterministic = "training.deterministic=true"
@@ -24,6 +27,9 @@ def part(run):
         "fp32": (64, common.FP32_RELATIVE, ["precision.preset=fp32"]),
         "rows that cuDNN takes": (256, HALF_RELATIVE, wide),
         "experts": (64, EXACT, [*experts, deterministic]),
+        # 80 tokens a row: the delta net's second chunk of 64 isn't full.
+        "delta net": (80, EXACT, [f"model.path={run.folder / 'delta-net'}", *precision, deterministic]),
+        "convolutions": (64, EXACT, [f"model.path={run.folder / 'convolutions'}", *precision, deterministic]),
     }
 
     def train(name, length, *settings):

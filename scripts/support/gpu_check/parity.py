@@ -7,19 +7,25 @@ import array
 import concurrent.futures
 import json
 import math
+import os
 import pathlib
 import shutil
 
 import common
+import models
 
 GOLDENS = common.ROOT / "tests" / "parity" / "goldens"
-WORKERS = 4
+WORKERS = min(8, max(4, os.cpu_count() or 1))  # most of a run's time is its process's start
 # Of the mean loss of a model's rows and of ten steps, absolute: a wrong rotary base moves it by 0.02. fp32 sums in another
 # order; the others round operands or results to 11, 8 and 11 bits.
 LIMITS = {"fp32": 1e-4, "tf32": 2e-3, "bf16": 5e-3, "fp16": 2e-3}
 # In bf16 correct ways to compute ten steps were seen up to 3.2e-3 off: native and widened products, other micro-batches.
 TEN_STEPS_LIMITS = LIMITS | {"bf16": 8e-3}
-IN_ALL_PRECISIONS = ("llama/plain", "families/gemma2/plain", "families/gpt_neox/parallel")
+# The last four have experts, sinks, gated delta nets, short convolutions: their losses stay within half of the limits by
+# our kernels, by the references and with the made-up card's sums. Those of other mixtures are up to 1.6e-2 off, where a token
+# between two experts takes the other one.
+IN_ALL_PRECISIONS = ("llama/plain", "families/gemma2/plain", "families/gpt_neox/parallel", "families/mixtral/window",
+                     "families/gpt_oss/windows", "families/qwen3_5_text/three-taps", "families/lfm2/tied")
 TEN_STEPS = "ten steps"
 TRAINING = ["lora.rank=4", "lora.alpha=8", "lora.dropout=0", "data.packing=true", "data.shuffle=false", "batch.global=4",
             "training.epochs=1", "training.clip_grad_norm=1.0", "optimizer.lr=1e-3", "optimizer.weight_decay=0.01",
@@ -53,7 +59,7 @@ def model_folder(run, name):
     """A golden checkpoint with a tokenizer beside it, which the programs want."""
     folder = run.folder / name.replace("/", "-")
     shutil.copytree(GOLDENS / name, folder)
-    common.write_tokenizer(folder, 16)
+    models.write_tokenizer(folder, 16)
     return folder
 
 

@@ -5,13 +5,14 @@ import random
 import statistics
 
 import common
+import models
 
 STEPS, TOKENS, ROWS = 6, 512, 16
 MOST = 1.02  # of the planned memory
 
 
 def part(run):
-    common.write_llama(run.folder / "model")
+    models.write_llama(run.folder / "model")
     draw = random.Random(0)
     rows = run.folder / "rows.jsonl"
     with rows.open("w") as file:
