@@ -91,12 +91,13 @@ struct Convolution {
   bool wide_weight = false;
 };
 
-// Kernels of 2 to 4 taps whose channels fit 16-byte accesses, and others; lengths about tiles of 16 and 32
-// rows, and sequences shorter than the taps.
+// Kernels of 2 to 4 taps whose channels fit 16-byte accesses, and others; sequences shorter than the taps. A
+// thread of a kernel has one row where there are few numbers, and several in the form with the most.
 const std::vector<Convolution>& convolutions() {
   static const std::vector<Convolution> all = {
       {"264 channels, 4 taps", 264, 4, around_a_chunk()},
       {"1,032 channels, 3 taps in fp32", 1032, 3, {0, 2, 17, 17, 50, 83}, true},
+      {"4,096 channels, 4 taps, 600 rows", 4096, 4, {0, 1, 64, 65, 300, 600}},
       {"8 channels, 2 taps, many rows", 8, 2, {0, 1, 1200}},
       {"21 channels, 5 taps", 21, 5, {0, 0, 3, 40}},
       {"no tokens", 16, 4, {0, 0}},
