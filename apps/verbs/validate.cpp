@@ -1,6 +1,9 @@
 #include <iostream>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "apps/config_files.h"
 #include "apps/hub_paths.h"
@@ -34,16 +37,44 @@ std::set<std::string> names_of(const std::vector<std::string>& overrides) {
   return names;
 }
 
-int validate(const std::string& file, const std::vector<std::string>& overrides) {
-  config::Settings settings = config::load_settings(find_config(file), overrides);
+// A model whose name is among `unread` isn't looked for: its path is none of the user's.
+recipes::Validation look(config::Settings settings, const std::vector<std::string>& overrides,
+                         const std::set<std::string>& unread = {}) {
   use_local_paths(settings, hub::Absent::kError);
-  const recipes::Validation found = recipes::validate(
-      {.settings = std::move(settings), .given = names_of(overrides), .placeholders = placeholders()});
-  if (found.problems.size() == 1) throw Error(found.problems[0]);
-  if (!found.problems.empty()) {
-    throw Error("[validate] " + std::to_string(found.problems.size()) + " problems:\n  " +
-                join(found.problems, "\n  "));
+  recipes::ValidationRequest request{
+      .settings = std::move(settings), .given = names_of(overrides), .placeholders = placeholders()};
+  for (const std::string& name : unread) request.given.erase(name);
+  if (unread.contains("model.path")) request.placeholders.insert(request.settings.model.path);
+  return recipes::validate(request);
+}
+
+Error error_of(const std::vector<std::string>& problems) {
+  return Error("[validate] " + std::to_string(problems.size()) + " problems:\n  " + join(problems, "\n  "));
+}
+
+// The problems of settings that can't all be read, and of what the others name.
+[[noreturn]] void fail(const std::filesystem::path& file, const std::vector<std::string>& overrides,
+                       const config::PartialSettings& read) {
+  std::vector<std::string> problems = read.problems;
+  const auto add = [&](const std::string& problem) {
+    if (!config::follows_from(problem, read.unread)) problems.push_back(problem);
+  };
+  try {
+    for (const std::string& problem : look(read.settings, overrides, read.unread).problems) add(problem);
+  } catch (const Error& error) {  // a path on the hub
+    add(error.what());
   }
+  if (problems.size() == read.problems.size()) config::load_settings(file, overrides);  // throws these
+  throw error_of(problems);
+}
+
+int validate(const std::string& file, const std::vector<std::string>& overrides) {
+  const std::filesystem::path path = find_config(file);
+  const config::PartialSettings read = config::read_settings(path, overrides);
+  if (!read.problems.empty()) fail(path, overrides, read);
+  const recipes::Validation found = look(read.settings, overrides);
+  if (found.problems.size() == 1) throw Error(found.problems[0]);
+  if (!found.problems.empty()) throw error_of(found.problems);
   for (const std::string& warning : found.warnings) log_warning(warning);
   std::cout << "valid\n";
   log_info("not checked: " + join(found.unchecked, ", "));

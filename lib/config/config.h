@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +23,20 @@ Settings load_settings(const std::filesystem::path& path, const std::vector<std:
 /// config file passes an empty text and overrides alone.
 Settings parse_settings(std::string_view text, const std::string& name,
                         const std::vector<std::string>& overrides = {});
+
+/// What can be read of a file and overrides that may be wrong.
+struct PartialSettings {
+  Settings settings;                  ///< with defaults in the place of what can't be read
+  std::vector<std::string> problems;  ///< what load_settings would throw, one by one
+  std::set<std::string> unread;       ///< the settings that have defaults for that reason
+};
+
+/// load_settings without its error. Throws Error for a file that can't be opened or isn't YAML.
+PartialSettings read_settings(const std::filesystem::path& path, const std::vector<std::string>& overrides);
+
+/// Whether a problem that was found with PartialSettings may come from a default in the place of the user's
+/// value: its text names one of the settings `unread`.
+bool follows_from(const std::string& problem, const std::set<std::string>& unread);
 
 /// "name=value" for an override whose value is any text at all, e.g. a path with odd characters.
 std::string make_override(std::string_view name, std::string_view text_value);

@@ -13,6 +13,8 @@
 namespace lorikeet::config {
 namespace {
 
+constexpr std::uint64_t kMostBytes = YamlLimits{}.max_bytes;
+
 std::string join_name(std::string_view section, std::string_view key) {
   return section.empty() ? std::string(key) : std::string(section) + "." + std::string(key);
 }
@@ -39,6 +41,19 @@ void nest_source_lists(YamlNode& node, const std::string& section) {
       item.items = {std::move(list)};
     }
   }
+}
+
+// Whether the text has the setting's name, or that of one in the section of this name, as a word.
+bool names_setting(std::string_view text, const std::string& name) {
+  const auto in_name = [](char c) {
+    return c == '_' || c == '.' || std::isalnum(static_cast<unsigned char>(c)) != 0;
+  };
+  for (std::size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
+    const std::size_t end = at + name.size();
+    const bool ends = end == text.size() || text[end] == '.' || !in_name(text[end]);
+    if (ends && (at == 0 || !in_name(text[at - 1]))) return true;
+  }
+  return false;
 }
 
 // Reads the tree into settings, gathering every problem rather than stopping at the first.
@@ -75,6 +90,7 @@ class Loader {
   void require_fields(const std::string& file) {
     for (const Field& field : schema().fields()) {
       if (!field.required || given.contains(field.name) || is_unread(field.name)) continue;
+      unread.insert(field.name);
       report(file, field.name + " is required: expected " + field.expected + "; " + field.help);
     }
   }
@@ -85,9 +101,7 @@ class Loader {
     std::vector<std::string> contradictions;
     settle(settings, given, contradictions);
     for (std::string& problem : contradictions) {
-      const bool follows = std::any_of(unread.begin(), unread.end(),
-                                       [&](const std::string& name) { return names_setting(problem, name); });
-      if (!follows) problems.push_back(std::move(problem));
+      if (!follows_from(problem, unread)) problems.push_back(std::move(problem));
     }
   }
 
@@ -99,19 +113,6 @@ class Loader {
   bool is_unread(const std::string& field) const {
     return std::any_of(unread.begin(), unread.end(),
                        [&](const std::string& name) { return field.starts_with(name + "."); });
-  }
-
-  // Whether the text has the setting's name, or that of one in the section of this name, as a word.
-  static bool names_setting(std::string_view text, const std::string& name) {
-    const auto in_name = [](char c) {
-      return c == '_' || c == '.' || std::isalnum(static_cast<unsigned char>(c)) != 0;
-    };
-    for (std::size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
-      const std::size_t end = at + name.size();
-      const bool ends = end == text.size() || text[end] == '.' || !in_name(text[end]);
-      if (ends && (at == 0 || !in_name(text[at - 1]))) return true;
-    }
-    return false;
   }
 
   void read_field(const Field& field, const YamlNode& node) {
@@ -275,11 +276,9 @@ bool is_another_trainers(const YamlNode& root) {
               join(problems, "\n  ") + (hint.empty() ? "" : "\n" + hint));
 }
 
-}  // namespace
-
-Settings parse_settings(std::string_view text, const std::string& name,
-                        const std::vector<std::string>& overrides) {
-  Loader loader;
+// The tree with the overrides, for `fail`.
+YamlNode read_into(Loader& loader, std::string_view text, const std::string& name,
+                   const std::vector<std::string>& overrides) {
   YamlNode root = parse_yaml(text, name);
   if (!root.is_mapping() && !root.is_null())
     throw Error("[config] " + root.place + ": expected sections such as 'model:', got " + root.describe());
@@ -300,6 +299,20 @@ Settings parse_settings(std::string_view text, const std::string& name,
   loader.read_section(root, "");
   loader.require_fields(name);
   loader.settle_all();
+  return root;
+}
+
+}  // namespace
+
+bool follows_from(const std::string& problem, const std::set<std::string>& unread) {
+  return std::any_of(unread.begin(), unread.end(),
+                     [&](const std::string& name) { return names_setting(problem, name); });
+}
+
+Settings parse_settings(std::string_view text, const std::string& name,
+                        const std::vector<std::string>& overrides) {
+  Loader loader;
+  const YamlNode root = read_into(loader, text, name, overrides);
   if (!loader.problems.empty()) fail(loader.problems, name, root);
 
   if (loader.settings.checkpoint.output_dir.empty()) {
@@ -310,8 +323,13 @@ Settings parse_settings(std::string_view text, const std::string& name,
 }
 
 Settings load_settings(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
-  static constexpr std::uint64_t kMostBytes = YamlLimits{}.max_bytes;
   return parse_settings(read_file(path, kMostBytes), escape_control(path.string()), overrides);
+}
+
+PartialSettings read_settings(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
+  Loader loader;
+  read_into(loader, read_file(path, kMostBytes), escape_control(path.string()), overrides);
+  return {std::move(loader.settings), std::move(loader.problems), std::move(loader.unread)};
 }
 
 std::string make_override(std::string_view name, std::string_view text_value) {

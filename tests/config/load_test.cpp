@@ -143,6 +143,20 @@ TEST_CASE("a key with a dot in the place of nested keys is refused with its line
   CHECK(parse("lora: {rank_pattern: {layers.0.x: 8}}").lora.rank_pattern[0].first == "layers.0.x");
 }
 
+TEST_CASE(
+    "settings are read as far as they can be, and what follows from a default in one's place is known") {
+  const test::TemporaryFolder folder;
+  write_file_atomic(folder / "run.yaml", "lora: {rank: 0, alpha: 8}\ndata: {train: {format: [1]}}\n");
+  const PartialSettings read = read_settings(folder / "run.yaml", {"optimizer.lr=1e-3", "lora.alfa=3"});
+  CHECK(read.settings.lora.rank == 16);
+  CHECK(read.settings.lora.alpha == 8);
+  CHECK(read.settings.optimizer.lr == 1e-3);
+  CHECK(read.problems.size() == 4);
+  CHECK(read.unread == std::set<std::string>{"data.train.format", "lora.rank", "model.path"});
+  CHECK(follows_from("line 1: ...; set data.train.format", read.unread));
+  CHECK_FALSE(follows_from("line 1: ...; set data.train.formats or lora.rank_pattern", read.unread));
+}
+
 TEST_CASE("a required setting that is absent is an error") {
   CHECK_THROWS_WITH(parse_settings("", "run.yaml"), Contains("model.path is required"));
   CHECK_THROWS_WITH(parse_settings("model: {path: null}", "run.yaml"),

@@ -119,6 +119,12 @@ class CommandLine(unittest.TestCase):
             self.lorikeet("validate", config, "model.path=nowhere", "data.train.path=no/rows.jsonl", "data.validation.path=no/held.jsonl",
                           "lora.init=no/adapter", "data.chat_template=lama3", "device=cuda:99"),
             "6 problems", "there is no folder 'nowhere'", "no/rows.jsonl", "no/held.jsonl", "no/adapter", "data.chat_template", "cuda:99")
+        several = self.lorikeet("validate", config, "model.path=nowhere", "lora.rank=0", "data.train.path=no/rows.jsonl", "data.chat_template=lama3")
+        self.assert_refused(several, "[validate] 4 problems", "lora.rank: expected an integer", "there is no folder 'nowhere'", "no/rows.jsonl", "'lama3'")
+        self.assert_refused(self.lorikeet("validate", config, "model.path=null", "data.train.format=[1]"), "[config] 2 problems in ",
+                            "model.path: expected a folder", "data.train.format: expected one of")  # and nothing of a model '' or found formats
+        self.assert_refused(self.lorikeet("validate", config, "data.train.columns=[a]", "lora.target_modules=q_porj,v_proj"),
+                            "[validate] 2 problems", "data.train.columns: expected", "'q_porj' matches no module")
         self.assert_refused(self.lorikeet("validate", config, "lora.target_modules=q_porj,v_proj"),
                             "error: [lora.target_modules] 'q_porj' matches no module")
         self.assert_refused(self.lorikeet("validate", config, "lora.target_modules=q_porj,v_proj", "data.train.columns.output=anwser"),
