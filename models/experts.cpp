@@ -90,6 +90,8 @@ void read_expert_groups(ConfigReader& config, nn::ExpertsSpec& experts, const Gr
 
 nn::ExpertsSpec read_sigmoid_experts(ConfigReader& config, const DecoderSizes& sizes,
                                      const SigmoidExpertsDefaults& defaults) {
+  config.choice("scoring_func", "sigmoid", {"sigmoid"});
+  config.choice("topk_method", "noaux_tc", {"noaux_tc"});
   nn::ExpertsSpec experts = read_experts(config, sizes, defaults.experts);
   read_expert_groups(config, experts, defaults.groups);
   experts.wide_router = true;

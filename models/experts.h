@@ -65,7 +65,7 @@ struct SigmoidExpertsDefaults {
 /// Experts beside shared ones as DeepSeek-V3 has them, and GLM-4.5 (Liu et al. 2024, arXiv:2412.19437):
 /// chosen and weighed by the sigmoids of a router's logits in fp32, with a bias for the choice, from groups
 /// that limit it. Reads what read_experts and read_expert_groups do, n_shared_experts and
-/// routed_scaling_factor.
+/// routed_scaling_factor; refuses another `scoring_func` or `topk_method`.
 nn::ExpertsSpec read_sigmoid_experts(ConfigReader& config, const DecoderSizes& sizes,
                                      const SigmoidExpertsDefaults& defaults);
 

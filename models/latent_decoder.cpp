@@ -9,7 +9,7 @@
 namespace lorikeet::models {
 namespace {
 
-// Absent is not null.
+// Without the key the class's default counts; null means that queries have no latent.
 std::int64_t read_query_rank(ConfigReader& config, std::int64_t absent) {
   constexpr const char* kKey = "q_lora_rank";
   if (!config.has(kKey)) return config.view().json().find(kKey) != nullptr ? 0 : absent;
@@ -27,11 +27,11 @@ LatentDecoder read_latent_decoder(ConfigReader& config, const LatentDefaults& de
   if (layout.rotary_dim % 2 != 0)
     config.fail("qk_rope_head_dim", "expected an even number, got " + std::to_string(layout.rotary_dim));
   layout.plain_dim = config.size_or("qk_nope_head_dim", kLargestWidth, defaults.plain_dim);
-  // transformers' head_dim is that of the rotary table: it takes no notice of a file's.
+  // In transformers head_dim is that of the rotary table: another name of qk_rope_head_dim, or made of it.
   DecoderSizes absent = sizes;
   absent.head_dim = layout.rotary_dim;
   decoder.sizes = read_sizes(config, HeadDim::kOptional, absent);
-  if (decoder.sizes.head_dim != layout.rotary_dim && decoder.sizes.head_dim != layout.key_dim()) {
+  if (decoder.sizes.head_dim != layout.rotary_dim) {
     config.fail("head_dim", "expected qk_rope_head_dim, " + std::to_string(layout.rotary_dim) + ", got " +
                                 std::to_string(decoder.sizes.head_dim));
   }

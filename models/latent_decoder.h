@@ -16,8 +16,8 @@ struct LatentDefaults {
   bool reads_interleaved = true;  ///< `rope_interleave` is known
 };
 
-/// A decoder whose layers have latent attention. `rotary` is the family's to fill in, for heads as wide as
-/// what is rotated.
+/// A decoder whose layers have latent attention. The family fills in `rotary`: read_rope's, for a head_dim of
+/// `latent.layout.rotary_dim`.
 struct LatentDecoder {
   DecoderSizes sizes;
   nn::LatentSpec latent;

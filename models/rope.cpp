@@ -320,14 +320,19 @@ nn::RotarySpec read_rope(ConfigReader& reader, std::int64_t head_dim, const Rope
 
 double yarn_score_factor(const ConfigReader& config, const nn::RotarySpec& rotary) {
   if (rotary.scaling != Scaling::kYarn) return 1;
+  std::optional<double> found;
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     const auto object = config.view().maybe(key);
     if (!object) continue;
     const double all_dim = zero_or_positive(*object, "mscale_all_dim");
-    const double factor = all_dim > 0 ? yarn_attention_factor(rotary.factor, all_dim) : 1;
-    return factor * factor;
+    if (found && *found != all_dim) {
+      throw Error("[" + config.view().where() +
+                  "] 'rope_scaling' and 'rope_parameters' differ in mscale_all_dim; remove the wrong one");
+    }
+    found = all_dim;
   }
-  return 1;
+  const double factor = found.value_or(0) > 0 ? yarn_attention_factor(rotary.factor, *found) : 1;
+  return factor * factor;
 }
 
 }  // namespace lorikeet::models

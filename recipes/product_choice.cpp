@@ -89,18 +89,44 @@ std::string ProductChoice::describe() const {
   return std::string(name_of(products)) + " (" + why + ")";
 }
 
+namespace {
+
+// Those around attention or what is in its place, as many of each size as the layers have.
+std::vector<probe::FrozenProduct> mixer_products(const nn::CausalLMSpec& spec) {
+  std::vector<probe::FrozenProduct> products;
+  const auto add = [&](const nn::GroupSpec& group) {
+    const std::int64_t modules = std::ssize(group.modules);
+    const auto same = std::find_if(products.begin(), products.end(), [&](const auto& product) {
+      return product.out == group.out_features() && product.in == group.in_features &&
+             product.projections == modules;
+    });
+    if (same == products.end()) {
+      products.push_back({group.out_features(), group.in_features, 1, modules});
+    } else {
+      ++same->count;
+    }
+  };
+  for (const nn::DecoderLayerSpec& layer : spec.layers) {
+    for (const nn::GroupSpec& group : layer.mixer_inputs()) add(group);
+    for (const nn::GroupSpec& group : layer.mixer_inner()) add(group);
+    add(layer.mixer_output());
+  }
+  return products;
+}
+
+}  // namespace
+
 probe::ProductJob product_job(const ModelSession& session, std::int64_t tokens, bool backward) {
   const nn::ModelShape& shape = session.model->shape();
-  const std::int64_t heads = shape.heads * shape.head_dim, kv_heads = shape.kv_heads * shape.head_dim;
+  std::vector<probe::FrozenProduct> products = mixer_products(session.model->spec());
+  products.insert(products.end(), {{2 * shape.intermediate_size, shape.hidden_size, shape.layers, 2},
+                                   {shape.hidden_size, shape.intermediate_size, shape.layers, 1},
+                                   {shape.vocab_size, shape.hidden_size, 1, 0}});
   return {.dtype = ops::to_torch(session.policy.compute),
           .tokens = tokens,
           .rank = session.adapters ? std::min(session.adapters->config().rank, kMostRank) : 0,
           .backward = backward,
-          .products = {{heads + 2 * kv_heads, shape.hidden_size, shape.layers, 3},
-                       {shape.hidden_size, heads, shape.layers, 1},
-                       {2 * shape.intermediate_size, shape.hidden_size, shape.layers, 2},
-                       {shape.hidden_size, shape.intermediate_size, shape.layers, 1},
-                       {shape.vocab_size, shape.hidden_size, 1, 0}}};
+          .products = std::move(products)};
 }
 
 bool has_product_choice(const ModelSession& session) {

@@ -127,30 +127,27 @@ at::Tensor LatentAttention::forward(const at::Tensor& x, const UnitLoan& weights
   const auto part = [&](LatentKept TokenMixerKept::*latent) {
     return kept != nullptr ? &(kept->*latent) : nullptr;
   };
-  at::Tensor latent_rows = latents(projected);
-  at::Tensor q = query_ ? forward(*query_, query_latent(latent_rows), weights, context,
+  at::Tensor q = query_ ? forward(*query_, query_latent(latents(projected)), weights, context,
                                   part(&TokenMixerKept::query_latent))
                         : projected.narrow(1, 0, spec_.first_width());
-  at::Tensor kv = forward(*key_value_, key_value_latent(latent_rows), weights, context,
+  at::Tensor kv = forward(*key_value_, key_value_latent(latents(projected)), weights, context,
                           part(&TokenMixerKept::key_value_latent));
   const RotaryRows& rotary = context.rotary;
   at::Tensor qkv = ops::latent_heads({q, kv, shared_key(projected)}, rotary->cos, rotary->sin, spec_.layout);
   if (const at::Tensor scale = query_scale(rotary, qkv.scalar_type()); scale.defined())
     qkv.narrow(1, 0, heads_.k_begin()).mul_(scale);
+  // Queries without a latent are wide, and nobody reads them again.
+  if (kept != nullptr) kept->latents = query_ ? projected : latents(projected).clone();
   q.reset(), kv.reset(), projected.reset();
   at::Tensor out = context.cache != nullptr ? cached_attention(qkv, heads_, layer_, context, options_)
                                             : ops::attention(qkv, heads_, context.batch.sequences, options_,
                                                              kept != nullptr ? &kept->softmax : nullptr);
-  const at::Tensor values = narrowed(out);
-  if (kept != nullptr) {
-    kept->projected = std::move(qkv);
-    // Queries without a latent are wide, and nobody reads them again.
-    kept->latents = query_ ? std::move(latent_rows) : latent_rows.clone();
-    kept->out = std::move(out);
-  } else {
-    qkv.reset(), latent_rows.reset(), out.reset();
-  }
-  return out_->forward(read_rows(values, context), weights, behind_attention(context),
+  if (kept != nullptr) kept->projected = std::move(qkv);
+  qkv.reset();
+  const at::Tensor values = narrowed(read_rows(out, context));
+  if (kept != nullptr) kept->out = std::move(out);
+  out.reset();
+  return out_->forward(values, weights, behind_attention(context),
                        kept != nullptr ? &kept->out_linear : nullptr, left);
 }
 
@@ -165,21 +162,21 @@ TokenMixerGradients LatentAttention::backward(const at::Tensor& dy, const UnitLo
     const ForwardContext behind = behind_attention(context);
     ops::LoraLinearGradients out = out_->backward(dy, weights, behind, kept.out_linear, through_attention);
     if (through_attention) dout = filled_up(read_rows_backward(std::exchange(out.dx, {}), context));
-    if (out.want_input()) out_->add_a_gradients(out, read_rows(narrowed(kept.out), context), behind);
+    if (out.want_input()) out_->add_a_gradients(out, narrowed(read_rows(kept.out, context)), behind);
   }
   if (!through_attention) return {};
   ops::HeadGradients gradients = ops::attention_backward(dout, kept.projected, kept.out, kept.softmax, heads_,
                                                          context.batch.sequences, options_);
-  const auto rows = [&, options = kept.projected.options()](std::int64_t width) {
-    return at::empty({dout.size(0), width}, options);
-  };
-  at::Tensor dprojected = rows(spec_.first_width() + spec_.key_value_rank + spec_.layout.rotary_dim);
-  at::Tensor dq = query_ ? rows(spec_.layout.query_width()) : dprojected.narrow(1, 0, spec_.first_width());
-  at::Tensor dkv = rows(spec_.layout.key_value_width());
+  const at::TensorOptions options = dout.options();
+  const std::int64_t tokens = dout.size(0);
   dout.reset();
   kept.projected.reset();
   kept.out.reset();
   kept.softmax = {};
+  const auto rows = [&](std::int64_t width) { return at::empty({tokens, width}, options); };
+  at::Tensor dprojected = rows(spec_.first_width() + spec_.key_value_rank + spec_.layout.rotary_dim);
+  at::Tensor dq = query_ ? rows(spec_.layout.query_width()) : dprojected.narrow(1, 0, spec_.first_width());
+  at::Tensor dkv = rows(spec_.layout.key_value_width());
   const RotaryRows& rotary = context.rotary;
   if (const at::Tensor scale = query_scale(rotary, gradients.q.scalar_type()); scale.defined())
     gradients.q.mul_(scale.unsqueeze(1));

@@ -69,12 +69,16 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& fol
   const bool has_json = std::filesystem::exists(json_path);
   const bool has_model = std::filesystem::exists(model_path);
   if (!has_json && !has_model) {
-    const std::string tekken = std::filesystem::exists(folder / "tekken.json")
-                                   ? " (tekken.json is not read; transformers' checkpoints of the same model "
-                                     "have a tokenizer.json)"
-                                   : "";
+    const auto is_there = [&](const char* name) { return std::filesystem::exists(folder / name); };
+    std::string other;
+    if (is_there("tekken.json"))
+      other = " (tekken.json is not read; transformers' checkpoints of the same model have a tokenizer.json)";
+    if (is_there("tiktoken.model"))
+      other =
+          " (tiktoken.model is not read; convert it to a tokenizer.json, for which tokenizers and "
+          "transformers have tools)";
     throw Error("[tokenizer] expected tokenizer.json or tokenizer.model in " + folder.string() +
-                ", found neither" + tekken + "; copy the tokenizer's files beside the checkpoint");
+                ", found neither" + other + "; copy the tokenizer's files beside the checkpoint");
   }
   FolderConfig config = read_folder_config(folder);
   config.added_tokens.insert(config.added_tokens.end(), added.begin(), added.end());

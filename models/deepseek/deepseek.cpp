@@ -35,8 +35,12 @@ nn::ExpertsSpec read_v2_experts(ConfigReader& config, const DecoderSizes& sizes)
                                           .count_key = "n_routed_experts"});
   config.require_flag("norm_topk_prob", false, "transformers takes no notice of it in this family");
   config.choice("scoring_func", "softmax", {"softmax"});
-  if (config.choice("topk_method", "greedy", {"greedy", "group_limited_greedy"}) == "group_limited_greedy")
+  if (config.choice("topk_method", "greedy", {"greedy", "group_limited_greedy"}) == "group_limited_greedy") {
+    for (const char* key : {"n_group", "topk_group"}) {
+      if (!config.has(key)) config.fail(key, "is missing, but topk_method is group_limited_greedy");
+    }
     read_expert_groups(config, experts, {.top = 1});
+  }
   experts.wide_router = true;
   experts.router.scale = config.positive_or("routed_scaling_factor", kLargestScale, 1);
   experts.shared =
@@ -58,6 +62,7 @@ nn::CausalLMSpec deepseek_v2_spec(const JsonView& json) {
                                               {.intermediate_size = 11008});
   const nn::ExpertsSpec experts = read_v2_experts(config, decoder.sizes);
   const std::int64_t dense = read_dense_layers(config, 0);
+  config.require_flag("rope_interleave", true, "this family always rotates neighbours");
   config.require_flag("mlp_bias", false, "biases of these MLPs aren't built");
   decoder.rotary = read_rope(config, decoder.latent.layout.rotary_dim);
   nn::CausalLMSpec spec = latent_decoder_spec(config, decoder);
@@ -72,8 +77,6 @@ nn::CausalLMSpec deepseek_v3_spec(const JsonView& json) {
       config,
       {.query_rank = 1536, .key_value_rank = 512, .plain_dim = 128, .rotary_dim = 64, .value_dim = 128},
       {.intermediate_size = 18432});
-  config.choice("scoring_func", "sigmoid", {"sigmoid"});
-  config.choice("topk_method", "noaux_tc", {"noaux_tc"});
   const nn::ExpertsSpec experts = read_sigmoid_experts(config, decoder.sizes,
                                                        {.experts = {.count = 256,
                                                                     .per_token = 8,

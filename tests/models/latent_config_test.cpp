@@ -125,7 +125,7 @@ TEST_CASE("which layers of theirs have experts, and how these are chosen") {
   const ops::RouterOptions lite = router(kLite), v2 = router(kV2), v3 = router(kV3);
   CHECK((lite.scores == ops::RouterScores::kSoftmax && !lite.normalized && lite.scale == 1.7));
   CHECK((!lite.limits_groups() && v2.limits_groups()));
-  CHECK((v2.groups == 3 && v2.groups_per_token == 2 && v2.group_top == 1));
+  CHECK((v2.groups == 4 && v2.groups_per_token == 2 && v2.group_top == 1));
   CHECK((v3.scores == ops::RouterScores::kSigmoid && v3.normalized && v3.scale == 2.5 && v3.group_top == 2));
   CHECK((v3.groups == 4 && v3.groups_per_token == 2));
   CHECK_FALSE(router(kHalves).normalized);
@@ -169,6 +169,14 @@ TEST_CASE("what latent attention's families have no meaning for is refused") {
       {kV3, R"({"n_group": 5})", "n_group] expected groups that divide the 12 experts"},
       {kLite, R"({"norm_topk_prob": true})", "norm_topk_prob"},
       {kLite, R"({"mlp_bias": true})", "mlp_bias"},
+      {kLite, R"({"rope_interleave": false})", "rope_interleave"},
+      {kV2, R"({"n_group": "absent"})", "n_group] is missing"},
+      {kV2, R"({"topk_group": null})", "topk_group] is missing"},
+      {kGlm, R"({"head_dim": 14})", "head_dim] expected qk_rope_head_dim, 8, got 14"},
+      {kGlm, R"({"topk_method": "greedy"})", "topk_method"},
+      {kV3, R"({"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64,
+                "beta_fast": 4.0, "beta_slow": 1.0, "attention_factor": 1.0}})",
+       "differ in mscale_all_dim"},
       {kLite, R"({"topk_method": "noaux_tc"})", "topk_method"},
       {kLite, R"({"num_experts_per_tok": null})", "num_experts_per_tok] is missing"},
       {kGlm, R"({"mlp_layer_types": ["sparse"]})",

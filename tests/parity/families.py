@@ -265,7 +265,7 @@ FAMILIES = {
     "deepseek_v2": {
         "lite": dict(LATENT_EXPERTS | {"q_lora_rank": None, "n_shared_experts": 2}, v_head_dim=6, n_routed_experts=5, num_experts_per_tok=2,
                      first_k_dense_replace=1, routed_scaling_factor=1.7, rope_parameters=ROPE),
-        "groups": dict(LATENT_EXPERTS, v_head_dim=6, n_routed_experts=6, num_experts_per_tok=3, topk_method="group_limited_greedy", n_group=3,
+        "groups": dict(LATENT_EXPERTS, v_head_dim=6, n_routed_experts=12, num_experts_per_tok=4, topk_method="group_limited_greedy", n_group=4,
                        topk_group=2, attention_bias=True, rope_parameters=YARN | {"mscale": 0.7, "mscale_all_dim": 0.7}),
     },
     "deepseek_v3": {

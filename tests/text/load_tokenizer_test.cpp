@@ -43,6 +43,8 @@ TEST_CASE("a folder without a tokenizer, or with one that is another's, says so"
   CHECK_THROWS_WITH(load_tokenizer(empty.path()), Catch::Contains("found neither"));
   lorikeet::write_file_atomic(empty / "tekken.json", "{}");
   CHECK_THROWS_WITH(load_tokenizer(empty.path()), Catch::Contains("tekken.json is not read"));
+  lorikeet::write_file_atomic(empty / "tiktoken.model", "");
+  CHECK_THROWS_WITH(load_tokenizer(empty.path()), Catch::Contains("tiktoken.model is not read"));
   lorikeet::write_file_atomic(empty / "tokenizer.model", "IQ== 0\nIg== 1\n");
   CHECK_THROWS_WITH(load_tokenizer(empty.path()), Catch::Contains("tiktoken"));
   lorikeet::write_file_atomic(empty / "tokenizer.model", "not a model");

@@ -19,7 +19,8 @@ constexpr const char* kOp = "latent_heads";
 void check_parts(const LatentParts& parts, std::int64_t tokens, const LatentLayout& layout) {
   const auto fits = [&](const at::Tensor& part, std::int64_t width) {
     return part.defined() && part.dim() == 2 && part.size(0) == tokens && part.size(1) == width &&
-           part.is_floating_point() && part.scalar_type() == parts.q.scalar_type();
+           part.is_floating_point() && part.scalar_type() == parts.q.scalar_type() &&
+           part.device() == parts.q.device();
   };
   check_tensor(fits(parts.q, layout.query_width()), kOp,
                "queries [tokens, heads * (plain + rotary)], floating", parts.q);
@@ -85,9 +86,11 @@ void latent_heads_backward(const HeadGradients& gradients, const at::Tensor& cos
   const std::int64_t tokens = gradients.q.size(0);
   check_parts(out, tokens, layout);
   check_angles(cos, sin, tokens, layout);
-  check_tensor(gradients.q.scalar_type() == out.q.scalar_type() &&
-                   gradients.q.sizes() == at::IntArrayRef({tokens, layout.heads, layout.head_dim()}),
-               kOp, "gradients [tokens, heads, head_dim] of the parts' dtype", gradients.q);
+  for (const at::Tensor& gradient : {gradients.q, gradients.k, gradients.v}) {
+    check_tensor(gradient.scalar_type() == out.q.scalar_type() && gradient.device() == out.q.device() &&
+                     gradient.sizes() == at::IntArrayRef({tokens, layout.heads, layout.head_dim()}),
+                 kOp, "gradients [tokens, heads, head_dim] of the parts' dtype", gradient);
+  }
   const bool on_cuda = has_cuda_elements(out.q);
   if (!rows_are_dense(out) || (!on_cuda && !vector::has_fast_elements(out.q))) {
     const auto widths = {layout.query_width(), layout.key_value_width(), layout.rotary_dim};

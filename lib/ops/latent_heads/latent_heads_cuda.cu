@@ -10,6 +10,7 @@ namespace lorikeet::ops {
 namespace {
 
 using device::load_pack;
+using device::rotate_accesses;
 using device::store_pack;
 using device::unpack;
 
@@ -39,15 +40,6 @@ struct Pairs {
   __device__ Pairs(std::int64_t i, std::int64_t half)
       : low(interleaved ? 2 * i : i), apart(interleaved ? n : half) {}
 };
-
-// Rotates n pairs that lie in two accesses; with `sign` -1 back.
-template <bool interleaved, int n>
-__device__ __forceinline__ void rotate_accesses(float (&low)[n], float (&high)[n], const float* cos,
-                                                const float* sin, float sign) {
-  if constexpr (interleaved) device::split_pairs(low, high);
-  device::rotate_pairs(low, high, cos, sin, sign);
-  if constexpr (interleaved) device::join_pairs(low, high);
-}
 
 template <bool interleaved, int n, typename T>
 __device__ __forceinline__ void rotate_from(const T* from, std::int64_t apart, const float* cos,

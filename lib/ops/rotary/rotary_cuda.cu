@@ -8,19 +8,11 @@ namespace lorikeet::ops {
 namespace {
 
 using device::load_pack;
+using device::rotate_accesses;
 using device::store_pack;
 using device::unpack;
 
 constexpr int kThreads = 128;
-
-// Rotates n pairs of a head, the first of them the i-th, that lie in two accesses.
-template <bool interleaved, int n>
-__device__ __forceinline__ void rotate_accesses(float (&low)[n], float (&high)[n], const float* cos,
-                                                const float* sin, float sign) {
-  if constexpr (interleaved) device::split_pairs(low, high);
-  device::rotate_pairs(low, high, cos, sin, sign);
-  if constexpr (interleaved) device::join_pairs(low, high);
-}
 
 // One thread n pairs of one head, rows over gridDim.y in strides. `accesses`: a head's pairs over n.
 template <typename T, int n, bool interleaved>

@@ -44,4 +44,14 @@ __device__ __forceinline__ void join_pairs(float (&low)[n], float (&high)[n]) {
   for (int j = 0; j < n; ++j) low[j] = both[j], high[j] = both[n + j];
 }
 
+/// Rotates n pairs that lie in two accesses: of halves one access each, or, interleaved, two that follow each
+/// other. `cos`, `sin` and `sign` as in rotate_pairs.
+template <bool interleaved, int n>
+__device__ __forceinline__ void rotate_accesses(float (&low)[n], float (&high)[n], const float* cos,
+                                                const float* sin, float sign) {
+  if constexpr (interleaved) split_pairs(low, high);
+  rotate_pairs(low, high, cos, sin, sign);
+  if constexpr (interleaved) join_pairs(low, high);
+}
+
 }  // namespace lorikeet::ops::device
