@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/strings.h"
@@ -308,9 +309,8 @@ LoadReport compare_weights(const nn::CausalLM& model, const io::Checkpoint& chec
 void require_complete(const LoadReport& report, const io::Checkpoint& checkpoint) {
   const std::string where = "[model.path] '" + checkpoint.folder().string() + "'";
   if (!report.unexpected.empty()) {
-    log_warning(
-        where + " holds " + std::to_string(report.unexpected.size()) +
-        " tensors that this model has no use for: " + escape_control(join_some(report.unexpected, kShown)));
+    log_warning(where + " holds " + counted(report.unexpected.size(), "tensor") +
+                " that this model has no use for: " + escape_control(join_some(report.unexpected, kShown)));
   }
   if (report.complete()) return;
   std::string message = where + " doesn't fit its config.json:";

@@ -198,15 +198,17 @@ void require_fits(const AdapterTensors& file, const std::vector<FileTensor>& exp
     if (!wanted.contains(name)) unexpected.push_back(tensor->name);
   }
   if (missing.empty() && unexpected.empty() && mismatched.empty()) return;
-  const auto count = [](const std::vector<std::string>& names, const char* one, const char* many) {
-    return counted(names.size(), one, many) + (names.empty() ? "" : " (first: " + names[0] + ")");
+  std::vector<std::string> parts;
+  const auto count = [&](const std::vector<std::string>& names, const char* one, const char* many) {
+    if (!names.empty()) parts.push_back(counted(names.size(), one, many) + " (first: " + names[0] + ")");
   };
+  count(missing, "tensor is missing", "tensors are missing");
+  count(unexpected, "tensor is unexpected", "tensors are unexpected");
+  count(mismatched, "tensor has another shape", "tensors have another shape");
   throw Error(escape_control("[" + file.path().string() +
                              "] doesn't fit this model and the modules of lora.target_modules and "
                              "lora.target_parameters: " +
-                             count(missing, "tensor is missing", "tensors are missing") + ", " +
-                             count(unexpected, "is unexpected", "are unexpected") + ", " +
-                             count(mismatched, "has another shape", "have another shape")));
+                             join(parts, ", ")));
 }
 
 // The tables that are trained, by name; both ends where they share one.

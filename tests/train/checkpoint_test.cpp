@@ -206,7 +206,7 @@ TEST_CASE("a checkpoint of another adapter, or one that lacks a file, is an erro
   ToyLora other({.rank = 2, .alpha = 4, .target_modules = {"query"}});
   AdamW optimizer(other.adapters.store(), {});
   CHECK_THAT(error_text([&] { checkpoints.load(1, other.adapters, optimizer); }),
-             Contains("6 are unexpected"));
+             Contains("6 tensors are unexpected"));
 
   fs::rename(folder / "checkpoints/step_1", folder / "checkpoints/step_7");
   CHECK_THAT(error_text([&] { checkpoints.load(7, run.toy.adapters, run.optimizer); }),
