@@ -246,8 +246,8 @@ class Loop {
   }
 
   LoopEnd stop_early() const {
-    say("stopped early, " + std::to_string(state_.evaluations_since_best) +
-        " validations in a row brought no lower loss" +
+    say("stopped early, " + counted(state_.evaluations_since_best, "validation") +
+        " in a row brought no lower loss" +
         (state_.best
              ? " than " + format_loss(state_.best->val_loss) + " at step " + std::to_string(state_.best->step)
              : ""));

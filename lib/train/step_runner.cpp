@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/strings.h"
@@ -108,8 +109,8 @@ void StepRunner::report_zero_gradients(std::uint64_t step) {
   }
   if (!zero.empty()) {
     log_warning(
-        "step " + std::to_string(step + 1) + ": the gradients of " + std::to_string(zero.size()) +
-        " adapter tensors are exactly zero, so that these don't learn: " + join_some(zero, kShown) +
+        "step " + std::to_string(step + 1) + ": the gradients of " + counted(zero.size(), "adapter tensor") +
+        " are exactly zero, so that nothing is learnt there: " + join_some(zero, kShown) +
         "; that is right for q_proj and k_proj where no row has more than two tokens, for modules beside "
         "weights of zeros, and where lora.alpha or the learning rate is tiny");
   }

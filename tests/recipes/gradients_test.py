@@ -41,7 +41,7 @@ class ZeroGradients(unittest.TestCase):
         shutil.copytree(harness.EXAMPLE / "base", base)
         zero_matrix(base / "model.safetensors", "model.layers.0.self_attn.o_proj.weight")
         said = self.train("zeros", f"model.path={base}", "lora.target_modules=[v_proj]")
-        self.assertIn(WARNING + "1 adapter tensors are exactly zero", said)
+        self.assertIn(WARNING + "1 adapter tensor are exactly zero", said)
         self.assertIn("layers.0.self_attn.v_proj.lora_B", said)
         self.assertIn(WARNING, self.train("tiny", "lora.alpha=1e-60"))
 
