@@ -113,10 +113,10 @@ at::Tensor LatentAttention::narrowed(const at::Tensor& out) const {
   return out.unflatten(1, {heads_.heads, heads_.head_dim}).narrow(2, 0, width).flatten(1);
 }
 
-at::Tensor LatentAttention::filled_up(const at::Tensor& dout) const {
+at::Tensor LatentAttention::filled_up(const at::Tensor& values) const {
   const std::int64_t width = spec_.layout.value_dim;
-  if (width == heads_.head_dim) return dout;
-  return at::constant_pad_nd(dout.unflatten(1, {heads_.heads, width}), {0, heads_.head_dim - width})
+  if (width == heads_.head_dim) return values;
+  return at::constant_pad_nd(values.unflatten(1, {heads_.heads, width}), {0, heads_.head_dim - width})
       .flatten(1);
 }
 
@@ -144,10 +144,10 @@ at::Tensor LatentAttention::forward(const at::Tensor& x, const UnitLoan& weights
                                                              kept != nullptr ? &kept->softmax : nullptr);
   if (kept != nullptr) kept->projected = std::move(qkv);
   qkv.reset();
-  const at::Tensor values = narrowed(read_rows(out, context));
-  if (kept != nullptr) kept->out = std::move(out);
+  const at::Tensor values = narrowed(out);
   out.reset();
-  return out_->forward(values, weights, behind_attention(context),
+  if (kept != nullptr) kept->out = values;
+  return out_->forward(read_rows(values, context), weights, behind_attention(context),
                        kept != nullptr ? &kept->out_linear : nullptr, left);
 }
 
@@ -162,16 +162,16 @@ TokenMixerGradients LatentAttention::backward(const at::Tensor& dy, const UnitLo
     const ForwardContext behind = behind_attention(context);
     ops::LoraLinearGradients out = out_->backward(dy, weights, behind, kept.out_linear, through_attention);
     if (through_attention) dout = filled_up(read_rows_backward(std::exchange(out.dx, {}), context));
-    if (out.want_input()) out_->add_a_gradients(out, narrowed(read_rows(kept.out, context)), behind);
+    if (out.want_input()) out_->add_a_gradients(out, read_rows(kept.out, context), behind);
   }
   if (!through_attention) return {};
-  ops::HeadGradients gradients = ops::attention_backward(dout, kept.projected, kept.out, kept.softmax, heads_,
-                                                         context.batch.sequences, options_);
+  ops::HeadGradients gradients =
+      ops::attention_backward(dout, kept.projected, filled_up(std::exchange(kept.out, {})), kept.softmax,
+                              heads_, context.batch.sequences, options_);
   const at::TensorOptions options = dout.options();
   const std::int64_t tokens = dout.size(0);
   dout.reset();
   kept.projected.reset();
-  kept.out.reset();
   kept.softmax = {};
   const auto rows = [&](std::int64_t width) { return at::empty({tokens, width}, options); };
   at::Tensor dprojected = rows(spec_.first_width() + spec_.key_value_rank + spec_.layout.rotary_dim);

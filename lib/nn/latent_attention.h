@@ -50,7 +50,7 @@ class LatentAttention : public TokenMixer {
                        const at::Tensor& gradient);
   // Attention's output [T, H head_dim] without what heads were filled up by, and back.
   at::Tensor narrowed(const at::Tensor& out) const;
-  at::Tensor filled_up(const at::Tensor& dout) const;
+  at::Tensor filled_up(const at::Tensor& values) const;
 
   std::int64_t layer_;
   LatentSpec spec_;

@@ -51,7 +51,7 @@ Widths widths_of(const nn::CausalLMSpec& spec) {
   const auto add_group = [&](const nn::GroupSpec& group) { add(group.modules, group.in_features); };
   if (spec.layer_inputs) add_group(spec.layer_inputs->projection_group());
   for (const nn::DecoderLayerSpec& layer : spec.layers) {
-    if (layer.attends()) widths.queries += d(layer.mixer_output().in_features);
+    if (layer.attends()) widths.queries += d(layer.attention.layout.k_begin());
     for (const nn::GroupSpec& group : layer.mixer_inputs()) add_group(group);
     for (const nn::GroupSpec& group : layer.mixer_inner()) add_group(group);
     add_group(layer.mixer_output());
@@ -102,6 +102,17 @@ double recurrence_rate(int capability) {
 
 bool float8_products(const precision::Policy& policy) { return policy.matmul == config::Matmul::kFp8; }
 
+// What attention's kernels compute by what the model has to.
+double attention_filling(const nn::CausalLMSpec& spec) {
+  double computed = 0, needed = 0;
+  for (const nn::DecoderLayerSpec& layer : spec.layers) {
+    if (!layer.attends()) continue;
+    computed += d(layer.attention.layout.k_begin());
+    needed += train::heads_width(layer.attention);
+  }
+  return needed > 0 ? computed / needed : 1;
+}
+
 }  // namespace
 
 CardLoad card_load(const nn::CausalLMSpec& spec, const peft::LoraAdapters& adapters,
@@ -111,6 +122,7 @@ CardLoad card_load(const nn::CausalLMSpec& spec, const peft::LoraAdapters& adapt
   CardLoad load;
   load.attention_flops = train::step_flops({.heads = shape.heads, .head_dim = shape.head_dim}, {},
                                            {.attention_squares = size.attention_squares});
+  load.attention_filling = attention_filling(spec);
   if (float8_products(policy))  // forward's half of the base's
     load.float8_flops = train::step_flops({.layer_linear_parameters = shape.token_parameters(),
                                            .output_row_parameters = shape.output_row_parameters},
@@ -165,8 +177,8 @@ CardRates card_rates(double peak_flops, double peak_bytes_per_second, int capabi
 
 double card_seconds(const CardLoad& load, const CardRates& rates) {
   return load.product_flops / rates.products + load.float8_flops / rates.float8 +
-         load.attention_flops / rates.attention + load.recurrence_flops / rates.recurrence +
-         load.moved_bytes / rates.memory;
+         load.attention_flops * load.attention_filling / rates.attention +
+         load.recurrence_flops / rates.recurrence + load.moved_bytes / rates.memory;
 }
 
 double experts_host_seconds_per_layer(const nn::CausalLMSpec& spec, bool at_once) {

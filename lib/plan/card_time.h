@@ -17,11 +17,12 @@ namespace lorikeet::plan {
 
 /// What optimizer steps ask of a GPU, by what bounds it. All without recomputation.
 struct CardLoad {
-  double product_flops = 0;     ///< of matrix products in the compute dtype
-  double float8_flops = 0;      ///< of those in fp8
-  double attention_flops = 0;   ///< of real pairs of a query and a key
-  double recurrence_flops = 0;  ///< of gated delta nets' rule, in fp32
-  double moved_bytes = 0;       ///< of activations, that kernels read and write in the card's memory
+  double product_flops = 0;      ///< of matrix products in the compute dtype
+  double float8_flops = 0;       ///< of those in fp8
+  double attention_flops = 0;    ///< of real pairs of a query and a key
+  double attention_filling = 1;  ///< so many times of it kernels compute, where heads are filled up by zeros
+  double recurrence_flops = 0;   ///< of gated delta nets' rule, in fp32
+  double moved_bytes = 0;        ///< of activations, that kernels read and write in the card's memory
 
   /// train::step_flops.
   double flops() const { return product_flops + float8_flops + attention_flops + recurrence_flops; }

@@ -76,16 +76,14 @@ std::set<std::string> output_row_names(const nn::CausalLMSpec& spec) {
   return names;
 }
 
-// Of queries and keys, which is that of values too; where these differ, the mean of both: what the heads of
-// latent attention are filled up by is no work of the model.
-double heads_width(const nn::AttentionSpec& attention) {
-  const auto& layout = attention.layout;
-  const auto& latent = attention.latent;
-  if (!latent) return d(layout.heads * layout.head_dim);
-  return d(layout.heads * (latent->layout.key_dim() + latent->layout.value_dim)) / 2;
-}
-
 }  // namespace
+
+double heads_width(const nn::AttentionSpec& attention) {
+  const ops::HeadLayout& layout = attention.layout;
+  if (!attention.latent) return d(layout.heads * layout.head_dim);
+  const ops::LatentLayout& latent = attention.latent->layout;
+  return d(layout.heads * (latent.key_dim() + latent.value_dim)) / 2;
+}
 
 AttentionSquares::AttentionSquares(const std::vector<nn::DecoderLayerSpec>& layers,
                                    const nn::ModelShape& shape) {

@@ -32,6 +32,10 @@ struct StepSize {
   std::int64_t attention_squares = 0;  ///< AttentionSquares::of summed over sequences
 };
 
+/// The width of all heads' queries, which is that of keys and of values; where keys and values differ, the
+/// mean of both: zeros that the heads of latent attention are filled up by are no work of the model.
+double heads_width(const nn::AttentionSpec& attention);
+
 /// Twice the pairs of a query and a key that attention sees, summed over a model's layers. A layer whose
 /// heads are together wider than the shape's, as Gemma 4 has them, counts so many times more.
 class AttentionSquares {

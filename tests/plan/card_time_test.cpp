@@ -1,9 +1,11 @@
 #include "plan/card_time.h"
 
 #include "models/registry.h"
+#include "models/toy_family.h"
 #include "peft/lora.h"
 #include "plan/micro_auto.h"
 #include "support/catch.h"
+#include "support/toy_lora.h"
 
 using namespace lorikeet;
 using namespace lorikeet::plan;
@@ -176,6 +178,20 @@ TEST_CASE("experts add launches of each, or those that move rows where all are m
   for (nn::DecoderLayerSpec& layer : spec.layers) layer.experts->router.per_token = 8;
   CHECK(experts_host_seconds_per_layer(spec, false) == Approx(28 * 10e-6));  // some token goes to each
   CHECK(experts_host_seconds_per_layer(spec, true) == Approx(10 * 10e-6));
+}
+
+TEST_CASE("attention takes the time of what its heads are filled up by") {
+  CardLoad load{.attention_flops = 100};
+  CardRates rates{.products = 1, .float8 = 1, .attention = 10, .recurrence = 1, .memory = 1, .decoding = 1};
+  CHECK(card_seconds(load, rates) == Approx(10));
+  load.attention_filling = 1.2;
+  CHECK(card_seconds(load, rates) == Approx(12));
+  CHECK(load.flops() == 100);
+  const test::ToyLora toy({.rank = 3, .alpha = 6}, test::fp32_policy(), {}, test::toy_latent_spec());
+  const train::StepSize size{.tokens = 8, .label_tokens = 6, .attention_squares = 64};
+  // Keys of 9 and values of 6, a plain layer of 8 by 4 heads, keys of 7 and values of 11.
+  CHECK(card_load(toy.model.spec(), toy.adapters, size, test::fp32_policy()).attention_filling ==
+        Approx((9 + 8 + 11) / (7.5 + 8 + 9)));
 }
 
 TEST_CASE("recurrences are a part of a step's operations, at a rate of their own") {

@@ -18,6 +18,7 @@ def part(run):
     models.write_llama(run.folder / "experts", hidden=128, inner=64, layers=2, heads=2, kv_heads=2, vocabulary=1000, experts=8)
     models.write_delta_net(run.folder / "delta-net")
     models.write_short_convolutions(run.folder / "convolutions")
+    models.write_latents(run.folder / "latents")
     experts = [f"model.path={run.folder / 'experts'}", *precision, "lora.target_modules=[q_proj,v_proj,w1,w2,w3]"]
     wide = [f"model.path={run.folder / 'wide'}", *precision]  # heads of 64
     deterministic = "training.deterministic=true"
@@ -30,6 +31,7 @@ def part(run):
         # 80 tokens a row: the delta net's second chunk of 64 isn't full.
         "delta net": (80, EXACT, [f"model.path={run.folder / 'delta-net'}", *precision, deterministic]),
         "convolutions": (64, EXACT, [f"model.path={run.folder / 'convolutions'}", *precision, deterministic]),
+        "latent attention": (64, EXACT, [f"model.path={run.folder / 'latents'}", *precision, deterministic]),
     }
 
     def train(name, length, *settings):

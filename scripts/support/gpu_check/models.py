@@ -118,3 +118,20 @@ def write_short_convolutions(folder, hidden=128, inner=256, heads=2, vocabulary=
         intermediate_size=inner, block_auto_adjust_ff_dim=False, num_hidden_layers=len(kinds), num_attention_heads=heads,
         num_key_value_heads=heads, vocab_size=vocabulary, norm_eps=1e-5, conv_L_cache=taps, conv_bias=False,
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0}, tie_word_embeddings=True))
+
+
+def write_latents(folder, hidden=128, inner=256, heads=4, plain=32, rotated=16, value=32, ranks=(48, 32), vocabulary=1000):
+    """A Youtu of two layers: queries, keys and values of latents, values narrower than keys."""
+    query_rank, rank = ranks
+    layer = {"self_attn.q_a_proj.weight": (query_rank, hidden), "self_attn.q_b_proj.weight": (heads * (plain + rotated), query_rank),
+             "self_attn.kv_a_proj_with_mqa.weight": (rank + rotated, hidden),
+             "self_attn.kv_b_proj.weight": (heads * (plain + value), rank), "self_attn.o_proj.weight": (hidden, heads * value),
+             "self_attn.q_a_layernorm.weight": (query_rank,), "self_attn.kv_a_layernorm.weight": (rank,),
+             **gated_mlp("mlp", hidden, inner), "input_layernorm.weight": (hidden,), "post_attention_layernorm.weight": (hidden,)}
+    shapes = {"model.embed_tokens.weight": (vocabulary, hidden), "model.norm.weight": (hidden,), "lm_head.weight": (vocabulary, hidden),
+              **layer_shapes(2, lambda _: layer)}
+    write_checkpoint(folder, shapes, dict(
+        model_type="youtu", architectures=["YoutuForCausalLM"], hidden_size=hidden, intermediate_size=inner, num_hidden_layers=2,
+        num_attention_heads=heads, num_key_value_heads=heads, q_lora_rank=query_rank, kv_lora_rank=rank, qk_nope_head_dim=plain,
+        qk_rope_head_dim=rotated, v_head_dim=value, vocab_size=vocabulary, rms_norm_eps=1e-6,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0}))
