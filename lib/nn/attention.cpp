@@ -60,8 +60,10 @@ at::Tensor cached_attention(const at::Tensor& qkv, const ops::HeadLayout& layout
     return qkv.narrow(1, begin, count * layout.head_dim).view({qkv.size(0), count, layout.head_dim});
   };
   const auto& cu = context.batch.sequences.cu_seqlens;
-  context.cache->append(layer, heads(layout.k_begin(), layout.kv_heads),
-                        heads(layout.v_begin(), layout.kv_heads), cu);
+  if (qkv.size(1) == layout.width()) {
+    context.cache->append(layer, heads(layout.k_begin(), layout.kv_heads),
+                          heads(layout.v_begin(), layout.kv_heads), cu);
+  }
   return ops::attention_cached(heads(0, layout.heads), context.cache->keys(layer),
                                context.cache->values(layer), cu, options, sinks);
 }
@@ -234,10 +236,7 @@ at::Tensor Attention::prepare_backward(ops::HeadGradients gradients, const Forwa
 }
 
 at::Tensor Attention::cached(const at::Tensor& qkv, const ForwardContext& context) const {
-  if (!keys_of_) return cached_attention(qkv, layout_, layer_, context, options_, sinks());
-  return ops::attention_cached(qkv.unflatten(1, {layout_.heads, layout_.head_dim}),
-                               context.cache->keys(*keys_of_), context.cache->values(*keys_of_),
-                               context.batch.sequences.cu_seqlens, options_, sinks());
+  return cached_attention(qkv, layout_, keys_of_.value_or(layer_), context, options_, sinks());
 }
 
 at::Tensor Attention::forward(const at::Tensor& x, const UnitLoan& weights, const ForwardContext& context,

@@ -66,8 +66,9 @@ struct AttentionSpec {
 /// What rotated queries of these rows are multiplied by, [T, 1] in their dtype; undefined where that is 1.
 at::Tensor query_scale(const RotaryRows& rotary, at::ScalarType dtype);
 
-/// Attention of packed rows when decoding: their keys and values go to the cache as layer `layer`'s, which
-/// then has all. qkv: [T, layout.width()] -> [T, heads * head_dim].
+/// Attention when decoding, over the cache's keys and values of layer `layer`: those of qkv [T,
+/// layout.width()] go there first; rows of queries alone, [T, heads * head_dim], have none. -> [T, heads *
+/// head_dim].
 at::Tensor cached_attention(const at::Tensor& qkv, const ops::HeadLayout& layout, std::int64_t layer,
                             const ForwardContext& context, const ops::AttentionOptions& options,
                             const at::Tensor& sinks = {});
