@@ -87,6 +87,8 @@ bool ConfigReader::has(std::string_view key) {
   return config_.has(key);
 }
 
+bool ConfigReader::is_null(std::string_view key) { return !has(key) && config_.json().find(key) != nullptr; }
+
 std::int64_t ConfigReader::size(std::string_view key, std::int64_t largest) {
   const JsonView value = asked(key);
   const std::int64_t n = value.as_int();
@@ -100,7 +102,7 @@ std::int64_t ConfigReader::size_or(std::string_view key, std::int64_t largest, s
 }
 
 std::int64_t ConfigReader::count_or(std::string_view key, std::int64_t largest, std::int64_t absent) {
-  if (!has(key) && config_.json().find(key) != nullptr) fail(key, "expected a number, 0 for none, got null");
+  if (is_null(key)) fail(key, "expected a number, 0 for none, got null");
   const std::int64_t count = config_.get_int(key, absent);
   if (count < 0 || count > largest) {
     fail(key, "expected an integer from 0 to " + std::to_string(largest) + ", got " + std::to_string(count));

@@ -25,6 +25,8 @@ class ConfigReader {
 
   /// True if the key is there and not null.
   bool has(std::string_view key);
+  /// True if the key is there and null, which for some keys isn't what an absent one means.
+  bool is_null(std::string_view key);
   /// An integer from 1 to `largest`.
   std::int64_t size(std::string_view key, std::int64_t largest);
   std::int64_t size_or(std::string_view key, std::int64_t largest, std::int64_t fallback);

@@ -163,7 +163,6 @@ void count_linear_parameters(nn::CausalLMSpec& spec) {
     };
     for (const nn::GroupSpec& group : layer.mixer_inputs())
       shape.layer_linear_parameters += parameters(group);
-    for (const nn::GroupSpec& group : layer.mixer_inner()) shape.layer_linear_parameters += parameters(group);
     if (layer.delta_net) shape.state_elements += layer.delta_net->layout.state_elements();
     std::int64_t behind_attention = parameters(layer.mixer_output());
     std::int64_t idle = 0;

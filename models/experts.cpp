@@ -135,6 +135,11 @@ void set_experts(nn::CausalLMSpec& spec, const nn::ExpertsSpec& experts, const s
   }
 }
 
+void set_experts_behind(nn::CausalLMSpec& spec, const nn::ExpertsSpec& experts, std::int64_t dense,
+                        const std::string& block) {
+  set_experts(spec, experts, block, [dense](std::int64_t layer) { return layer >= dense; });
+}
+
 void leave_mlps_to_names(nn::CausalLMSpec& spec) {
   for (nn::DecoderLayerSpec& layer : spec.layers) {
     layer.mlp.by_name_only = true;

@@ -83,6 +83,10 @@ std::vector<io::CheckpointNames::ExpertStack> gate_up_stacks(bool transposed, bo
 void set_experts(nn::CausalLMSpec& spec, const nn::ExpertsSpec& experts, const std::string& block = "mlp",
                  const std::function<bool(std::int64_t)>& in_layer = nullptr);
 
+/// The same in place of the MLPs of all layers but the first `dense`.
+void set_experts_behind(nn::CausalLMSpec& spec, const nn::ExpertsSpec& experts, std::int64_t dense,
+                        const std::string& block = "mlp");
+
 /// Has `all-linear` leave out the MLPs and shared experts of a family in which PEFT 0.21 takes the names of
 /// their modules for the routed experts' stacked parameters.
 void leave_mlps_to_names(nn::CausalLMSpec& spec);

@@ -4,19 +4,8 @@
 #include <string>
 
 #include "models/decoder_spec.h"
-#include "models/rope.h"
 
 namespace lorikeet::models {
-namespace {
-
-// Without the key the class's default counts; null means that queries have no latent.
-std::int64_t read_query_rank(ConfigReader& config, std::int64_t absent) {
-  constexpr const char* kKey = "q_lora_rank";
-  if (!config.has(kKey)) return config.view().json().find(kKey) != nullptr ? 0 : absent;
-  return config.size(kKey, kLargestWidth);
-}
-
-}  // namespace
 
 LatentDecoder read_latent_decoder(ConfigReader& config, const LatentDefaults& defaults,
                                   const DecoderSizes& sizes) {
@@ -46,7 +35,9 @@ LatentDecoder read_latent_decoder(ConfigReader& config, const LatentDefaults& de
                                               : implied_head_dim(config, decoder.sizes);
   layout.interleaved = defaults.reads_interleaved ? config.flag("rope_interleave", defaults.interleaved)
                                                   : defaults.interleaved;
-  latent.query_rank = read_query_rank(config, defaults.query_rank);
+  // Null: queries have no latent.
+  if (!config.is_null("q_lora_rank"))
+    latent.query_rank = config.size_or("q_lora_rank", kLargestWidth, defaults.query_rank);
   latent.key_value_rank = config.size_or("kv_lora_rank", kLargestWidth, defaults.key_value_rank);
   if (layout.query_width() + layout.key_value_width() > kLargestWidth) {
     config.contradiction("num_attention_heads " + std::to_string(layout.heads) +
@@ -56,8 +47,10 @@ LatentDecoder read_latent_decoder(ConfigReader& config, const LatentDefaults& de
   return decoder;
 }
 
-nn::CausalLMSpec latent_decoder_spec(ConfigReader& config, const LatentDecoder& decoder) {
+nn::CausalLMSpec latent_decoder_spec(ConfigReader& config, const LatentDecoder& decoder,
+                                     const RopeKeys& rope) {
   const ops::LatentLayout& layout = decoder.latent.layout;
+  const nn::RotarySpec rotary = read_rope(config, layout.rotary_dim, rope);
   const double eps = config.epsilon("rms_norm_eps");
   config.choice("hidden_act", "silu", {"silu"});
   const bool bias = config.flag("attention_bias", false);
@@ -65,9 +58,8 @@ nn::CausalLMSpec latent_decoder_spec(ConfigReader& config, const LatentDecoder& 
     config.fail("attention_bias",
                 "expected false without q_lora_rank: queries then have no bias where keys and values have");
   }
-  const double scale =
-      yarn_score_factor(config, decoder.rotary) / std::sqrt(static_cast<double>(layout.key_dim()));
-  nn::CausalLMSpec spec = decoder_spec(decoder.sizes, decoder.rotary, eps);
+  const double scale = yarn_score_factor(config, rotary) / std::sqrt(static_cast<double>(layout.key_dim()));
+  nn::CausalLMSpec spec = decoder_spec(decoder.sizes, rotary, eps);
   for (std::int64_t i = 0; i < decoder.sizes.layers; ++i) {
     nn::DecoderLayerSpec layer = llama_layer(decoder.sizes, eps, i);
     layer.attention.layout = layout.padded();

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "models/config_reader.h"
+#include "models/rope.h"
 #include "models/sizes.h"
 #include "nn/causal_lm.h"
 
@@ -16,12 +17,10 @@ struct LatentDefaults {
   bool reads_interleaved = true;  ///< `rope_interleave` is known
 };
 
-/// A decoder whose layers have latent attention. The family fills in `rotary`: read_rope's, for a head_dim of
-/// `latent.layout.rotary_dim`.
+/// A decoder whose layers have latent attention.
 struct LatentDecoder {
   DecoderSizes sizes;
   nn::LatentSpec latent;
-  nn::RotarySpec rotary = {};
 };
 
 /// Reads what read_sizes does, q_lora_rank (null: queries have no latent), kv_lora_rank, qk_nope_head_dim,
@@ -29,9 +28,10 @@ struct LatentDecoder {
 LatentDecoder read_latent_decoder(ConfigReader& config, const LatentDefaults& defaults,
                                   const DecoderSizes& sizes = {});
 
-/// Llama's layers with latent attention, whose scores yarn may scale; reads rms_norm_eps, hidden_act and
-/// attention_bias, the bias of the modules that make latents and of the output. Source: transformers'
-/// modeling_deepseek_v3.py.
-nn::CausalLMSpec latent_decoder_spec(ConfigReader& config, const LatentDecoder& decoder);
+/// Llama's layers with latent attention, whose scores yarn may scale; reads the rotary settings,
+/// rms_norm_eps, hidden_act and attention_bias, the bias of the modules that make latents and of the output.
+/// Source: transformers' modeling_deepseek_v3.py.
+nn::CausalLMSpec latent_decoder_spec(ConfigReader& config, const LatentDecoder& decoder,
+                                     const RopeKeys& rope = {});
 
 }  // namespace lorikeet::models

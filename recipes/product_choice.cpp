@@ -108,7 +108,6 @@ std::vector<probe::FrozenProduct> mixer_products(const nn::CausalLMSpec& spec) {
   };
   for (const nn::DecoderLayerSpec& layer : spec.layers) {
     for (const nn::GroupSpec& group : layer.mixer_inputs()) add(group);
-    for (const nn::GroupSpec& group : layer.mixer_inner()) add(group);
     add(layer.mixer_output());
   }
   return products;

@@ -125,12 +125,11 @@ std::vector<GroupSpec> DecoderLayerSpec::mixer_inputs() const {
     return {{delta_net->input_modules(), delta_net->hidden_size},
             {delta_net->gate_modules(), delta_net->hidden_size}};
   if (short_conv) return {{{short_conv->input_module()}, short_conv->hidden_size}};
-  return {{attention.qkv_modules(), attention.hidden_size, attention.qkv_bias}};
-}
-
-std::vector<GroupSpec> DecoderLayerSpec::mixer_inner() const {
-  if (attends() && attention.latent) return attention.latent->inner_groups(attention.prefix);
-  return {};
+  std::vector<GroupSpec> groups{{attention.qkv_modules(), attention.hidden_size, attention.qkv_bias}};
+  if (attention.latent) {
+    for (GroupSpec& group : attention.latent->inner_groups(attention.prefix)) groups.push_back(group);
+  }
+  return groups;
 }
 
 GroupSpec DecoderLayerSpec::mixer_output() const {

@@ -45,10 +45,9 @@ struct DecoderLayerSpec {
 
   /// Whether tokens meet in attention.
   bool attends() const { return !delta_net && !short_conv; }
-  /// The linear modules of the block in which tokens meet: the groups that read its input, those between (of
-  /// latent attention alone), and its output.
+  /// The linear modules of the block in which tokens meet: the groups before they do, which read its input
+  /// or, behind those, latents made of it; and its output.
   std::vector<GroupSpec> mixer_inputs() const;
-  std::vector<GroupSpec> mixer_inner() const;
   GroupSpec mixer_output() const;
   /// The MLP that every token passes: the layer's, or its shared expert; nothing where there is none.
   std::optional<MlpSpec> dense_mlp() const;

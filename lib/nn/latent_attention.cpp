@@ -39,27 +39,30 @@ std::vector<GroupSpec> LatentSpec::inner_groups(const std::string& prefix) const
   return groups;
 }
 
-// Tensors are declared in the unit in the order of use.
+LatentAttention::Latent LatentAttention::latent(const std::string& norm, const GroupSpec& reader,
+                                                LinearFactory& factory, WeightUnit& unit) const {
+  Norm made({norm, reader.in_features, spec_.norm_eps}, unit, factory.policy().base_storage);
+  return {std::move(made), factory.linear(reader, unit)};
+}
+
+// Members are declared in the unit in the order of use.
 LatentAttention::LatentAttention(const AttentionSpec& spec, std::int64_t layer, LayerRotary rotary,
                                  LinearFactory& factory, WeightUnit& unit)
     : layer_(layer),
       spec_(checked(spec, rotary).latent.value()),
       heads_(spec.layout),
       options_(spec.options),
-      in_(factory.linear({spec.qkv_modules(), spec.hidden_size, spec.qkv_bias}, unit)) {
-  std::vector<GroupSpec> inner = spec_.inner_groups(spec.prefix);
-  const auto latent = [&](const std::string& norm, const GroupSpec& group) {
-    const NormSpec of_latent{spec.prefix + "." + norm, group.in_features, spec_.norm_eps};
-    Norm made(of_latent, unit, factory.policy().base_storage);
-    return Latent{std::move(made), factory.linear(group, unit)};
-  };
-  if (spec_.query_rank > 0) query_ = latent(spec_.names.q_norm, inner.front());
-  key_value_ = latent(spec_.names.kv_norm, inner.back());
-  out_ = factory.linear({{spec.output_module()}, spec.output_width(), spec.output_bias}, unit);
-}
+      in_(factory.linear({spec.qkv_modules(), spec.hidden_size, spec.qkv_bias}, unit)),
+      query_(spec_.query_rank > 0
+                 ? std::optional(latent(spec.prefix + "." + spec_.names.q_norm,
+                                        spec_.inner_groups(spec.prefix).front(), factory, unit))
+                 : std::nullopt),
+      key_value_(latent(spec.prefix + "." + spec_.names.kv_norm, spec_.inner_groups(spec.prefix).back(),
+                        factory, unit)),
+      out_(factory.linear({{spec.output_module()}, spec.output_width(), spec.output_bias}, unit)) {}
 
 bool LatentAttention::learns() const {
-  return in_->learns() || (query_ && query_->projection->learns()) || key_value_->projection->learns() ||
+  return in_->learns() || (query_ && query_->projection->learns()) || key_value_.projection->learns() ||
          out_->learns();
 }
 
@@ -130,7 +133,7 @@ at::Tensor LatentAttention::forward(const at::Tensor& x, const UnitLoan& weights
   at::Tensor q = query_ ? forward(*query_, query_latent(latents(projected)), weights, context,
                                   part(&TokenMixerKept::query_latent))
                         : projected.narrow(1, 0, spec_.first_width());
-  at::Tensor kv = forward(*key_value_, key_value_latent(latents(projected)), weights, context,
+  at::Tensor kv = forward(key_value_, key_value_latent(latents(projected)), weights, context,
                           part(&TokenMixerKept::key_value_latent));
   const RotaryRows& rotary = context.rotary;
   at::Tensor qkv = ops::latent_heads({q, kv, shared_key(projected)}, rotary->cos, rotary->sin, spec_.layout);
@@ -156,7 +159,7 @@ TokenMixerGradients LatentAttention::backward(const at::Tensor& dy, const UnitLo
                                               bool input_gradient) const {
   const bool through_projections = input_gradient || in_->learns();
   const bool through_attention =
-      through_projections || (query_ && query_->projection->learns()) || key_value_->projection->learns();
+      through_projections || (query_ && query_->projection->learns()) || key_value_.projection->learns();
   at::Tensor dout;
   {
     const ForwardContext behind = behind_attention(context);
@@ -185,7 +188,7 @@ TokenMixerGradients LatentAttention::backward(const at::Tensor& dy, const UnitLo
   const auto gradient_of = [&](std::int64_t begin, std::int64_t width) {
     return through_projections ? dprojected.narrow(1, begin, width) : at::Tensor();
   };
-  backward(*key_value_, std::exchange(dkv, {}), key_value_latent(kept.latents), weights, context,
+  backward(key_value_, std::exchange(dkv, {}), key_value_latent(kept.latents), weights, context,
            kept.key_value_latent, gradient_of(spec_.first_width(), spec_.key_value_rank));
   if (query_) {
     backward(*query_, std::exchange(dq, {}), query_latent(kept.latents), weights, context, kept.query_latent,

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "nn/attention.h"
@@ -36,6 +37,9 @@ class LatentAttention : public TokenMixer {
     std::unique_ptr<LinearGroup> projection;
   };
 
+  // Declares a latent's tensors. `reader`: the group that reads it.
+  Latent latent(const std::string& norm, const GroupSpec& reader, LinearFactory& factory,
+                WeightUnit& unit) const;
   // Of what in_ has made: rows that begin with the latents, [T, at least the sum of ranks].
   at::Tensor latents(const at::Tensor& projected) const;
   at::Tensor query_latent(const at::Tensor& latents) const;
@@ -58,7 +62,7 @@ class LatentAttention : public TokenMixer {
   ops::AttentionOptions options_;
   std::unique_ptr<LinearGroup> in_;
   std::optional<Latent> query_;
-  std::optional<Latent> key_value_;
+  Latent key_value_;
   std::unique_ptr<LinearGroup> out_;
 };
 

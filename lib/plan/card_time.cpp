@@ -53,7 +53,6 @@ Widths widths_of(const nn::CausalLMSpec& spec) {
   for (const nn::DecoderLayerSpec& layer : spec.layers) {
     if (layer.attends()) widths.queries += d(layer.attention.layout.k_begin());
     for (const nn::GroupSpec& group : layer.mixer_inputs()) add_group(group);
-    for (const nn::GroupSpec& group : layer.mixer_inner()) add_group(group);
     add_group(layer.mixer_output());
     if (layer.layer_input) {
       add_group(layer.layer_input->gate_group());

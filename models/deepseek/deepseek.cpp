@@ -5,7 +5,6 @@
 #include "models/decoder_spec.h"
 #include "models/experts.h"
 #include "models/latent_decoder.h"
-#include "models/rope.h"
 
 namespace lorikeet::models {
 namespace {
@@ -15,11 +14,6 @@ std::int64_t read_dense_layers(ConfigReader& config, std::int64_t absent) {
   if (config.size_or("moe_layer_freq", kMostLayers, 1) != 1)
     config.fail("moe_layer_freq", "expected 1: transformers has experts in every layer behind the first");
   return config.count_or("first_k_dense_replace", kMostLayers, absent);
-}
-
-void set_experts_behind(nn::CausalLMSpec& spec, const nn::ExpertsSpec& experts, std::int64_t dense) {
-  set_experts(spec, experts, "mlp", [dense](std::int64_t layer) { return layer >= dense; });
-  leave_mlps_to_names(spec);
 }
 
 nn::ExpertsSpec read_v2_experts(ConfigReader& config, const DecoderSizes& sizes) {
@@ -52,28 +46,28 @@ nn::ExpertsSpec read_v2_experts(ConfigReader& config, const DecoderSizes& sizes)
 
 nn::CausalLMSpec deepseek_v2_spec(const JsonView& json) {
   ConfigReader config(json, "deepseek_v2");
-  LatentDecoder decoder = read_latent_decoder(config,
-                                              {.query_rank = 1536,
-                                               .key_value_rank = 512,
-                                               .plain_dim = 128,
-                                               .rotary_dim = 64,
-                                               .value_dim = 128,
-                                               .reads_interleaved = false},
-                                              {.intermediate_size = 11008});
+  const LatentDecoder decoder = read_latent_decoder(config,
+                                                    {.query_rank = 1536,
+                                                     .key_value_rank = 512,
+                                                     .plain_dim = 128,
+                                                     .rotary_dim = 64,
+                                                     .value_dim = 128,
+                                                     .reads_interleaved = false},
+                                                    {.intermediate_size = 11008});
   const nn::ExpertsSpec experts = read_v2_experts(config, decoder.sizes);
   const std::int64_t dense = read_dense_layers(config, 0);
   config.require_flag("rope_interleave", true, "this family always rotates neighbours");
   config.require_flag("mlp_bias", false, "biases of these MLPs aren't built");
-  decoder.rotary = read_rope(config, decoder.latent.layout.rotary_dim);
   nn::CausalLMSpec spec = latent_decoder_spec(config, decoder);
   config.finish();
   set_experts_behind(spec, experts, dense);
+  leave_mlps_to_names(spec);
   return spec;
 }
 
 nn::CausalLMSpec deepseek_v3_spec(const JsonView& json) {
   ConfigReader config(json, "deepseek_v3");
-  LatentDecoder decoder = read_latent_decoder(
+  const LatentDecoder decoder = read_latent_decoder(
       config,
       {.query_rank = 1536, .key_value_rank = 512, .plain_dim = 128, .rotary_dim = 64, .value_dim = 128},
       {.intermediate_size = 18432});
@@ -87,10 +81,10 @@ nn::CausalLMSpec deepseek_v3_spec(const JsonView& json) {
                                                         .groups = {.groups = 8, .per_token = 4},
                                                         .scale = 2.5});
   const std::int64_t dense = read_dense_layers(config, 3), further = read_further_layers(config);
-  decoder.rotary = read_rope(config, decoder.latent.layout.rotary_dim);
   nn::CausalLMSpec spec = latent_decoder_spec(config, decoder);
   config.finish();
   set_experts_behind(spec, experts, dense);
+  leave_mlps_to_names(spec);
   leave_out_further_layers(spec, further);
   return spec;
 }

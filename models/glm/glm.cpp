@@ -13,7 +13,7 @@ nn::CausalLMSpec read_glm(const JsonView& json, const std::string& family, bool 
   config.choice("hidden_act", "silu", {"silu"});
   const bool bias = config.flag("attention_bias", true);
   // transformers then rotates whole heads, of an absent one half.
-  if (config.view().json().find("partial_rotary_factor") != nullptr && !config.has("partial_rotary_factor"))
+  if (config.is_null("partial_rotary_factor"))
     config.fail("partial_rotary_factor", "is null; expected the rotated part of each head");
   const nn::RotarySpec rotary =
       read_rope(config, sizes.head_dim, {.partial_allowed = true, .absent_partial = 0.5});

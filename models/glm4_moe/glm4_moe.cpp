@@ -58,7 +58,7 @@ nn::CausalLMSpec glm4_moe_spec(const JsonView& json) {
     if (normed) layer.attention.qk_norm = head_norms(layer.attention, eps);
     spec.layers.push_back(layer);
   }
-  set_experts(spec, experts, "mlp", [dense](std::int64_t layer) { return layer >= dense; });
+  set_experts_behind(spec, experts, dense);
   leave_mlps_to_names(spec);
   leave_out_further_layers(spec, further);
   return spec;
@@ -66,7 +66,7 @@ nn::CausalLMSpec glm4_moe_spec(const JsonView& json) {
 
 nn::CausalLMSpec glm4_moe_lite_spec(const JsonView& json) {
   ConfigReader config(json, "glm4_moe_lite");
-  LatentDecoder decoder = read_latent_decoder(
+  const LatentDecoder decoder = read_latent_decoder(
       config,
       {.query_rank = 768, .key_value_rank = 512, .plain_dim = 192, .rotary_dim = 64, .value_dim = 256},
       {.intermediate_size = 10240});
@@ -80,7 +80,6 @@ nn::CausalLMSpec glm4_moe_lite_spec(const JsonView& json) {
                                                         .scale = 1.8});
   const std::vector<bool> sparse = read_sparse_layers(config, decoder.sizes);
   const std::int64_t further = read_further_layers(config);
-  decoder.rotary = read_rope(config, decoder.latent.layout.rotary_dim);
   nn::CausalLMSpec spec = latent_decoder_spec(config, decoder);
   config.finish();
   set_experts(spec, experts, "mlp",

@@ -44,8 +44,7 @@ std::vector<bool> read_attending(ConfigReader& config, const DecoderSizes& sizes
 std::int64_t read_mlp_width(ConfigReader& config, std::int64_t written) {
   const std::int64_t whole = config.size_or("block_ff_dim", kLargestWidth, written);
   const bool adjusted = config.flag("block_auto_adjust_ff_dim", true);
-  const bool no_multiplier = config.view().json().find("block_ffn_dim_multiplier") != nullptr &&
-                             !config.has("block_ffn_dim_multiplier");  // null
+  const bool no_multiplier = config.is_null("block_ffn_dim_multiplier");
   const double multiplier = config.positive_or("block_ffn_dim_multiplier", 1e3, 1);
   const std::int64_t unit = config.size_or("block_multiple_of", kLargestWidth, 256);
   if (!adjusted) return whole;
@@ -126,7 +125,7 @@ nn::CausalLMSpec lfm2_moe_spec(const JsonView& json) {
   if (!config.has("layer_types"))
     config.fail("layer_types", "is missing; expected which layers are convolutions and which attend");
   nn::CausalLMSpec spec = read_decoder(config, sizes);
-  set_experts(spec, experts, kBlock, [dense](std::int64_t layer) { return layer >= dense; });
+  set_experts_behind(spec, experts, dense, kBlock);
   return spec;
 }
 

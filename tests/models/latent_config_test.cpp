@@ -74,11 +74,11 @@ TEST_CASE("the modules around latents have the checkpoint's names") {
   using Names = std::vector<std::string>;
   CHECK(names(lite.mixer_inputs().at(0).modules) == Names{"q_proj", "kv_a_proj_with_mqa"});
   CHECK(names(v3.mixer_inputs().at(0).modules) == Names{"q_a_proj", "kv_a_proj_with_mqa"});
-  CHECK(lite.mixer_inner().size() == 1);
-  CHECK(v3.mixer_inner().size() == 2);
-  CHECK(v3.mixer_inner().at(0).modules.at(0).name == "model.layers.0.self_attn.q_b_proj");
-  CHECK(v3.mixer_inner().at(1).modules.at(0).name == "model.layers.0.self_attn.kv_b_proj");
-  CHECK(v3.mixer_inner().at(1).modules.at(0).out_features == 4 * (6 + 14));
+  CHECK(lite.mixer_inputs().size() == 1 + 1);
+  CHECK(v3.mixer_inputs().size() == 1 + 2);
+  CHECK(v3.mixer_inputs().at(1).modules.at(0).name == "model.layers.0.self_attn.q_b_proj");
+  CHECK(v3.mixer_inputs().at(2).modules.at(0).name == "model.layers.0.self_attn.kv_b_proj");
+  CHECK(v3.mixer_inputs().at(2).modules.at(0).out_features == 4 * (6 + 14));
   CHECK(lite.mixer_output().in_features == 4 * 6);
   // 24 x (12 + 18) + 12 x 56 + 10 x 80 + 56 x 24, and the MLP's 3 x 24 x 36, experts apart.
   const nn::CausalLMSpec dense = spec_of(kV3, R"({"first_k_dense_replace": 2})");
@@ -88,7 +88,7 @@ TEST_CASE("the modules around latents have the checkpoint's names") {
 TEST_CASE("biases are those of the modules that make latents, and of the output") {
   const nn::DecoderLayerSpec biased = spec_of(kV3).layers.at(0), plain = spec_of(kLite).layers.at(0);
   CHECK((biased.mixer_inputs().at(0).bias && biased.mixer_output().bias));
-  CHECK_FALSE((biased.mixer_inner().at(0).bias || biased.mixer_inner().at(1).bias));
+  CHECK_FALSE((biased.mixer_inputs().at(1).bias || biased.mixer_inputs().at(2).bias));
   CHECK_FALSE((plain.mixer_inputs().at(0).bias || plain.mixer_output().bias));
 }
 

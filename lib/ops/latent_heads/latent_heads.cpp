@@ -7,6 +7,7 @@
 #include "ops/latent_heads/cpu.h"
 #include "ops/latent_heads/latent_heads_cuda.h"
 #include "ops/reference_backward.h"
+#include "ops/rotary/angles.h"
 #include "ops/row_layout.h"
 #include "ops/vector.h"
 
@@ -37,9 +38,6 @@ void check_angles(const at::Tensor& cos, const at::Tensor& sin, std::int64_t tok
         kOp, "cos and sin [tokens, half of the rotated dimensions]",
         [&] { return describe(cos) + " and " + describe(sin); });
 }
-
-// Angles as kernels read them.
-at::Tensor dense_floats(const at::Tensor& angles) { return angles.to(at::kFloat).contiguous(); }
 
 bool rows_are_dense(const LatentParts& parts) {
   return ops::rows_are_dense(parts.q) && ops::rows_are_dense(parts.kv) &&

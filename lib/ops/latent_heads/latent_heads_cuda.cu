@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include "ops/cuda_heads.h"
 #include "ops/rotary/rotate_pairs.h"
 
 namespace lorikeet::ops {
@@ -174,11 +175,6 @@ bool are_aligned(const LatentPartsOnDevice<Pointer>& parts, std::int64_t n) {
          parts.shared_row % n == 0;
 }
 
-bool are_aligned(const HeadsOnDevice& heads, std::int64_t n) {
-  return device::is_aligned(heads.q) && device::is_aligned(heads.k) && device::is_aligned(heads.v) &&
-         heads.q_row % n == 0 && heads.k_row % n == 0 && heads.v_row % n == 0;
-}
-
 template <typename T, int n>
 void launch(const LatentPartsOnDevice<const void*>& parts, const float* cos, const float* sin,
             std::int64_t rows, const LatentLayout& layout, void* packed, cudaStream_t stream) {
@@ -234,7 +230,7 @@ void launch_latent_heads_backward(CudaElement element, const HeadsOnDevice& grad
   device::dispatch(element, [&](auto* typed) {
     using T = std::remove_pointer_t<decltype(typed)>;
     constexpr int kWide = device::kElements<T, true>;
-    const bool aligned = are_aligned(gradients, kWide) && are_aligned(out, kWide) &&
+    const bool aligned = device::are_aligned(gradients, kWide) && are_aligned(out, kWide) &&
                          device::is_aligned(cos) && device::is_aligned(sin) &&
                          has_accesses(Sizes(layout), kWide);
     if (aligned) {

@@ -8,6 +8,7 @@
 #include "ops/check.h"
 #include "ops/cuda_launch.h"
 #include "ops/low_rank_term.h"
+#include "ops/rotary/angles.h"
 #include "ops/rotary/cpu.h"
 #include "ops/rotary/rotary_cuda.h"
 #include "ops/rotary/rotary_terms_cuda.h"
@@ -25,9 +26,6 @@ void check_angles(const at::Tensor& cos, const at::Tensor& sin, std::int64_t tok
         kOp, "cos and sin [tokens, at most half of head_dim]",
         [&] { return describe(cos) + " and " + describe(sin); });
 }
-
-// Angles as kernels read them.
-at::Tensor dense_floats(const at::Tensor& angles) { return angles.to(at::kFloat).contiguous(); }
 
 // The low-rank terms of qkv as the kernel takes them; nothing where it doesn't.
 std::optional<HeadTerms> head_terms(const at::Tensor& qkv, const at::Tensor& cos, const HeadLayout& layout,

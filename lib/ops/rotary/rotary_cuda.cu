@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "ops/cuda_heads.h"
 #include "ops/rotary/rotate_pairs.h"
 
 namespace lorikeet::ops {
@@ -96,12 +97,6 @@ void launch_backward(const HeadsOnDevice& heads, const float* cos, const float* 
       Source{layout.kv_heads, heads.v_row, 0}, cos, sin, rows, layout.width(), layout.head_dim, half, packed);
 }
 
-// Whether rows of n elements an access begin at accesses.
-bool are_aligned(const HeadsOnDevice& heads, std::int64_t n) {
-  return device::is_aligned(heads.q) && device::is_aligned(heads.k) && device::is_aligned(heads.v) &&
-         heads.q_row % n == 0 && heads.k_row % n == 0 && heads.v_row % n == 0;
-}
-
 template <typename T, int n>
 void launch(T* qkv, const float* cos, const float* sin, std::int64_t rows, const HeadLayout& layout,
             std::int64_t half, bool inverse, cudaStream_t stream) {
@@ -140,8 +135,9 @@ void launch_rotary_backward(CudaElement element, const HeadsOnDevice& heads, con
   device::dispatch(element, [&](auto* typed) {
     using T = std::remove_pointer_t<decltype(typed)>;
     constexpr int kWide = device::kElements<T, true>;
-    const bool aligned = are_aligned(heads, kWide) && device::is_aligned(packed) && device::is_aligned(cos) &&
-                         device::is_aligned(sin) && half % kWide == 0 && layout.head_dim % (2 * kWide) == 0;
+    const bool aligned = device::are_aligned(heads, kWide) && device::is_aligned(packed) &&
+                         device::is_aligned(cos) && device::is_aligned(sin) && half % kWide == 0 &&
+                         layout.head_dim % (2 * kWide) == 0;
     if (aligned) {
       launch_backward<T, kWide>(heads, cos, sin, rows, layout, half, static_cast<T*>(packed), on);
     } else {
