@@ -27,8 +27,9 @@ at::Tensor causal_sums(const at::Tensor& x, const at::Tensor& weight, const Sequ
 }
 
 at::Tensor causal_conv(const at::Tensor& x, const at::Tensor& weight, const Sequences& sequences,
-                       const at::Tensor& before) {
-  const at::Tensor sums = causal_sums(x, weight, sequences, before);
+                       const at::Tensor& before, const at::Tensor& bias) {
+  at::Tensor sums = causal_sums(x, weight, sequences, before);
+  if (bias.defined()) sums = sums + bias.to(sums.scalar_type());
   return (sums * sums.sigmoid()).to(x.scalar_type());  // not at::silu: see gated_norm
 }
 

@@ -1,0 +1,78 @@
+#include "ops/state_space/state_space.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+
+#include "ops/check.h"
+#include "ops/reference_backward.h"
+#include "ops/row_layout.h"
+
+namespace lorikeet::ops {
+namespace {
+
+constexpr const char* kOp = "state_space";
+
+void check_input(const at::Tensor& xbc, const at::Tensor& dt, const StateSpaceNumbers& numbers,
+                 const StateSpaceLayout& layout, const Sequences& sequences) {
+  check(layout.groups > 0 && layout.heads % layout.groups == 0, kOp, "heads that are a multiple of groups",
+        [&] { return std::to_string(layout.heads) + " and " + std::to_string(layout.groups); });
+  check_tensor(xbc.defined() && xbc.dim() == 2 && xbc.size(1) == layout.width() && xbc.is_floating_point() &&
+                   xbc.is_contiguous(),
+               kOp, "a dense floating matrix [tokens, heads * head_dim + 2 groups * state_dim]", xbc);
+  check_tensor(dt.defined() && dt.dim() == 2 && dt.size(0) == xbc.size(0) && dt.size(1) == layout.heads &&
+                   dt.scalar_type() == xbc.scalar_type(),
+               kOp, "steps [tokens, heads] of xbc's type", dt);
+  for (const at::Tensor& of_heads : {numbers.a_log, numbers.dt_bias, numbers.d})
+    check_tensor(of_heads.defined() && of_heads.numel() == layout.heads, kOp, "a number for each head",
+                 of_heads);
+  const std::vector<std::int32_t>& ends = sequences.cu_seqlens;
+  check(!ends.empty() && ends.front() == 0 && ends.back() == xbc.size(0) &&
+            std::is_sorted(ends.begin(), ends.end()),
+        kOp, "sequences that follow each other from the first row to the last",
+        [&] { return describe(xbc); });
+}
+
+void check_states(const std::vector<at::Tensor>& states, const StateSpaceLayout& layout,
+                  const Sequences& sequences) {
+  check(states.size() + 1 == sequences.cu_seqlens.size(), kOp, "a state for each sequence",
+        [&] { return std::to_string(states.size()); });
+  const std::array<std::int64_t, 3> sizes{layout.heads, layout.state_dim, layout.head_dim};
+  for (const at::Tensor& state : states) {
+    check_tensor(!state.defined() || state.sizes() == at::IntArrayRef(sizes), kOp,
+                 "states [heads, state_dim, head_dim]", state);
+  }
+}
+
+}  // namespace
+
+at::Tensor state_space(const at::Tensor& xbc, const at::Tensor& dt, const StateSpaceNumbers& numbers,
+                       const StateSpaceLayout& layout, const Sequences& sequences,
+                       std::vector<at::Tensor>* states) {
+  check_input(xbc, dt, numbers, layout, sequences);
+  if (states != nullptr) check_states(*states, layout, sequences);
+  return reference::state_space(xbc, dt, numbers, layout, sequences, states);
+}
+
+at::Tensor state_space_backward(const at::Tensor& dout, const at::Tensor& xbc, const at::Tensor& dt,
+                                const StateSpaceNumbers& numbers, const StateSpaceLayout& layout,
+                                const Sequences& sequences, const at::Tensor& ddt) {
+  check_input(xbc, dt, numbers, layout, sequences);
+  check_tensor(dout.defined() && dout.dim() == 2 && dout.size(0) == xbc.size(0) &&
+                   dout.size(1) == layout.b_begin() && dout.scalar_type() == xbc.scalar_type(),
+               kOp, "a gradient [tokens, heads * head_dim] of xbc's type", dout);
+  check_tensor(ddt.defined() && ddt.sizes() == dt.sizes() && ddt.scalar_type() == dt.scalar_type(), kOp,
+               "a matrix for the steps' gradient, of their shape and type", ddt);
+  const std::int64_t width = layout.width();
+  const at::Tensor both = reference_backward(
+      [&](const at::Tensor& leaf) {
+        return reference::state_space(leaf.narrow(1, 0, width), leaf.slice(1, width), numbers, layout,
+                                      sequences);
+      },
+      at::cat({xbc, dt}, 1), dout);
+  ddt.copy_(both.slice(1, width));
+  return both.narrow(1, 0, width).contiguous();
+}
+
+}  // namespace lorikeet::ops
