@@ -16,4 +16,7 @@ LORIKEET_INLINE float log_1_plus(float x) {
   return 2.0F * z * (p * square + 1.0F);
 }
 
+/// log(1 + e^x).
+LORIKEET_INLINE float softplus(float x) { return (x > 0.0F ? x : 0.0F) + log_1_plus(exp(x < 0.0F ? x : -x)); }
+
 }  // namespace lorikeet::ops::vector

@@ -58,15 +58,16 @@ void causal_conv_backward(const at::Tensor& dy, const at::Tensor& x, const at::T
                "a matrix for the input's gradient", dx);
   if (!bias.defined() && vector::has_fast_elements(x) && has_dense_rows_like(dx, x)) {
     cpu::causal_conv_backward(dy, x, taps_by_channels(weight), sequences, dx);
-  } else if (!bias.defined() && convolves_on_cuda(x, weight, sequences) && has_dense_rows_like(dx, x) && rows_are_aligned(dx) &&
-             rows_are_aligned(dy)) {
+  } else if (!bias.defined() && convolves_on_cuda(x, weight, sequences) && has_dense_rows_like(dx, x) &&
+             rows_are_aligned(dx) && rows_are_aligned(dy)) {
     launch_on_device_of(x, [&](void* stream) {
       launch_causal_conv_backward(cuda_element(x), convolution_on_device(x, weight, sequences),
                                   dy.const_data_ptr(), dx.mutable_data_ptr(), dx.stride(0), stream);
     });
   } else {
     dx.copy_(reference_backward(
-        [&](const at::Tensor& leaf) { return reference::causal_conv(leaf, weight, sequences, {}, bias); }, x, dy));
+        [&](const at::Tensor& leaf) { return reference::causal_conv(leaf, weight, sequences, {}, bias); }, x,
+        dy));
   }
 }
 

@@ -13,7 +13,8 @@ namespace lorikeet::ops {
 /// fp64). x: [T, C], floating, elements of a row dense, rows any distance apart; weight: [C, K], 1 <= K <= 8,
 /// frozen, fp32 or of x's dtype; before: [S, K - 1, C] of x's dtype, the rows before each of the S sequences
 /// (decoding); bias: [C], frozen, fp32 or of x's dtype, or undefined for 0. Returns a dense [T, C] of x's
-/// dtype. A sequence's result doesn't depend on what it is packed with. Throws Error on shapes that don't fit.
+/// dtype. A sequence's result doesn't depend on what it is packed with. Throws Error on shapes that don't
+/// fit.
 at::Tensor causal_conv(const at::Tensor& x, const at::Tensor& weight, const Sequences& sequences,
                        const at::Tensor& before = {}, const at::Tensor& bias = {});
 

@@ -112,17 +112,6 @@ LORIKEET_VECTOR_CLONES void add_state_gradients(const float* __restrict__ rows,
   }
 }
 
-LORIKEET_VECTOR_CLONES double inner_product(const float* a, const float* b, std::int64_t n) {
-  constexpr std::int64_t kSums = 4 * kLanes;
-  float lanes[kSums] = {};
-  for (std::int64_t i = 0; i < n; i += kSums) {
-    for (std::int64_t lane = 0; lane < kSums; ++lane) lanes[lane] += a[i + lane] * b[i + lane];
-  }
-  double sum = 0;
-  for (const float lane : lanes) sum += lane;
-  return sum;
-}
-
 LORIKEET_VECTOR_CLONES void store_gate_gradients(const Gates& gates, const GateSums& sums, std::int64_t count,
                                                  float* out, std::int64_t value_heads) {
   store_gates(gates, sums, count, out, value_heads);

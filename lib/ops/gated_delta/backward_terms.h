@@ -36,9 +36,6 @@ void scale_upstream(const float* dout, const float* r, const Gates& gates, std::
 void add_state_gradients(const float* rows, const float* from_begin, const float* to_end, const Gates& gates,
                          std::int64_t count, std::int64_t key, float* d_rows, GateSums& sums);
 
-/// sum over i < n of a_i b_i; n is a multiple of 64.
-double inner_product(const float* a, const float* b, std::int64_t n);
-
 /// db to out[i * 2 * value_heads] and da `value_heads` behind it, for each token i.
 void store_gate_gradients(const Gates& gates, const GateSums& sums, std::int64_t count, float* out,
                           std::int64_t value_heads);

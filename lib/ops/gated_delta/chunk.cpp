@@ -11,10 +11,6 @@ namespace {
 using vector::Bf16;
 using vector::kLanes;
 
-LORIKEET_INLINE float softplus(float x) {
-  return (x > 0.0F ? x : 0.0F) + vector::log_1_plus(vector::exp(x < 0.0F ? x : -x));
-}
-
 template <typename T>
 LORIKEET_INLINE void read(const T* gates, std::int64_t head, std::int64_t value_heads, std::int64_t rows,
                           const Decay& decay, Gates& out) {
@@ -27,33 +23,16 @@ LORIKEET_INLINE void read(const T* gates, std::int64_t head, std::int64_t value_
   for (std::int64_t i = 0; i < all; ++i) {
     out.beta[i] = i < rows ? vector::sigmoid(b[i]) : 0.0F;
     out.slope[i] = -decay.rate * vector::sigmoid(g[i]);
-    g[i] = i < rows ? -decay.rate * softplus(g[i]) : 0.0F;
+    g[i] = i < rows ? -decay.rate * vector::softplus(g[i]) : 0.0F;
     out.decay[i] = vector::exp(g[i]);
   }
-  double sum = 0;
-  for (std::int64_t i = 0; i < all; ++i) out.sum[i] = sum += g[i];
-  for (std::int64_t i = 0; i < all; ++i) {
-    out.from_begin[i] = vector::exp(static_cast<float>(out.sum[i]));
-    out.to_end[i] = vector::exp(static_cast<float>(sum - out.sum[i]));
-  }
-  out.whole = vector::exp(static_cast<float>(sum));
-}
-
-template <typename T>
-LORIKEET_INLINE void load_padded(const T* in, std::int64_t stride, std::int64_t rows, std::int64_t width,
-                                 float* __restrict__ out) {
-  const std::int64_t all = padded(width);
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t i = 0; i < width; ++i) out[row * all + i] = vector::load(in[row * stride + i]);
-    for (std::int64_t i = width; i < all; ++i) out[row * all + i] = 0.0F;
-  }
-  std::fill(out + rows * all, out + padded(rows) * all, 0.0F);
+  chunked::sum_decays(g, rows, out);
 }
 
 template <typename T>
 LORIKEET_INLINE void load_unit(const T* in, std::int64_t stride, std::int64_t rows, std::int64_t width,
                                float scale, float* __restrict__ out, float* __restrict__ inverse) {
-  load_padded(in, stride, rows, width, out);
+  chunked::load_rows(in, stride, rows, width, out);
   const std::int64_t all = padded(width);
   for (std::int64_t row = 0; row < rows; ++row) {
     float* __restrict__ x = out + row * all;
@@ -66,16 +45,6 @@ LORIKEET_INLINE void load_unit(const T* in, std::int64_t stride, std::int64_t ro
     inverse[row] = 1.0F / std::sqrt(sum);
     const float factor = inverse[row] * scale;
     for (std::int64_t i = 0; i < all; ++i) x[i] *= factor;
-  }
-}
-
-template <typename T>
-LORIKEET_INLINE void store_scaled(const float* __restrict__ in, const float* scale, std::int64_t rows,
-                                  std::int64_t width, T* __restrict__ out, std::int64_t stride) {
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const float factor = scale[row];
-    const float* from = in + row * padded(width);
-    for (std::int64_t i = 0; i < width; ++i) vector::store(factor * from[i], out[row * stride + i]);
   }
 }
 
@@ -105,31 +74,15 @@ std::vector<Decay> read_decays(const DeltaDecay& decay) {
   return decays;
 }
 
-std::vector<std::int64_t> lengths_of(const Sequences& sequences) {
-  std::vector<std::int64_t> lengths;
-  for (std::size_t s = 0; s + 1 < sequences.cu_seqlens.size(); ++s) {
-    lengths.push_back(sequences.cu_seqlens[s + 1] - sequences.cu_seqlens[s]);
-  }
-  return lengths;
-}
-
 // NOLINTBEGIN(bugprone-macro-parentheses): T is a type
 #define LORIKEET_DELTA_ROWS(T)                                                                              \
   LORIKEET_VECTOR_CLONES void read_gates(const T* gates, std::int64_t head, std::int64_t value_heads,       \
                                          std::int64_t rows, const Decay& decay, Gates& out) {               \
     read(gates, head, value_heads, rows, decay, out);                                                       \
   }                                                                                                         \
-  LORIKEET_VECTOR_CLONES void load_rows(const T* in, std::int64_t stride, std::int64_t rows,                \
-                                        std::int64_t width, float* out) {                                   \
-    load_padded(in, stride, rows, width, out);                                                              \
-  }                                                                                                         \
   LORIKEET_VECTOR_CLONES void load_unit_rows(const T* in, std::int64_t stride, std::int64_t rows,           \
                                              std::int64_t width, float scale, float* out, float* inverse) { \
     load_unit(in, stride, rows, width, scale, out, inverse);                                                \
-  }                                                                                                         \
-  LORIKEET_VECTOR_CLONES void store_rows(const float* in, const float* scale, std::int64_t rows,            \
-                                         std::int64_t width, T* out, std::int64_t stride) {                 \
-    store_scaled(in, scale, rows, width, out, stride);                                                      \
   }                                                                                                         \
   LORIKEET_VECTOR_CLONES void subtract_seen(const T* v, std::int64_t stride, const Gates& gates,            \
                                             std::int64_t rows, std::int64_t width, float* x) {              \
@@ -139,23 +92,6 @@ std::vector<std::int64_t> lengths_of(const Sequences& sequences) {
 LORIKEET_DELTA_ROWS(float)
 LORIKEET_DELTA_ROWS(Bf16)
 #undef LORIKEET_DELTA_ROWS
-
-LORIKEET_VECTOR_CLONES void scale_rows(const float* scale, std::int64_t rows, std::int64_t width, float* x) {
-  const std::int64_t all = padded(width);
-  for (std::int64_t row = 0; row < padded(rows); ++row) {
-    for (std::int64_t i = 0; i < all; ++i) x[row * all + i] *= scale[row];
-  }
-}
-
-LORIKEET_VECTOR_CLONES void decay_tile(const Gates& gates, std::int64_t rows, float* __restrict__ decays) {
-  for (std::int32_t i = 0; i < padded(rows); ++i) {
-    const double sum = gates.sum[i];
-    for (std::int32_t j = 0; j < padded(i + 1); ++j) {
-      const auto exponent = static_cast<float>(sum - gates.sum[j]);
-      decays[i * kChunk + j] = j <= i ? vector::exp(exponent) : 0.0F;
-    }
-  }
-}
 
 LORIKEET_VECTOR_CLONES void system_tile(const Gates& gates, const float* __restrict__ overlaps,
                                         const float* __restrict__ decays, std::int64_t rows,
@@ -169,29 +105,24 @@ LORIKEET_VECTOR_CLONES void system_tile(const Gates& gates, const float* __restr
   }
 }
 
-LORIKEET_VECTOR_CLONES void times_decays(const float* __restrict__ a, const float* __restrict__ decays,
-                                         std::int64_t rows, float* __restrict__ out) {
-  for (std::int64_t i = 0; i < padded(rows); ++i) {
-    for (std::int64_t j = 0; j < padded(i + 1); ++j)
-      out[i * kChunk + j] = a[i * kChunk + j] * decays[i * kChunk + j];
-  }
-}
-
 void multiply_keys(const Widths& widths, std::int64_t count, bool scores, const KeyChunk& chunk) {
   const std::int64_t rows = padded(count);
   const float* k = chunk.k(count, widths);
-  const Right lanes{chunk.lanes, kChunk};
-  transpose(rows, widths.key, {k, widths.key}, {chunk.lanes, kChunk});
-  multiply_to_lower(rows, widths.key, rows_of(k, widths.key), lanes, {chunk.overlaps, kChunk});
+  const chunked::Right lanes{chunk.lanes, kChunk};
+  chunked::transpose(rows, widths.key, {k, widths.key}, {chunk.lanes, kChunk});
+  chunked::multiply_to_lower(rows, widths.key, chunked::rows_of(k, widths.key), lanes,
+                             {chunk.overlaps, kChunk});
   if (!scores) return;
-  multiply_to_lower(rows, widths.key, rows_of(chunk.rows, widths.key), lanes, {chunk.scores, kChunk});
+  chunked::multiply_to_lower(rows, widths.key, chunked::rows_of(chunk.rows, widths.key), lanes,
+                             {chunk.scores, kChunk});
 }
 
 void advance_state(const KeyChunk& chunk, const Widths& widths, std::int64_t count, const Gates& gates,
                    bool fresh, float* delta, float* state) {
-  scale_rows(gates.to_end, count, widths.value, delta);
-  multiply(widths.key, widths.value, padded(count), columns_of(chunk.k(count, widths), widths.key),
-           {delta, widths.value}, fresh ? 0.0F : gates.whole, {state, widths.value});
+  chunked::scale_rows(gates.to_end, count, widths.value, delta);
+  chunked::multiply(widths.key, widths.value, padded(count),
+                    chunked::columns_of(chunk.k(count, widths), widths.key), {delta, widths.value},
+                    fresh ? 0.0F : gates.whole, {state, widths.value});
 }
 
 }  // namespace lorikeet::ops::cpu::delta

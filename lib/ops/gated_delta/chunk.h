@@ -5,18 +5,17 @@
 #include <vector>
 
 #include "ops/attention/tiles.h"
+#include "ops/chunk_products.h"
+#include "ops/chunk_rows.h"
 #include "ops/gated_delta/gated_delta.h"
-#include "ops/gated_delta/products.h"
 #include "ops/vector.h"
 
-// What the CPU's forward and backward of the gated delta rule share: a chunk of at most kChunk tokens, its
-// decays, and the system of equations that stands for its steps. Rows are padded with zeros to a multiple of
-// kStep, and so are heads; a padding token has k = v = 0, beta = 0 and g = 0, and changes nothing. With
-// G_i = g_1 + ... + g_i inside a chunk, only exponentials of numbers <= 0 are taken: G_i, G_i - G_j for
-// i >= j, and G_last - G_i.
+// What the CPU's forward and backward of the gated delta rule share: a chunk of tokens (chunk_rows.h) and the
+// system of equations that stands for its steps. A padding token has k = v = 0, beta = 0 and g = 0.
 namespace lorikeet::ops::cpu::delta {
 
-inline constexpr std::int64_t kChunk = 64;
+using chunked::kChunk;
+using chunked::padded;
 
 /// Sizes of a head in scratch: multiples of kStep.
 struct Widths {
@@ -34,18 +33,11 @@ struct Decay {
 /// Of each value head.
 std::vector<Decay> read_decays(const DeltaDecay& decay);
 
-/// Of each sequence.
-std::vector<std::int64_t> lengths_of(const Sequences& sequences);
-
 /// A chunk's gates for one value head, per token.
-struct Gates {
-  float beta[kChunk];        ///< sigmoid(b)
-  float decay[kChunk];       ///< e^g
-  float slope[kChunk];       ///< dg / da
-  double sum[kChunk];        ///< G, in fp64: differences of large sums keep their small parts
-  float from_begin[kChunk];  ///< e^G
-  float to_end[kChunk];      ///< e^(G_last - G)
-  float whole;               ///< e^G_last
+struct Gates : chunked::Decays {
+  float beta[kChunk];   ///< sigmoid(b)
+  float decay[kChunk];  ///< e^g
+  float slope[kChunk];  ///< dg / da
 };
 
 /// Reads column `head` of b and a in gates [rows, 2 * value_heads].
@@ -54,25 +46,12 @@ void read_gates(const float* gates, std::int64_t head, std::int64_t value_heads,
 void read_gates(const vector::Bf16* gates, std::int64_t head, std::int64_t value_heads, std::int64_t rows,
                 const Decay& decay, Gates& out);
 
-/// out [padded rows, padded width] = in [rows, width], with zeros around it; `stride` is in's.
-void load_rows(const float* in, std::int64_t stride, std::int64_t rows, std::int64_t width, float* out);
-void load_rows(const vector::Bf16* in, std::int64_t stride, std::int64_t rows, std::int64_t width,
-               float* out);
-
-/// The same with each row x times inverse[row] * scale, where inverse[row] = (sum of x^2 + 1e-6)^-1/2.
+/// chunked::load_rows with each row x times inverse[row] * scale, where inverse[row] = (sum of x^2 +
+/// 1e-6)^-1/2.
 void load_unit_rows(const float* in, std::int64_t stride, std::int64_t rows, std::int64_t width, float scale,
                     float* out, float* inverse);
 void load_unit_rows(const vector::Bf16* in, std::int64_t stride, std::int64_t rows, std::int64_t width,
                     float scale, float* out, float* inverse);
-
-/// out [rows, width] = scale[row] * in [rows, padded width]; `stride` is out's.
-void store_rows(const float* in, const float* scale, std::int64_t rows, std::int64_t width, float* out,
-                std::int64_t stride);
-void store_rows(const float* in, const float* scale, std::int64_t rows, std::int64_t width, vector::Bf16* out,
-                std::int64_t stride);
-
-/// x [padded rows, padded width]: each row times scale[row].
-void scale_rows(const float* scale, std::int64_t rows, std::int64_t width, float* x);
 
 /// The right side of a chunk's system, in place of k S: x_i = beta_i (v_i - e^G_i x_i), padding 0.
 /// v: [rows, width], rows `stride` apart; x: [padded rows, padded width].
@@ -81,14 +60,10 @@ void subtract_seen(const float* v, std::int64_t stride, const Gates& gates, std:
 void subtract_seen(const vector::Bf16* v, std::int64_t stride, const Gates& gates, std::int64_t rows,
                    std::int64_t width, float* x);
 
-/// Tiles [kChunk, kChunk] as multiply_lower reads them, of `rows` tokens: e^(G_i - G_j) for i >= j; and the
-/// strictly lower -beta_i (k_i . k_j) e^(G_i - G_j), from overlaps k_i . k_j.
-void decay_tile(const Gates& gates, std::int64_t rows, float* decays);
+/// The strictly lower tile [kChunk, kChunk] -beta_i (k_i . k_j) e^(G_i - G_j) of `rows` tokens, from overlaps
+/// k_i . k_j and the tile of decays.
 void system_tile(const Gates& gates, const float* overlaps, const float* decays, std::int64_t rows,
                  float* system);
-/// out = a * decays.
-void times_decays(const float* a, const float* decays, std::int64_t rows, float* out);
-
 /// Queries and keys of a chunk, and their products, which all value heads of the key head share.
 struct KeyChunk {
   KeyChunk(Cutter& cutter, const Widths& widths)

@@ -27,11 +27,11 @@
 namespace lorikeet::ops::cpu {
 namespace {
 
+using chunked::kChunk;
+using chunked::padded;
+using chunked::Result;
+using chunked::Right;
 using delta::Gates;
-using delta::kChunk;
-using delta::padded;
-using delta::Result;
-using delta::Right;
 using delta::Widths;
 
 // The scratch of one worker, for `group` value heads of a key head and sequences of at most `chunks`.
@@ -106,7 +106,7 @@ void read_chunk_gates(const Item<T>& item, std::int64_t begin, std::int64_t coun
 
 // The tiles of the chunk's system for a head whose gates are read.
 void fill_system(std::int64_t count, const Buffers& b) {
-  delta::decay_tile(*b.gates, count, b.decays);
+  chunked::decay_tile(*b.gates, count, b.decays);
   delta::system_tile(*b.gates, b.chunk.overlaps, b.decays, count, b.tile);
 }
 
@@ -126,17 +126,18 @@ void sweep_forward(const Item<T>& item, const Plan& plan, const Buffers& b) {
       if (begin == 0) {
         std::fill(b.r, b.r + rows * widths.value, 0.0F);
       } else {
-        delta::transpose(widths.key, widths.value, {state, widths.value},
-                         {b.kept_states + kept * widths.state(), widths.key});
-        delta::multiply(rows, widths.value, widths.key, delta::rows_of(b.chunk.k(count, widths), widths.key),
-                        {state, widths.value}, 0.0F, {b.r, widths.value});
+        chunked::transpose(widths.key, widths.value, {state, widths.value},
+                           {b.kept_states + kept * widths.state(), widths.key});
+        chunked::multiply(rows, widths.value, widths.key,
+                          chunked::rows_of(b.chunk.k(count, widths), widths.key), {state, widths.value}, 0.0F,
+                          {b.r, widths.value});
       }
       delta::subtract_seen(row + plan.v_at(head), plan.layout.width(), *b.gates, count, plan.layout.value_dim,
                            b.r);
       fill_system(count, b);
-      delta::solve_lower(rows, widths.value, {b.tile, kChunk}, {b.r, widths.value});
-      delta::transpose(rows, widths.value, {b.r, widths.value},
-                       {b.kept_deltas + kept * widths.value * kChunk, kChunk});
+      chunked::solve_lower(rows, widths.value, {b.tile, kChunk}, {b.r, widths.value});
+      chunked::transpose(rows, widths.value, {b.r, widths.value},
+                         {b.kept_deltas + kept * widths.value * kChunk, kChunk});
       if (begin + count == item.length) continue;
       delta::advance_state(b.chunk, widths, count, *b.gates, begin == 0, b.r, state);
     }
@@ -161,19 +162,19 @@ void run_chunk(const ChunkHead& c, const Plan& plan, const Buffers& b) {
   fill_system(c.count, b);
   // d_delta, and r in its place.
   if (!c.last) {
-    delta::multiply(rows, widths.value, widths.key, delta::rows_of(k, widths.key), {c.d_state, widths.value},
-                    0.0F, {b.r, widths.value});
-    delta::scale_rows(gates.to_end, c.count, widths.value, b.r);
+    chunked::multiply(rows, widths.value, widths.key, chunked::rows_of(k, widths.key),
+                      {c.d_state, widths.value}, 0.0F, {b.r, widths.value});
+    chunked::scale_rows(gates.to_end, c.count, widths.value, b.r);
   }
-  delta::times_decays(b.chunk.scores, b.decays, c.count, b.dout_products);
-  delta::multiply_lower_transposed(rows, widths.value, {b.dout_products, kChunk}, {b.dout, widths.value},
-                                   c.last ? 0.0F : 1.0F, {b.r, widths.value});
-  delta::solve_lower_transposed(rows, widths.value, {b.tile, kChunk}, {b.r, widths.value});
+  chunked::times_decays(b.chunk.scores, b.decays, c.count, b.dout_products);
+  chunked::multiply_lower_transposed(rows, widths.value, {b.dout_products, kChunk}, {b.dout, widths.value},
+                                     c.last ? 0.0F : 1.0F, {b.r, widths.value});
+  chunked::solve_lower_transposed(rows, widths.value, {b.tile, kChunk}, {b.r, widths.value});
   // Gradients inside the chunk.
-  delta::multiply_to_lower(rows, widths.value, delta::rows_of(b.dout, widths.value), delta_lanes,
-                           {b.dout_products, kChunk});
-  delta::multiply_to_lower(rows, widths.value, delta::rows_of(b.r, widths.value), delta_lanes,
-                           {b.r_products, kChunk});
+  chunked::multiply_to_lower(rows, widths.value, chunked::rows_of(b.dout, widths.value), delta_lanes,
+                             {b.dout_products, kChunk});
+  chunked::multiply_to_lower(rows, widths.value, chunked::rows_of(b.r, widths.value), delta_lanes,
+                             {b.r_products, kChunk});
   delta::add_tile_gradients({.dout = b.dout_products,
                              .r = b.r_products,
                              .scores = b.chunk.scores,
@@ -185,25 +186,25 @@ void run_chunk(const ChunkHead& c, const Plan& plan, const Buffers& b) {
   if (c.first) {
     std::fill(b.from_begin, b.from_begin + 2 * rows * widths.key, 0.0F);
   } else {
-    delta::multiply(2 * rows, widths.key, widths.value, delta::rows_of(b.upstream, widths.value),
-                    {c.state_lanes, widths.key}, 0.0F, {b.from_begin, widths.key});
+    chunked::multiply(2 * rows, widths.key, widths.value, chunked::rows_of(b.upstream, widths.value),
+                      {c.state_lanes, widths.key}, 0.0F, {b.from_begin, widths.key});
   }
   if (c.last) {
     std::fill(b.to_end, b.to_end + rows * widths.key, 0.0F);
   } else {
-    delta::transpose(widths.key, widths.value, {c.d_state, widths.value}, {b.d_state_lanes, widths.key});
-    delta::multiply(rows, widths.key, widths.value, delta::columns_of(c.delta_lanes, kChunk),
-                    {b.d_state_lanes, widths.key}, 0.0F, {b.to_end, widths.key});
+    chunked::transpose(widths.key, widths.value, {c.d_state, widths.value}, {b.d_state_lanes, widths.key});
+    chunked::multiply(rows, widths.key, widths.value, chunked::columns_of(c.delta_lanes, kChunk),
+                      {b.d_state_lanes, widths.key}, 0.0F, {b.to_end, widths.key});
   }
   delta::add_state_gradients(b.chunk.rows, b.from_begin, b.to_end, gates, c.count, widths.key, b.d_rows,
                              *b.sums);
   if (c.first) return;
   if (!c.last) {
     b.sums->whole += static_cast<double>(gates.whole) *
-                     delta::inner_product(c.state_lanes, b.d_state_lanes, widths.state());
+                     chunked::inner_product(c.state_lanes, b.d_state_lanes, widths.state());
   }
-  delta::multiply(widths.key, widths.value, 2 * rows, delta::columns_of(b.chunk.rows, widths.key),
-                  {b.upstream, widths.value}, c.last ? 0.0F : gates.whole, {c.d_state, widths.value});
+  chunked::multiply(widths.key, widths.value, 2 * rows, chunked::columns_of(b.chunk.rows, widths.key),
+                    {b.upstream, widths.value}, c.last ? 0.0F : gates.whole, {c.d_state, widths.value});
 }
 
 // What M and N, summed over heads, add to dq and dk.
@@ -211,10 +212,10 @@ void add_products_of_tiles(std::int64_t count, const Widths& widths, const Buffe
   const std::int64_t rows = padded(count);
   const Right q{b.chunk.rows, widths.key}, k{b.chunk.k(count, widths), widths.key};
   const Result dq{b.d_rows, widths.key}, dk{b.d_rows + rows * widths.key, widths.key};
-  delta::multiply_lower(rows, widths.key, {b.d_scores, kChunk}, k, 1.0F, dq);
-  delta::multiply_lower_transposed(rows, widths.key, {b.d_scores, kChunk}, q, 1.0F, dk);
-  delta::multiply_lower(rows, widths.key, {b.d_overlaps, kChunk}, k, 1.0F, dk);
-  delta::multiply_lower_transposed(rows, widths.key, {b.d_overlaps, kChunk}, k, 1.0F, dk);
+  chunked::multiply_lower(rows, widths.key, {b.d_scores, kChunk}, k, 1.0F, dq);
+  chunked::multiply_lower_transposed(rows, widths.key, {b.d_scores, kChunk}, q, 1.0F, dk);
+  chunked::multiply_lower(rows, widths.key, {b.d_overlaps, kChunk}, k, 1.0F, dk);
+  chunked::multiply_lower_transposed(rows, widths.key, {b.d_overlaps, kChunk}, k, 1.0F, dk);
 }
 
 // The chunks in reverse.
@@ -236,8 +237,8 @@ void sweep_back(const Item<T>& item, const Plan& plan, const Buffers& b) {
     for (std::int64_t i = 0; i < plan.group; ++i) {
       const std::int64_t head = item.key_head * plan.group + i, kept = chunk * plan.group + i;
       read_chunk_gates(item, begin, count, head, plan, *b.gates);
-      delta::load_rows(item.dout + begin * plan.out_width + head * layout.value_dim, plan.out_width, count,
-                       layout.value_dim, b.dout);
+      chunked::load_rows(item.dout + begin * plan.out_width + head * layout.value_dim, plan.out_width, count,
+                         layout.value_dim, b.dout);
       *b.sums = {};
       run_chunk({.count = count,
                  .first = chunk == 0,
@@ -246,7 +247,8 @@ void sweep_back(const Item<T>& item, const Plan& plan, const Buffers& b) {
                  .delta_lanes = b.kept_deltas + kept * widths.value * kChunk,
                  .d_state = b.states + i * widths.state()},
                 plan, b);
-      delta::store_rows(b.r, b.gates->beta, count, layout.value_dim, d_row + plan.v_at(head), layout.width());
+      chunked::store_rows(b.r, b.gates->beta, count, layout.value_dim, d_row + plan.v_at(head),
+                          layout.width());
       delta::store_gate_gradients(*b.gates, *b.sums, count,
                                   item.d_gates + begin * 2 * layout.value_heads + head, layout.value_heads);
     }
@@ -264,7 +266,7 @@ void sweep_back(const Item<T>& item, const Plan& plan, const Buffers& b) {
 void gated_delta_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& gates,
                           const DeltaDecay& decay, const DeltaLayout& layout, const Sequences& sequences,
                           DeltaGradients& gradients) {
-  const std::vector<std::int64_t> lengths = delta::lengths_of(sequences);
+  const std::vector<std::int64_t> lengths = chunked::lengths_of(sequences);
   const std::int64_t longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
   Plan plan(layout);
   const auto buffers = [&](Cutter& cutter) {

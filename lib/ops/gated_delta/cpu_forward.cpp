@@ -18,10 +18,10 @@
 namespace lorikeet::ops::cpu {
 namespace {
 
+using chunked::kChunk;
+using chunked::kStep;
+using chunked::padded;
 using delta::Gates;
-using delta::kChunk;
-using delta::kStep;
-using delta::padded;
 using delta::Widths;
 
 // Chunks of up to this many tokens are computed token by token: a chunk is padded to kStep tokens, and costs
@@ -90,22 +90,16 @@ struct ValueRows {
   std::int64_t v_stride, out_stride, width;
 };
 
-constexpr auto kOnes = [] {
-  std::array<float, kChunk> ones{};
-  ones.fill(1.0F);
-  return ones;
-}();
-
 template <typename T>
 void run_steps(const ValueRows<T>& value, std::int64_t count, const Widths& widths, const Buffers& b,
                float* state) {
   float *v = b.rows, *out = b.rows + padded(count) * widths.value;
-  delta::load_rows(value.v, value.v_stride, count, value.width, v);
+  chunked::load_rows(value.v, value.v_stride, count, value.width, v);
   for (std::int64_t i = 0; i < count; ++i) {
     step(b.chunk.rows + i * widths.key, b.chunk.k(count, widths) + i * widths.key, widths, b.gates->beta[i],
          b.gates->decay[i], v + i * widths.value, state, out + i * widths.value);
   }
-  delta::store_rows(out, kOnes.data(), count, value.width, value.out, value.out_stride);
+  chunked::store_rows(out, /*scale=*/nullptr, count, value.width, value.out, value.out_stride);
 }
 
 // `fresh`: the state is 0 and wasn't written. `last`: the state behind the chunk isn't needed.
@@ -117,18 +111,18 @@ void run_chunk(const ValueRows<T>& value, std::int64_t count, const Widths& widt
   if (fresh) {
     std::fill(out, out + 2 * rows * widths.value, 0.0F);
   } else {
-    delta::multiply(2 * rows, widths.value, widths.key, delta::rows_of(b.chunk.rows, widths.key),
-                    {state, widths.value}, 0.0F, {out, widths.value});
-    delta::scale_rows(b.gates->from_begin, count, value.width, out);
+    chunked::multiply(2 * rows, widths.value, widths.key, chunked::rows_of(b.chunk.rows, widths.key),
+                      {state, widths.value}, 0.0F, {out, widths.value});
+    chunked::scale_rows(b.gates->from_begin, count, value.width, out);
   }
   delta::subtract_seen(value.v, value.v_stride, *b.gates, count, value.width, delta);
-  delta::decay_tile(*b.gates, count, b.decays);
+  chunked::decay_tile(*b.gates, count, b.decays);
   delta::system_tile(*b.gates, b.chunk.overlaps, b.decays, count, b.tile);
-  delta::solve_lower(rows, widths.value, {b.tile, kChunk}, {delta, widths.value});
-  delta::times_decays(b.chunk.scores, b.decays, count, b.tile);
-  delta::multiply_lower(rows, widths.value, {b.tile, kChunk}, {delta, widths.value}, 1.0F,
-                        {out, widths.value});
-  delta::store_rows(out, kOnes.data(), count, value.width, value.out, value.out_stride);
+  chunked::solve_lower(rows, widths.value, {b.tile, kChunk}, {delta, widths.value});
+  chunked::times_decays(b.chunk.scores, b.decays, count, b.tile);
+  chunked::multiply_lower(rows, widths.value, {b.tile, kChunk}, {delta, widths.value}, 1.0F,
+                          {out, widths.value});
+  chunked::store_rows(out, /*scale=*/nullptr, count, value.width, value.out, value.out_stride);
   if (!last) delta::advance_state(b.chunk, widths, count, *b.gates, fresh, delta, state);
 }
 
@@ -215,7 +209,7 @@ void run_head(const Sequence<T>& sequence, std::int64_t key_head, const DeltaLay
 void gated_delta(const at::Tensor& qkv, const at::Tensor& gates, const DeltaDecay& decay,
                  const DeltaLayout& layout, const Sequences& sequences, std::vector<at::Tensor>* states,
                  at::Tensor& out) {
-  const std::vector<std::int64_t> lengths = delta::lengths_of(sequences);
+  const std::vector<std::int64_t> lengths = chunked::lengths_of(sequences);
   const Widths widths(layout);
   const std::int64_t group = layout.value_heads / layout.key_heads;
   Cutter counter(nullptr);

@@ -8,6 +8,8 @@
 #include "ops/check.h"
 #include "ops/reference_backward.h"
 #include "ops/row_layout.h"
+#include "ops/state_space/cpu.h"
+#include "ops/vector.h"
 
 namespace lorikeet::ops {
 namespace {
@@ -52,6 +54,11 @@ at::Tensor state_space(const at::Tensor& xbc, const at::Tensor& dt, const StateS
                        std::vector<at::Tensor>* states) {
   check_input(xbc, dt, numbers, layout, sequences);
   if (states != nullptr) check_states(*states, layout, sequences);
+  if (vector::is_fast(xbc) && rows_are_dense(dt)) {
+    at::Tensor out = at::empty({xbc.size(0), layout.b_begin()}, xbc.options());
+    cpu::state_space(xbc, dt, numbers, layout, sequences, states, out);
+    return out;
+  }
   return reference::state_space(xbc, dt, numbers, layout, sequences, states);
 }
 
@@ -64,6 +71,11 @@ at::Tensor state_space_backward(const at::Tensor& dout, const at::Tensor& xbc, c
                kOp, "a gradient [tokens, heads * head_dim] of xbc's type", dout);
   check_tensor(ddt.defined() && ddt.sizes() == dt.sizes() && ddt.scalar_type() == dt.scalar_type(), kOp,
                "a matrix for the steps' gradient, of their shape and type", ddt);
+  if (vector::is_fast(xbc) && rows_are_dense(dt) && rows_are_dense(ddt)) {
+    at::Tensor dxbc = at::empty_like(xbc);
+    cpu::state_space_backward(dout.contiguous(), xbc, dt, numbers, layout, sequences, dxbc, ddt);
+    return dxbc;
+  }
   const std::int64_t width = layout.width();
   const at::Tensor both = reference_backward(
       [&](const at::Tensor& leaf) {

@@ -1,11 +1,11 @@
-#include "ops/gated_delta/products.h"
+#include "ops/chunk_products.h"
 
 #include <utility>
 
 #include "ops/matmul/tiles.h"
 #include "ops/vector.h"
 
-namespace lorikeet::ops::cpu::delta {
+namespace lorikeet::ops::cpu::chunked {
 namespace {
 
 // kStep numbers: one register of AVX-512, two of AVX2.
@@ -196,4 +196,4 @@ LORIKEET_VECTOR_CLONES void transpose(std::int64_t rows, std::int64_t columns, R
   }
 }
 
-}  // namespace lorikeet::ops::cpu::delta
+}  // namespace lorikeet::ops::cpu::chunked

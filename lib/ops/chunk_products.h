@@ -2,10 +2,10 @@
 
 #include <cstdint>
 
-// The small fp32 products of the gated delta rule on a CPU, and its triangular systems. Operands are read
-// where they lie: nothing is packed, as each is used a few times only. All sizes are multiples of kStep; a
-// caller pads with zeros.
-namespace lorikeet::ops::cpu::delta {
+// The small fp32 products of recurrences that are computed in chunks of tokens on a CPU, and their triangular
+// systems. Operands are read where they lie: nothing is packed, as each is used a few times only. All sizes
+// are multiples of kStep; a caller pads with zeros.
+namespace lorikeet::ops::cpu::chunked {
 
 inline constexpr std::int64_t kStep = 16;
 
@@ -54,4 +54,4 @@ void solve_lower_transposed(std::int64_t m, std::int64_t n, Right a, Result x);
 /// out [columns, rows] = in^T for in [rows, columns].
 void transpose(std::int64_t rows, std::int64_t columns, Right in, Result out);
 
-}  // namespace lorikeet::ops::cpu::delta
+}  // namespace lorikeet::ops::cpu::chunked
