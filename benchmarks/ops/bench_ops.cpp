@@ -3,7 +3,8 @@
 // Every fused operator, forward and backward, beside its reference() and beside what one writes with ATen, at
 // the shapes of the 57M Llama of benchmarks/training: hidden 512, 8 heads, 4 key heads, intermediate 1408,
 // vocabulary 32,000; 2,048 tokens in rows of 1,024. Those of gated delta nets are at Qwen3.5's shapes
-// (delta_net.h). Without --dtype in both. Prints Markdown.
+// (delta_net.h), latent attention's and Mamba 2's at those of models that have them. Without --dtype in both.
+// Prints Markdown.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -27,6 +28,7 @@
 #include "ops/matmul/matmul.h"
 #include "ops/norm/norm.h"
 #include "ops/rotary/rotary.h"
+#include "state_space.h"
 
 namespace {
 
@@ -390,6 +392,7 @@ void bench_all(const Settings& s) {
   bench_cross_entropy(s);
   lorikeet::bench::bench_delta_net(s);
   lorikeet::bench::bench_latent_heads(s);
+  lorikeet::bench::bench_state_space(s);
   bench_matmul(s);
 }
 
