@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "ops/cuda_vector.h"
-#include "ops/gated_delta/cuda_tiles.h"
+#include "ops/gated_delta/cuda_shape.h"
 
 namespace lorikeet::ops {
 namespace {

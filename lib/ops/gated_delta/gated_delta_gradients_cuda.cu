@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include "ops/cuda_vector.h"
-#include "ops/gated_delta/cuda_tiles.h"
+#include "ops/gated_delta/cuda_shape.h"
 #include "ops/gated_delta/gated_delta_cuda.h"
 
 namespace lorikeet::ops {
@@ -63,18 +63,6 @@ struct GateSums {
   float v[kSide];      // v.dv / beta
   float state[kThreads / kWarp];
 };
-
-// Sums over each row of products of what its threads own, added to what a thread of the row keeps of it.
-__device__ __forceinline__ void add_row_sums(const Patch<4>& a, const Patch<4>& b, float factor,
-                                             float* sums) {
-  float dots[kRows] = {};
-  add_dots(a, b, factor, dots);
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    const float sum = sum_of_row(dots[r]);
-    if (share() == 0) sums[first_row() + r] += sum;
-  }
-}
 
 // The gradients of q_i.k_j and k_i.k_j of a chunk, and sums of v.
 template <typename T>

@@ -3,7 +3,7 @@
 #include <type_traits>
 
 #include "ops/cuda_vector.h"
-#include "ops/gated_delta/cuda_tiles.h"
+#include "ops/gated_delta/cuda_shape.h"
 #include "ops/gated_delta/gated_delta_cuda.h"
 
 namespace lorikeet::ops {

@@ -4,20 +4,23 @@
 // 256 threads. A thread owns the same four rows of every matrix, and of each its share of the columns: it
 // loads, scales, sums and stores the elements that it owns, and meets those of others in products alone.
 #include <cstdint>
+#include <type_traits>
 
 #include "ops/cuda_vector.h"
-#include "ops/gated_delta/gated_delta_cuda.h"
 
-namespace lorikeet::ops::delta {
+namespace lorikeet::ops::tiles {
 
-inline constexpr int kThreads = 256, kSide = DeltaSizes::kChunk, kWarp = 32;
+inline constexpr int kThreads = 256, kSide = 64, kWarp = 32;
 inline constexpr int kRows = 4;                   // that a thread owns
 inline constexpr int kRowThreads = 16;            // that share them: half a warp
 inline constexpr int kRowChunks = kSide / 4;      // of 16 bytes, in a row of a tile
 inline constexpr int kTile = kSide * kRowChunks;  // float4s of one
 inline constexpr int kSliceColumns = 32;          // of a state, or of values, that a block of a scan has
-inline constexpr int kSlice = kSide * kSliceColumns / 2;        // float2s of [64, kSliceColumns]
-inline constexpr int kParts = DeltaSizes::kMostKeyDim / kSide;  // of a key's columns
+inline constexpr int kSlice = kSide * kSliceColumns / 2;  // float2s of [64, kSliceColumns]
+
+/// What a slice [64, 16 * columns] consists of, kSlice of them: a thread's columns of a row.
+template <int columns>
+using SliceElement = std::conditional_t<columns == 2, float2, float>;
 
 __device__ __forceinline__ int thread() { return static_cast<int>(threadIdx.x); }
 __device__ __forceinline__ int first_row() { return thread() / kRowThreads * kRows; }
@@ -43,7 +46,8 @@ __device__ __forceinline__ float& element(float4* tile, int row, int column) {
   return reinterpret_cast<float*>(tile + place(row, column / 4))[column % 4];
 }
 
-/// What a thread owns of a tile, columns [4 share, 4 share + 4), or of a slice, [2 share, 2 share + 2).
+/// What a thread owns of a tile, columns [4 share, 4 share + 4), or of a slice, [2 share, 2 share + 2), of a
+/// narrow one column `share`.
 template <int columns>
 struct Patch {
   float values[kRows][columns];
@@ -61,6 +65,13 @@ struct Patch {
     for (int r = 0; r < kRows; ++r) {
 #pragma unroll
       for (int c = 0; c < columns; ++c) values[r][c] *= factor;
+    }
+  }
+  __device__ __forceinline__ void add(const Patch& other) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+      for (int c = 0; c < columns; ++c) values[r][c] += other.values[r][c];
     }
   }
 };
@@ -118,6 +129,10 @@ __device__ __forceinline__ void store_slice(const Patch<2>& patch, float2* slice
   for (int r = 0; r < kRows; ++r)
     slice[(first_row() + r) * kRowThreads + share()] = make_float2(patch.values[r][0], patch.values[r][1]);
 }
+__device__ __forceinline__ void store_slice(const Patch<1>& patch, float* slice) {
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) slice[(first_row() + r) * kRowThreads + share()] = patch.values[r][0];
+}
 
 __device__ __forceinline__ void get(const float4& from, float (&out)[4]) {
   out[0] = from.x, out[1] = from.y, out[2] = from.z, out[3] = from.w;
@@ -130,6 +145,9 @@ __device__ __forceinline__ void row_of(const float2* slice, int row, int share, 
   const float2 two = slice[row * kRowThreads + share];
   out[0] = two.x, out[1] = two.y;
 }
+__device__ __forceinline__ void row_of(const float* slice, int row, int share, float (&out)[1]) {
+  out[0] = slice[row * kRowThreads + share];
+}
 
 /// What the thread owns of a tile or slice in shared memory.
 __device__ __forceinline__ Patch<4> own_of(const float4* tile) {
@@ -140,6 +158,12 @@ __device__ __forceinline__ Patch<4> own_of(const float4* tile) {
 }
 __device__ __forceinline__ Patch<2> own_of(const float2* slice) {
   Patch<2> own;
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) row_of(slice, first_row() + r, share(), own.values[r]);
+  return own;
+}
+__device__ __forceinline__ Patch<1> own_of(const float* slice) {
+  Patch<1> own;
 #pragma unroll
   for (int r = 0; r < kRows; ++r) row_of(slice, first_row() + r, share(), own.values[r]);
   return own;
@@ -216,55 +240,29 @@ __device__ __forceinline__ float sum_of_row(float value) {
 }
 
 /// Sums over the elements of each row that this thread owns, of a product of two patches.
-__device__ __forceinline__ void add_dots(const Patch<4>& a, const Patch<4>& b, float factor,
+template <int columns>
+__device__ __forceinline__ void add_dots(const Patch<columns>& a, const Patch<columns>& b, float factor,
                                          float (&sums)[kRows]) {
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     float sum = 0;
 #pragma unroll
-    for (int c = 0; c < 4; ++c) sum += a.values[r][c] * b.values[r][c];
+    for (int c = 0; c < columns; ++c) sum += a.values[r][c] * b.values[r][c];
     sums[r] += factor * sum;
   }
 }
 
-/// DeltaSizes, and where columns and rows lie.
-struct Shape {
-  explicit Shape(const DeltaSizes& sizes)
-      : sequences(static_cast<int>(sizes.sequences)),
-        key_heads(static_cast<int>(sizes.key_heads)),
-        value_heads(static_cast<int>(sizes.value_heads)),
-        key_dim(static_cast<int>(sizes.key_dim)),
-        value_dim(static_cast<int>(sizes.value_dim)),
-        width(static_cast<int>(2 * sizes.key_heads * sizes.key_dim + sizes.value_heads * sizes.value_dim)),
-        values_width(static_cast<int>(sizes.value_heads * sizes.value_dim)) {}
-
-  int sequences, key_heads, value_heads, key_dim, value_dim;
-  int width, values_width;  // of a row of qkv, of its values
-
-  __device__ __forceinline__ int parts() const { return (key_dim + kSide - 1) / kSide; }
-  __device__ __forceinline__ int keys_width() const { return 2 * key_heads * key_dim; }
-  __device__ __forceinline__ int key_head(int head) const { return head / (value_heads / key_heads); }
-  __device__ __forceinline__ std::int64_t q(int key_head) const {
-    return static_cast<std::int64_t>(key_head) * key_dim;
+/// Sums over each row of products of what its threads own, added to what a thread of the row keeps of it.
+__device__ __forceinline__ void add_row_sums(const Patch<4>& a, const Patch<4>& b, float factor,
+                                             float* sums) {
+  float dots[kRows] = {};
+  add_dots(a, b, factor, dots);
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const float sum = sum_of_row(dots[r]);
+    if (share() == 0) sums[first_row() + r] += sum;
   }
-  __device__ __forceinline__ std::int64_t k(int key_head) const {
-    return static_cast<std::int64_t>(key_heads + key_head) * key_dim;
-  }
-  __device__ __forceinline__ std::int64_t v(int head) const {
-    return static_cast<std::int64_t>(2 * key_heads) * key_dim + static_cast<std::int64_t>(head) * value_dim;
-  }
-  __device__ __forceinline__ std::int64_t matrix(std::int64_t slot, int head) const {
-    return (slot * value_heads + head) * (kSide * kSide);
-  }
-  __device__ __forceinline__ std::int64_t decays(std::int64_t slot, int head) const {
-    return (slot * value_heads + head) * DeltaSizes::kDecays;
-  }
-  __device__ __forceinline__ std::int64_t state(std::int64_t index, int head) const {
-    return (index * value_heads + head) * key_dim * value_dim;
-  }
-};
-
-inline int slices_of(const Shape& shape) { return (shape.value_dim + kSliceColumns - 1) / kSliceColumns; }
+}
 
 /// The rows of a sequence's chunk: none where the slot has no tokens.
 struct Chunk {
@@ -289,29 +287,4 @@ __device__ __forceinline__ Chunk chunk_of_slot(const int* ends, int sequences, i
   return chunk_of_sequence(ends[low], ends[low + 1], slot - (ends[low] / kSide + low));
 }
 
-/// Numbers of a chunk's tokens that its rows are multiplied by.
-struct RowScales {
-  float q[kSide], k[kSide];  // norms
-  float beta[kSide];
-  float decay[kSide];       // G
-  float from_start[kSide];  // exp(G_i)
-  float to_end[kSide];      // exp(G of the chunk - G_i)
-};
-/// By the first threads of a block, between barriers. Behind the chunk's rows: no norm, beta 0, G of the
-/// last.
-__device__ __forceinline__ void load_scales(const Shape& shape, const float* norms, const float* decays,
-                                            const Chunk& chunk, int key_head, RowScales& to) {
-  const int row = thread();
-  if (row >= kSide) return;
-  const float* const of_row = norms + (chunk.begin + row) * 2 * shape.key_heads + key_head;
-  const bool is_there = row < chunk.rows;
-  to.q[row] = is_there ? of_row[0] : 0;
-  to.k[row] = is_there ? of_row[shape.key_heads] : 0;
-  const float decay = decays[kSide + row];
-  to.beta[row] = decays[row];
-  to.decay[row] = decay;
-  to.from_start[row] = expf(decay);
-  to.to_end[row] = expf(decays[2 * kSide - 1] - decay);
-}
-
-}  // namespace lorikeet::ops::delta
+}  // namespace lorikeet::ops::tiles
