@@ -9,6 +9,7 @@
 #include "ops/reference_backward.h"
 #include "ops/row_layout.h"
 #include "ops/state_space/cpu.h"
+#include "ops/state_space/cuda.h"
 #include "ops/vector.h"
 
 namespace lorikeet::ops {
@@ -24,8 +25,8 @@ void check_input(const at::Tensor& xbc, const at::Tensor& dt, const StateSpaceNu
                    xbc.is_contiguous(),
                kOp, "a dense floating matrix [tokens, heads * head_dim + 2 groups * state_dim]", xbc);
   check_tensor(dt.defined() && dt.dim() == 2 && dt.size(0) == xbc.size(0) && dt.size(1) == layout.heads &&
-                   dt.scalar_type() == xbc.scalar_type(),
-               kOp, "steps [tokens, heads] of xbc's type", dt);
+                   dt.scalar_type() == xbc.scalar_type() && rows_are_dense(dt),
+               kOp, "steps [tokens, heads] of xbc's type in dense rows", dt);
   for (const at::Tensor& of_heads : {numbers.a_log, numbers.dt_bias, numbers.d})
     check_tensor(of_heads.defined() && of_heads.numel() == layout.heads, kOp, "a number for each head",
                  of_heads);
@@ -54,11 +55,13 @@ at::Tensor state_space(const at::Tensor& xbc, const at::Tensor& dt, const StateS
                        std::vector<at::Tensor>* states) {
   check_input(xbc, dt, numbers, layout, sequences);
   if (states != nullptr) check_states(*states, layout, sequences);
-  if (vector::is_fast(xbc) && rows_are_dense(dt)) {
+  if (vector::is_fast(xbc)) {
     at::Tensor out = at::empty({xbc.size(0), layout.b_begin()}, xbc.options());
     cpu::state_space(xbc, dt, numbers, layout, sequences, states, out);
     return out;
   }
+  if (cuda::state_space_fits(xbc, layout))
+    return cuda::state_space(xbc, dt, numbers, layout, sequences, states);
   return reference::state_space(xbc, dt, numbers, layout, sequences, states);
 }
 
@@ -69,13 +72,16 @@ at::Tensor state_space_backward(const at::Tensor& dout, const at::Tensor& xbc, c
   check_tensor(dout.defined() && dout.dim() == 2 && dout.size(0) == xbc.size(0) &&
                    dout.size(1) == layout.b_begin() && dout.scalar_type() == xbc.scalar_type(),
                kOp, "a gradient [tokens, heads * head_dim] of xbc's type", dout);
-  check_tensor(ddt.defined() && ddt.sizes() == dt.sizes() && ddt.scalar_type() == dt.scalar_type(), kOp,
-               "a matrix for the steps' gradient, of their shape and type", ddt);
-  if (vector::is_fast(xbc) && rows_are_dense(dt) && rows_are_dense(ddt)) {
+  check_tensor(ddt.defined() && ddt.sizes() == dt.sizes() && ddt.scalar_type() == dt.scalar_type() &&
+                   rows_are_dense(ddt),
+               kOp, "a matrix for the steps' gradient, of their shape and type", ddt);
+  if (vector::is_fast(xbc)) {
     at::Tensor dxbc = at::empty_like(xbc);
     cpu::state_space_backward(dout.contiguous(), xbc, dt, numbers, layout, sequences, dxbc, ddt);
     return dxbc;
   }
+  if (cuda::state_space_fits(xbc, layout))
+    return cuda::state_space_backward(dout, xbc, dt, numbers, layout, sequences, ddt);
   const std::int64_t width = layout.width();
   const at::Tensor both = reference_backward(
       [&](const at::Tensor& leaf) {
