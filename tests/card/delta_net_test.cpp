@@ -80,22 +80,24 @@ void check_other_rows(const std::string& file, const GatedOperator& op, at::Scal
 
 TEST_CASE("the causal convolution on a card agrees with its reference over sequences of every length") {
   const auto check = [](const std::vector<std::int32_t>& ends, std::int64_t channels, std::int64_t taps,
-                        at::ScalarType weights) {
-    CAPTURE(ends, channels, taps, c10::toString(weights));
+                        at::ScalarType weights, bool biased = false) {
+    CAPTURE(ends, channels, taps, c10::toString(weights), biased);
     const at::Tensor weight = weight_of({channels, taps}, 1).to(weights);
+    const at::Tensor bias = biased ? weight_of({channels}, 30).to(weights) : at::Tensor();
     const Sequences on_host = sequences_to(ends), on_card = sequences_to(ends, kCard);
-    const auto pair = [&](const at::Tensor& card_weight) { return convolution_pair(card_weight, on_card); };
     const auto reference = [=](const at::Tensor& x) {
-      return ops::reference::causal_conv(x, weight.to(at::kDouble), on_host);
+      return ops::reference::causal_conv(x, weight.to(at::kDouble), on_host, {}, bias);
     };
     const at::Tensor x = random({ends.back(), channels}, 2);
     for (const auto& tolerance : kTolerances) {
       if (tolerance.dtype == at::kDouble) continue;
-      const at::Tensor of_rows = weights == at::kFloat ? weight : weight.to(tolerance.dtype);
+      const auto frozen = [&](const at::Tensor& parameters) {
+        return parameters.to(weights == at::kFloat ? weights : tolerance.dtype).to(kCard);
+      };
+      const auto pair = convolution_pair(frozen(weight), on_card, biased ? frozen(bias) : bias);
       card::reset_report();
-      const auto found =
-          distance([&](const at::Tensor& in) { return test::on_card(in, pair(of_rows.to(kCard))); },
-                   reference, x, tolerance.dtype);
+      const auto found = distance([&](const at::Tensor& in) { return test::on_card(in, pair); }, reference, x,
+                                  tolerance.dtype);
       INFO(c10::toString(tolerance.dtype) << ": " << tolerance.why);
       CHECK(found.forward < tolerance.forward);
       CHECK(found.backward < tolerance.backward);
@@ -104,10 +106,12 @@ TEST_CASE("the causal convolution on a card agrees with its reference over seque
     }
   };
   for (const auto weights : {at::kFloat, at::kBFloat16}) {
-    for (const std::int64_t taps : {2, 3, 4}) check(kEnds, 16, taps, weights);
+    for (const std::int64_t taps : {2, 3, 4}) {
+      for (const bool biased : {false, true}) check(kEnds, 16, taps, weights, biased);
+    }
   }
   check({1}, 8, 4, at::kFloat);
-  check({0, 40}, 1032, 4, at::kFloat);  // more than one block of channels, the last not full
+  check({0, 40}, 1032, 4, at::kFloat, /*biased=*/true);  // more than one block of channels, the last not full
   std::vector<std::int32_t> ones;
   for (std::int32_t end = 1; end < 50; ++end) ones.push_back(end);
   check(ones, 24, 4, at::kFloat);
@@ -155,7 +159,9 @@ TEST_CASE("a convolution on a card goes on behind its first rows, one by one, as
     const std::int64_t channels = 24, length = 7;
     const at::Tensor all = random({3, length, channels}, 7).to(at::kHalf).to(kCard);
     const at::Tensor weight = weight_of({channels, taps}, 8).to(at::kFloat).to(kCard);
-    const at::Tensor whole = causal_conv(all.flatten(0, 1), weight, sequences_to({7, 14, 21}, kCard));
+    const at::Tensor bias = taps == 3 ? at::Tensor() : weight_of({channels}, 29).to(at::kHalf).to(kCard);
+    const at::Tensor whole =
+        causal_conv(all.flatten(0, 1), weight, sequences_to({7, 14, 21}, kCard), {}, bias);
     const at::Tensor seen = at::cat({at::zeros({3, taps - 1, channels}, all.options()), all}, 1);
     for (const std::int64_t first : {0, 1, 5}) {
       // `before` is a view: the kernel gets a copy.
@@ -164,11 +170,11 @@ TEST_CASE("a convolution on a card goes on behind its first rows, one by one, as
       CHECK(launches("causal_conv_cuda.cu", [&] {
               parts.push_back(causal_conv(all.narrow(1, 0, first).flatten(0, 1), weight,
                                           sequences_to({ends, 2 * ends, 3 * ends}, kCard),
-                                          seen.narrow(1, 0, taps - 1))
+                                          seen.narrow(1, 0, taps - 1), bias)
                                   .view({3, first, channels}));
               for (std::int64_t t = first; t < length; ++t) {
                 parts.push_back(causal_conv(all.select(1, t), weight, sequences_to({1, 2, 3}, kCard),
-                                            seen.narrow(1, t, taps - 1))
+                                            seen.narrow(1, t, taps - 1), bias)
                                     .unsqueeze(1));
               }
             }) == length - first + (first > 0 ? 1 : 0));
@@ -206,6 +212,20 @@ TEST_CASE("convolutions on a card that its kernels don't take go through the ref
   CHECK(count(x, weight, on_host) == 0);
   on_host.cu_seqlens_device.reset();
   CHECK(count(x, weight, on_host) == 0);
+  const auto biased = [&](const at::Tensor& bias) {
+    return launches("causal_conv_cuda.cu", [&] {
+      const at::Tensor dx = at::empty_like(x), found = causal_conv(x, weight, sequences, {}, bias);
+      causal_conv_backward(found, x, weight, sequences, dx, bias);
+      CHECK(relative_distance(found.cpu(), causal_conv(x.cpu(), weight.cpu(), sequences, {}, bias.cpu())) <
+            8e-3);
+    });
+  };
+  const at::Tensor bias = weight_of({16}, 28).to(kCard);
+  CHECK(biased(bias) == 2);
+  CHECK(biased(bias.to(at::kFloat)) == 2);
+  CHECK(biased(bias.to(at::kHalf)) == 0);
+  CHECK(biased(shifted(bias)) == 0);
+  CHECK(biased(at::stack({bias, bias}, 1).select(1, 0)) == 0);
   // A gradient whose rows aren't aligned.
   CHECK(launches("causal_conv_cuda.cu", [&] { causal_conv_backward(y, x, weight, sequences, shifted(x)); }) ==
         0);

@@ -21,6 +21,10 @@ inline at::Tensor convolution_weight(std::int64_t channels, std::int64_t taps, s
   return drawn({channels, taps}, seed, at::kBFloat16);
 }
 
+inline at::Tensor convolution_bias(std::int64_t channels, std::uint64_t seed = 51) {
+  return drawn({channels}, seed, at::kBFloat16);
+}
+
 /// Sequences that end at `ends`; those on a GPU have their copy there.
 inline ops::Sequences sequences_to(const std::vector<std::int32_t>& ends,
                                    const at::Device& device = at::kCPU) {
@@ -52,18 +56,19 @@ inline bool beside_is_nan(const at::Tensor& view, std::int64_t more) {
 }
 
 /// The convolution and its gradient as a function of x, both in wider rows.
-inline Forward convolution_pair(const at::Tensor& weight, const ops::Sequences& sequences) {
+inline Forward convolution_pair(const at::Tensor& weight, const ops::Sequences& sequences,
+                                const at::Tensor& bias = {}) {
   return [=](const at::Tensor& rows, Backward& backward) {
     constexpr std::int64_t kMoreOfX = 24, kMoreOfGradient = 40;
     const at::Tensor x = within_wider(rows, kMoreOfX);
     backward = [=](const at::Tensor& dy) {
       const at::Tensor dx = within_wider(at::full_like(rows, 7), kMoreOfGradient);
-      ops::causal_conv_backward(dy, x, weight, sequences, dx);
+      ops::causal_conv_backward(dy, x, weight, sequences, dx, bias);
       CHECK(beside_is_nan(dx, kMoreOfGradient));
       CHECK(at::equal(x.cpu(), rows.cpu()));
       return dx.contiguous();
     };
-    return ops::causal_conv(x, weight, sequences);
+    return ops::causal_conv(x, weight, sequences, {}, bias);
   };
 }
 

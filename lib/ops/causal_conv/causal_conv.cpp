@@ -26,6 +26,9 @@ void check_input(const at::Tensor& x, const at::Tensor& weight, const Sequences&
   check_ends(kOp, x, sequences);
 }
 
+// A bias as the CPU's kernels read it.
+at::Tensor wide(const at::Tensor& bias) { return bias.defined() ? bias.to(at::kFloat).contiguous() : bias; }
+
 }  // namespace
 
 at::Tensor causal_conv(const at::Tensor& x, const at::Tensor& weight, const Sequences& sequences,
@@ -33,16 +36,16 @@ at::Tensor causal_conv(const at::Tensor& x, const at::Tensor& weight, const Sequ
   check_input(x, weight, sequences, bias);
   check_before(kOp, before, x, weight, sequences);
   const bool on_cpu = vector::has_fast_elements(x);
-  if (bias.defined() || (!on_cpu && !convolves_on_cuda(x, weight, sequences)))
+  if (!on_cpu && !convolves_on_cuda(x, weight, sequences, bias))
     return reference::causal_conv(x, weight, sequences, before, bias);
   const at::Tensor y = at::empty(x.sizes(), x.options());
   const at::Tensor dense = before.defined() ? before.contiguous() : before;
   if (on_cpu) {
-    cpu::causal_conv(x, taps_by_channels(weight), sequences, dense, y);
+    cpu::causal_conv(x, taps_by_channels(weight), sequences, dense, wide(bias), y);
   } else {
     const at::Tensor first = aligned(dense);
     launch_on_device_of(x, [&](void* stream) {
-      launch_causal_conv(cuda_element(x), convolution_on_device(x, weight, sequences),
+      launch_causal_conv(cuda_element(x), convolution_on_device(x, weight, sequences, bias),
                          first.defined() ? first.const_data_ptr() : nullptr, y.mutable_data_ptr(), stream);
     });
   }
@@ -56,12 +59,12 @@ void causal_conv_backward(const at::Tensor& dy, const at::Tensor& x, const at::T
                "a dense gradient of the result, of its type", dy);
   check_tensor(dx.sizes() == x.sizes() && dx.scalar_type() == x.scalar_type(), kOp,
                "a matrix for the input's gradient", dx);
-  if (!bias.defined() && vector::has_fast_elements(x) && has_dense_rows_like(dx, x)) {
-    cpu::causal_conv_backward(dy, x, taps_by_channels(weight), sequences, dx);
-  } else if (!bias.defined() && convolves_on_cuda(x, weight, sequences) && has_dense_rows_like(dx, x) &&
+  if (vector::has_fast_elements(x) && has_dense_rows_like(dx, x)) {
+    cpu::causal_conv_backward(dy, x, taps_by_channels(weight), sequences, wide(bias), dx);
+  } else if (convolves_on_cuda(x, weight, sequences, bias) && has_dense_rows_like(dx, x) &&
              rows_are_aligned(dx) && rows_are_aligned(dy)) {
     launch_on_device_of(x, [&](void* stream) {
-      launch_causal_conv_backward(cuda_element(x), convolution_on_device(x, weight, sequences),
+      launch_causal_conv_backward(cuda_element(x), convolution_on_device(x, weight, sequences, bias),
                                   dy.const_data_ptr(), dx.mutable_data_ptr(), dx.stride(0), stream);
     });
   } else {

@@ -29,16 +29,34 @@ __device__ __forceinline__ void load_past(const Piece& piece, const Shape& shape
   }
 }
 
-template <typename T, int taps>
+// The biases of a thread's channels; nothing is loaded or added where there are none.
+template <typename T, int n, bool biased>
+struct Bias {
+  float of[biased ? n : 1];
+
+  __device__ __forceinline__ Bias(const void* bias, bool is_fp32, std::int64_t channel) {
+    if constexpr (biased) device::load_parameters<T, n>(bias, is_fp32, channel, 0.0F, of);
+  }
+
+  __device__ __forceinline__ void add_to(float (&sum)[n]) const {
+    if constexpr (biased) {
+#pragma unroll
+      for (int i = 0; i < n; ++i) sum[i] += of[i];
+    }
+  }
+};
+
+template <typename T, int taps, bool biased>
 __global__ void __launch_bounds__(kThreads)
     causal_conv_kernel(Shape shape, const std::int32_t* bounds, const T* x, const void* weight,
-                       const T* before, T* y) {
+                       const void* bias, bool bias_is_fp32, const T* before, T* y) {
   constexpr int n = device::kElements<T, true>, kAtOnce = 4;
   const std::int64_t channel = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * n;
   if (channel >= shape.channels) return;
   float w[taps][n], sum[n];
   Pack<T, n> past[taps - 1];
   load_weights<T, taps>(weight, shape.is_fp32, channel, w);
+  const Bias<T, n, biased> b(bias, bias_is_fp32, channel);
   x += channel;
   y += channel;
   if (before != nullptr) before += channel;
@@ -55,6 +73,7 @@ __global__ void __launch_bounds__(kThreads)
         if (first + k >= piece.last) break;
         add_up<T>(w, next[k], past, sum);
         move_down(next[k], past);
+        b.add_to(sum);
 #pragma unroll
         for (int i = 0; i < n; ++i) sum[i] = activate(Activation::kSilu, sum[i]).value;
         store_pack<n>(device::pack<T, n>(sum), y + (first + k) * shape.channels);
@@ -65,10 +84,11 @@ __global__ void __launch_bounds__(kThreads)
 
 // With d the gradient of a row's sum:  dx[t] = sum_j w[j] d[t + j]. Each row's d is computed from x again;
 // behind the sequence it is 0.
-template <typename T, int taps>
+template <typename T, int taps, bool biased>
 __global__ void __launch_bounds__(kThreads)
     causal_conv_backward_kernel(Shape shape, const std::int32_t* bounds, const T* x, const void* weight,
-                                const T* dy, T* dx, std::int64_t dx_row) {
+                                const void* bias, bool bias_is_fp32, const T* dy, T* dx,
+                                std::int64_t dx_row) {
   constexpr int n = device::kElements<T, true>, kAtOnce = 2;
   const std::int64_t channel = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * n;
   if (channel >= shape.channels) return;
@@ -76,6 +96,7 @@ __global__ void __launch_bounds__(kThreads)
   Pack<T, n> past[taps - 1];
   Numbers<n> past_d[taps - 1];
   load_weights<T, taps>(weight, shape.is_fp32, channel, w);
+  const Bias<T, n, biased> b(bias, bias_is_fp32, channel);
   x += channel;
   dy += channel;
   dx += channel;
@@ -101,6 +122,7 @@ __global__ void __launch_bounds__(kThreads)
           unpack<T, n>(next_dy[k], d.of);
           add_up<T>(w, next_x[k], past, sum);
           move_down(next_x[k], past);
+          b.add_to(sum);
 #pragma unroll
           for (int i = 0; i < n; ++i) d.of[i] *= activate(Activation::kSilu, sum[i]).slope;
         }
@@ -116,18 +138,29 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
+// Calls f with a null pointer of the element type, and the taps and whether there is a bias as constants.
+template <typename F>
+void dispatch_forms(CudaElement element, const CausalConvOnDevice& in, const F& f) {
+  dispatch_taps(element, in.taps, [&](auto* typed, auto taps) {
+    if (in.bias != nullptr) return f(typed, taps, std::true_type());
+    f(typed, taps, std::false_type());
+  });
+}
+
 }  // namespace
 
 void launch_causal_conv(CudaElement element, const CausalConvOnDevice& in, const void* before, void* y,
                         void* stream) {
   if (in.rows == 0 || in.channels == 0) return;
-  dispatch_taps(element, in.taps, [&](auto* typed, auto constant) {
+  dispatch_forms(element, in, [&](auto* typed, auto of_taps, auto has_bias) {
     using T = std::remove_pointer_t<decltype(typed)>;
-    constexpr int taps = constant, n = device::kElements<T, true>;
+    constexpr int taps = of_taps, n = device::kElements<T, true>;
+    constexpr bool biased = has_bias;
     const Shape shape = shape_of(in, n, kForwardTile);
-    causal_conv_kernel<T, taps><<<grid_of(shape, n), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-        shape, in.bounds, static_cast<const T*>(in.x), in.weight, static_cast<const T*>(before),
-        static_cast<T*>(y));
+    causal_conv_kernel<T, taps, biased>
+        <<<grid_of(shape, n), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+            shape, in.bounds, static_cast<const T*>(in.x), in.weight, in.bias, in.bias_is_fp32,
+            static_cast<const T*>(before), static_cast<T*>(y));
   });
   device::check_launch("causal_conv", cudaGetLastError());
 }
@@ -135,14 +168,15 @@ void launch_causal_conv(CudaElement element, const CausalConvOnDevice& in, const
 void launch_causal_conv_backward(CudaElement element, const CausalConvOnDevice& in, const void* dy, void* dx,
                                  std::int64_t dx_row, void* stream) {
   if (in.rows == 0 || in.channels == 0) return;
-  dispatch_taps(element, in.taps, [&](auto* typed, auto constant) {
+  dispatch_forms(element, in, [&](auto* typed, auto of_taps, auto has_bias) {
     using T = std::remove_pointer_t<decltype(typed)>;
-    constexpr int taps = constant, n = device::kElements<T, true>;
+    constexpr int taps = of_taps, n = device::kElements<T, true>;
+    constexpr bool biased = has_bias;
     const Shape shape = shape_of(in, n, kBackwardTile);
-    causal_conv_backward_kernel<T, taps>
+    causal_conv_backward_kernel<T, taps, biased>
         <<<grid_of(shape, n), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-            shape, in.bounds, static_cast<const T*>(in.x), in.weight, static_cast<const T*>(dy),
-            static_cast<T*>(dx), dx_row);
+            shape, in.bounds, static_cast<const T*>(in.x), in.weight, in.bias, in.bias_is_fp32,
+            static_cast<const T*>(dy), static_cast<T*>(dx), dx_row);
   });
   device::check_launch("causal_conv_backward", cudaGetLastError());
 }

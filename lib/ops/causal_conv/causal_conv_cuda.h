@@ -4,8 +4,8 @@
 
 #include "ops/cuda_element.h"
 
-// The causal convolution on a GPU (causal_conv.h), without libtorch. All pointers are device memory, rows and
-// the weight aligned to 16 bytes.
+// The causal convolution on a GPU (causal_conv.h), without libtorch. All pointers are device memory, rows,
+// the weight and the bias aligned to 16 bytes.
 namespace lorikeet::ops {
 
 struct CausalConvOnDevice {
@@ -16,6 +16,8 @@ struct CausalConvOnDevice {
   std::int64_t x_row;          ///< elements from one row to the next
   const void* weight;  ///< [channels, taps], dense: fp32 where `is_fp32`, else of the rows' element type
   bool is_fp32;
+  const void* bias;  ///< [channels], of causal_conv alone: fp32 where `bias_is_fp32`; or nullptr: zeros
+  bool bias_is_fp32;
 };
 
 /// Whether the kernels take so many channels and taps: channels in whole accesses of 16 bytes, 2 to 4 taps.

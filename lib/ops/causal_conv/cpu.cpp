@@ -27,6 +27,7 @@ struct Tile {
   std::int64_t following;  // rows of the sequence behind these
   std::int64_t channels;
   const float* weight;  // [taps, channels]
+  const float* bias;    // [channels], or nullptr: zeros
 };
 
 template <typename T>
@@ -47,12 +48,14 @@ template <typename T>
 constexpr T kZeros[kBlock] = {};
 
 // What the taps of a row multiply in a block of channels that begins at `channel`; j is the distance in rows.
-template <int taps, typename T>
+template <int taps, bool biased, typename T>
 struct Window {
   const T* x[taps];
   const float* w[taps];
+  const float* bias;
 
-  LORIKEET_INLINE Window(const Tile<T>& in, std::int64_t row, std::int64_t channel) {
+  LORIKEET_INLINE Window(const Tile<T>& in, std::int64_t row, std::int64_t channel)
+      : bias(biased ? in.bias + channel : nullptr) {
     for (int j = 0; j < taps; ++j) {
       const std::int64_t at = row - j + in.past;  // in the sequence
       if (at >= 0) {
@@ -70,16 +73,17 @@ struct Window {
     float total = w[taps - 1][i] * load(x[taps - 1][i]);
 #pragma GCC unroll 8
     for (int j = taps - 2; j >= 0; --j) total += w[j][i] * load(x[j][i]);
+    if constexpr (biased) total += bias[i];
     return total;
   }
 };
 
-template <int taps, typename T>
-LORIKEET_INLINE void forward_tile(const Forward<T>& f) {
+template <int taps, bool biased, typename T>
+LORIKEET_INLINE void forward_rows(const Forward<T>& f) {
   for (std::int64_t channel = 0; channel < f.in.channels; channel += kBlock) {
     const std::int64_t count = std::min(kBlock, f.in.channels - channel);
     for (std::int64_t row = 0; row < f.in.rows; ++row) {
-      const Window<taps, T> window(f.in, row, channel);
+      const Window<taps, biased, T> window(f.in, row, channel);
       T* y = f.y + row * f.in.channels + channel;
 #pragma GCC ivdep
       for (std::int64_t i = 0; i < count; ++i) {
@@ -92,14 +96,14 @@ LORIKEET_INLINE void forward_tile(const Forward<T>& f) {
 
 // With d the gradient of a row's sum:  dx[t] = sum_j w[j] d[t + j]. The last `taps` of d are kept, so that
 // each is computed once for a tile.
-template <int taps, typename T>
-LORIKEET_INLINE void backward_tile(const Backward<T>& b) {
+template <int taps, bool biased, typename T>
+LORIKEET_INLINE void backward_rows(const Backward<T>& b) {
   const std::int64_t there = b.in.rows + b.in.following;
   float kept[taps][kBlock];
   for (std::int64_t channel = 0; channel < b.in.channels; channel += kBlock) {
     const std::int64_t count = std::min(kBlock, b.in.channels - channel);
     for (std::int64_t row = 0; row < b.in.rows + taps - 1; ++row) {
-      const Window<taps, T> window(b.in, row, channel);
+      const Window<taps, biased, T> window(b.in, row, channel);
       if (row < there) {
         const T* dy = b.dy + row * b.in.channels + channel;
         float* d = kept[row % taps];
@@ -125,6 +129,25 @@ LORIKEET_INLINE void backward_tile(const Backward<T>& b) {
   }
 }
 
+// Two loops, so that the one without a bias reads none.
+template <int taps, typename T>
+LORIKEET_INLINE void forward_tile(const Forward<T>& f) {
+  if (f.in.bias != nullptr) {
+    forward_rows<taps, true>(f);
+  } else {
+    forward_rows<taps, false>(f);
+  }
+}
+
+template <int taps, typename T>
+LORIKEET_INLINE void backward_tile(const Backward<T>& b) {
+  if (b.in.bias != nullptr) {
+    backward_rows<taps, true>(b);
+  } else {
+    backward_rows<taps, false>(b);
+  }
+}
+
 LORIKEET_CONVOLUTION_KERNEL(Forward, forward, float)
 LORIKEET_CONVOLUTION_KERNEL(Forward, forward, Bf16)
 LORIKEET_CONVOLUTION_KERNEL(Backward, backward, float)
@@ -133,7 +156,7 @@ LORIKEET_CONVOLUTION_KERNEL(Backward, backward, Bf16)
 // Calls f(row, tile) for tiles of all rows over threads, where `row` is the first one of the tile.
 template <typename T, typename F>
 void for_tiles(const at::Tensor& x, const at::Tensor& weight, const Sequences& sequences,
-               const at::Tensor& before, const F& f) {
+               const at::Tensor& before, const at::Tensor& bias, const F& f) {
   const std::int64_t x_row = x.stride(0), channels = x.size(1), of_before = weight.size(0) - 1;
   for_sequence_rows(sequences.cu_seqlens, [&](const SequenceRows& rows) {
     f(rows.first,
@@ -145,25 +168,26 @@ void for_tiles(const at::Tensor& x, const at::Tensor& weight, const Sequences& s
               .rows = rows.last - rows.first,
               .following = rows.ends - rows.last,
               .channels = channels,
-              .weight = vector::data<float>(weight)});
+              .weight = vector::data<float>(weight),
+              .bias = bias.defined() ? vector::data<float>(bias) : nullptr});
   });
 }
 
 }  // namespace
 
 void causal_conv(const at::Tensor& x, const at::Tensor& weight, const Sequences& sequences,
-                 const at::Tensor& before, const at::Tensor& y) {
+                 const at::Tensor& before, const at::Tensor& bias, const at::Tensor& y) {
   vector::dispatch(x, [&]<typename T>(T*) {
-    for_tiles<T>(x, weight, sequences, before, [&](std::int64_t row, const Tile<T>& tile) {
+    for_tiles<T>(x, weight, sequences, before, bias, [&](std::int64_t row, const Tile<T>& tile) {
       run(Forward<T>{tile, vector::data<T>(y) + row * y.size(1)}, weight.size(0));
     });
   });
 }
 
 void causal_conv_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
-                          const Sequences& sequences, const at::Tensor& dx) {
+                          const Sequences& sequences, const at::Tensor& bias, const at::Tensor& dx) {
   vector::dispatch(x, [&]<typename T>(T*) {
-    for_tiles<T>(x, weight, sequences, {}, [&](std::int64_t row, const Tile<T>& tile) {
+    for_tiles<T>(x, weight, sequences, {}, bias, [&](std::int64_t row, const Tile<T>& tile) {
       run(Backward<T>{.in = tile,
                       .dy = vector::data<T>(dy) + row * dy.size(1),
                       .dx = vector::data<T>(dx) + row * dx.stride(0),

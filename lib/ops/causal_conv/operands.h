@@ -17,11 +17,13 @@ void check_ends(const char* op, const at::Tensor& rows, const Sequences& sequenc
 void check_before(const char* op, const at::Tensor& before, const at::Tensor& rows, const at::Tensor& weight,
                   const Sequences& sequences);
 
-/// Whether CUDA kernels take the rows and where they lie; others go through the reference.
-bool convolves_on_cuda(const at::Tensor& rows, const at::Tensor& weight, const Sequences& sequences);
+/// Whether CUDA kernels take the rows and where they lie; others go through the reference. bias: [C], or
+/// undefined.
+bool convolves_on_cuda(const at::Tensor& rows, const at::Tensor& weight, const Sequences& sequences,
+                       const at::Tensor& bias = {});
 /// As these kernels read them.
 CausalConvOnDevice convolution_on_device(const at::Tensor& rows, const at::Tensor& weight,
-                                         const Sequences& sequences);
+                                         const Sequences& sequences, const at::Tensor& bias = {});
 
 /// The weight as the CPU's kernels read it: fp32 [K, C], dense.
 at::Tensor taps_by_channels(const at::Tensor& weight);

@@ -122,9 +122,16 @@ Results causal(const Place& place, const Convolution& form) {
   at::Tensor gradient = place.normal({tokens, width}, 5);
   ops::causal_conv_backward(place.normal({tokens, form.channels}, 4), x, weight, sequences,
                             gradient.narrow(1, kBeside, form.channels));
+  const at::Tensor bias =
+      form.wide_weight ? place.wide_normal({form.channels}, 6) : place.normal({form.channels}, 6);
+  at::Tensor biased_gradient = place.normal({tokens, width}, 7);
+  ops::causal_conv_backward(place.normal({tokens, form.channels}, 4), x, weight, sequences,
+                            biased_gradient.narrow(1, kBeside, form.channels), bias);
   return {{"output", ops::causal_conv(x, weight, sequences)},
           {"output after other rows", ops::causal_conv(x, weight, sequences, before)},
-          {"gradient of x and what lies beside it", gradient}};
+          {"output with a bias after other rows", ops::causal_conv(x, weight, sequences, before, bias)},
+          {"gradient of x and what lies beside it", gradient},
+          {"the same with a bias", biased_gradient}};
 }
 
 Results gated(const Place& place, const Convolution& form) {
