@@ -92,6 +92,18 @@ std::vector<JsonView> of_each_layer(ConfigReader& config, const char* key, const
   return items;
 }
 
+void set_layers(std::vector<bool>& layers, ConfigReader& config, const char* key) {
+  config.claim({key});
+  for (const JsonView& item : config.view().at(key).items()) {
+    const std::int64_t layer = item.as_int();
+    if (layer < 0 || layer >= std::ssize(layers)) {
+      config.fail(
+          key, "expected layers below " + std::to_string(layers.size()) + ", got " + std::to_string(layer));
+    }
+    layers[static_cast<std::size_t>(layer)] = true;
+  }
+}
+
 bool read_whether_windowed(ConfigReader& config) {
   if (config.view().json().find("sliding_window") == nullptr)
     config.fail("sliding_window", "is missing; expected the size of the window, or null for none");
@@ -152,7 +164,8 @@ ops::Activation read_activation(ConfigReader& config, const char* key, const std
 
 void count_linear_parameters(nn::CausalLMSpec& spec) {
   nn::ModelShape& shape = spec.shape;
-  shape.layer_linear_parameters = shape.idle_expert_parameters = shape.state_elements = 0;
+  shape.layer_linear_parameters = shape.idle_expert_parameters = 0;
+  shape.state_elements = shape.state_space_elements = 0;
   if (const auto& inputs = spec.layer_inputs) {
     const nn::GroupSpec group = inputs->projection_group();
     shape.layer_linear_parameters += group.out_features() * group.in_features;
@@ -164,6 +177,7 @@ void count_linear_parameters(nn::CausalLMSpec& spec) {
     for (const nn::GroupSpec& group : layer.mixer_inputs())
       shape.layer_linear_parameters += parameters(group);
     if (layer.delta_net) shape.state_elements += layer.delta_net->layout.state_elements();
+    if (layer.mamba2) shape.state_space_elements += layer.mamba2->layout.state_elements();
     std::int64_t behind_attention = parameters(layer.mixer_output());
     std::int64_t idle = 0;
     if (const auto& experts = layer.experts) {

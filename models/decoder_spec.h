@@ -36,6 +36,9 @@ nn::QkNormSpec whole_norms(const nn::AttentionSpec& attention, double eps);
 /// The items of the list `key`, one for each layer. Throws Error for another number of them.
 std::vector<JsonView> of_each_layer(ConfigReader& config, const char* key, const DecoderSizes& sizes);
 
+/// Sets those of `layers` that the list `key` has, numbers of layers. Throws Error for a number of none.
+void set_layers(std::vector<bool>& layers, ConfigReader& config, const char* key);
+
 /// Whether the file has a window. Throws Error where `sliding_window` is absent: transformers then takes
 /// 4096, where most files mean none.
 bool read_whether_windowed(ConfigReader& config);
@@ -60,8 +63,8 @@ void leave_out_further_layers(nn::CausalLMSpec& spec, std::int64_t count);
 ops::Activation read_activation(ConfigReader& config, const char* key, const std::string& fallback,
                                 std::initializer_list<std::string_view> known);
 
-/// Sets a spec's shape.layer_linear_parameters, idle_expert_parameters, output_row_parameters and
-/// state_elements.
+/// Sets a spec's shape.layer_linear_parameters, idle_expert_parameters, output_row_parameters,
+/// state_elements and state_space_elements.
 void count_linear_parameters(nn::CausalLMSpec& spec);
 
 }  // namespace lorikeet::models

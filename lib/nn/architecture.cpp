@@ -126,6 +126,21 @@ void add_delta_net(Lines& lines, const GatedDeltaNetSpec& net) {
   add_row_orders(lines, "delta_net.gate_rows", net.gate_modules());
 }
 
+void add_mamba2(Lines& lines, const Mamba2Spec& mamba) {
+  [[maybe_unused]] const auto& [prefix, hidden_size, layout, taps, norm_eps, norm_groups, convolution_bias,
+                                bias, names] = mamba;
+  const auto& [heads, head_dim, groups, state_dim] = layout;
+  lines.add("mamba2.heads", heads);
+  lines.add("mamba2.head_dim", head_dim);
+  lines.add("mamba2.groups", groups);
+  lines.add("mamba2.state_dim", state_dim);
+  lines.add("mamba2.taps", taps);
+  lines.add("mamba2.norm.eps", norm_eps);
+  lines.add("mamba2.norm.groups", norm_groups);
+  lines.add_unless(false, "mamba2.convolution_bias", convolution_bias);
+  lines.add_unless(false, "mamba2.bias", bias);
+}
+
 void add_mlp(Lines& lines, const MlpSpec& mlp) {
   [[maybe_unused]] const auto& [prefix, hidden_size, intermediate_size, activation, bias, names,
                                 fused_gate_up, gated, by_name_only] = mlp;
@@ -163,13 +178,14 @@ void add_experts(Lines& lines, const ExpertsSpec& experts) {
   lines.add_unless(false, "experts.weight_scales", !weight_scales.empty());
   if (branch_norms) lines.add("experts.branch_norms.eps", branch_norms->eps);
   if (!shared) return;
-  [[maybe_unused]] const auto& [shared_size, name, gate, modules, by_name_only] = *shared;
+  [[maybe_unused]] const auto& [shared_size, name, gate, modules, by_name_only, fused_gate_up] = *shared;
   lines.add("experts.shared.intermediate_size", shared_size);
   lines.add_unless(false, "experts.shared.gated", !gate.empty());
+  add_row_orders(lines, "experts.shared.gate_up_rows", experts.shared_mlp().gate_up_modules());
 }
 
 Architecture layer_lines(const DecoderLayerSpec& layer, const std::string& prefix) {
-  [[maybe_unused]] const auto& [index, attention, delta_net, short_conv, mlp, experts, attention_norm,
+  [[maybe_unused]] const auto& [index, attention, delta_net, short_conv, mamba2, mlp, experts, attention_norm,
                                 mlp_norm, post_attention_norm, post_mlp_norm, parallel, rotary,
                                 residual_multiplier, layer_input, output_scale] = layer;
   Lines lines(prefix);
@@ -177,6 +193,8 @@ Architecture layer_lines(const DecoderLayerSpec& layer, const std::string& prefi
     add_delta_net(lines, *delta_net);
   } else if (short_conv) {
     lines.add("short_conv.taps", short_conv->taps);
+  } else if (mamba2) {
+    add_mamba2(lines, *mamba2);
   } else {
     add_attention(lines, attention);
   }
@@ -273,7 +291,8 @@ Architecture architecture(const CausalLMSpec& spec) {
   // what only its gradient knows (padding_id).
   [[maybe_unused]] const auto& [layer_count, hidden_size, heads, kv_heads, head_dim, intermediate_size,
                                 vocab_size, max_position, layer_linear_parameters, idle_expert_parameters,
-                                output_row_parameters, state_elements, tied_head] = shape;
+                                output_row_parameters, state_elements, state_space_elements, tied_head] =
+      shape;
   [[maybe_unused]] const auto& [head_name, head_hidden_size, head_vocab_size, soft_cap, scale] = head;
   Lines lines("");
   lines.add("hidden_size", hidden_size);

@@ -39,6 +39,7 @@ std::unique_ptr<TokenMixer> token_mixer(const DecoderLayerSpec& spec, LinearFact
                                         WeightUnit& unit) {
   if (spec.delta_net) return std::make_unique<GatedDeltaNet>(*spec.delta_net, spec.index, factory, unit);
   if (spec.short_conv) return std::make_unique<ShortConv>(*spec.short_conv, spec.index, factory, unit);
+  if (spec.mamba2) return std::make_unique<Mamba2>(*spec.mamba2, spec.index, factory, unit);
   if (spec.attention.latent)
     return std::make_unique<LatentAttention>(spec.attention, spec.index, spec.rotary, factory, unit);
   return std::make_unique<Attention>(spec.attention, spec.index, spec.rotary, factory, unit);
@@ -125,6 +126,7 @@ std::vector<GroupSpec> DecoderLayerSpec::mixer_inputs() const {
     return {{delta_net->input_modules(), delta_net->hidden_size},
             {delta_net->gate_modules(), delta_net->hidden_size}};
   if (short_conv) return {{{short_conv->input_module()}, short_conv->hidden_size}};
+  if (mamba2) return {mamba2->input_group()};
   std::vector<GroupSpec> groups{{attention.qkv_modules(), attention.hidden_size, attention.qkv_bias}};
   if (attention.latent) {
     for (GroupSpec& group : attention.latent->inner_groups(attention.prefix)) groups.push_back(group);
@@ -135,6 +137,7 @@ std::vector<GroupSpec> DecoderLayerSpec::mixer_inputs() const {
 GroupSpec DecoderLayerSpec::mixer_output() const {
   if (delta_net) return {{delta_net->output_module()}, delta_net->value_width()};
   if (short_conv) return {{short_conv->output_module()}, short_conv->hidden_size};
+  if (mamba2) return mamba2->output_group();
   return {{attention.output_module()}, attention.output_width(), attention.output_bias};
 }
 

@@ -10,6 +10,7 @@
 #include "nn/experts.h"
 #include "nn/gated_delta_net.h"
 #include "nn/layer_inputs.h"
+#include "nn/mamba2.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
 #include "nn/short_conv.h"
@@ -27,6 +28,7 @@ struct DecoderLayerSpec {
   AttentionSpec attention;                     ///< not read where another mixer is in its place
   std::optional<GatedDeltaNetSpec> delta_net;  ///< in place of attention
   std::optional<ShortConvSpec> short_conv;     ///< in place of attention
+  std::optional<Mamba2Spec> mamba2;            ///< in place of attention
   MlpSpec mlp;                                 ///< not read where there are experts
   /// In place of the MLP. Where these have norms of their own, they and the shared expert read the stream
   /// itself: there is no mlp_norm then.
@@ -44,7 +46,7 @@ struct DecoderLayerSpec {
   std::string output_scale = {};
 
   /// Whether tokens meet in attention.
-  bool attends() const { return !delta_net && !short_conv; }
+  bool attends() const { return !delta_net && !short_conv && !mamba2; }
   /// The linear modules of the block in which tokens meet: the groups before they do, which read its input
   /// or, behind those, latents made of it; and its output.
   std::vector<GroupSpec> mixer_inputs() const;
@@ -100,7 +102,7 @@ class DecoderLayer {
   bool parallel_;
   double residual_multiplier_;
   std::optional<Norm> attention_norm_;
-  std::unique_ptr<TokenMixer> attention_;  // or a gated delta net
+  std::unique_ptr<TokenMixer> attention_;  // or the mixer in its place
   std::optional<Norm> post_attention_norm_;
   std::optional<Norm> mlp_norm_;
   std::unique_ptr<FeedForward> mlp_;

@@ -65,6 +65,7 @@ MlpSpec ExpertsSpec::shared_mlp() const {
           .intermediate_size = shared->intermediate_size,
           .activation = activation,
           .names = shared->modules,
+          .fused_gate_up = shared->fused_gate_up,
           .by_name_only = shared->by_name_only};
 }
 

@@ -32,7 +32,8 @@ struct SharedExpertSpec {
   /// The module that makes the logit by whose sigmoid a token's output is multiplied; empty: there is none.
   std::string gate = "shared_expert_gate";
   MlpNames modules;
-  bool by_name_only = false;  ///< GroupSpec's
+  bool by_name_only = false;                      ///< GroupSpec's
+  std::optional<FusedModule> fused_gate_up = {};  ///< absent: gate and up are modules of their own
 };
 
 /// A tensor of numbers for each expert, which are added to the scores by which a token's experts are chosen,

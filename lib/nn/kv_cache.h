@@ -7,11 +7,12 @@
 
 namespace lorikeet::nn {
 
-/// What a convolution or a gated delta net remembers of a sequence's tokens; undefined where there was none
-/// yet.
+/// What a convolution, a gated delta net or a Mamba 2 layer remembers of a sequence's tokens; undefined where
+/// there was none yet.
 struct RecurrentState {
   at::Tensor rows;  ///< [taps - 1, channels]: the last ones before its convolution
-  at::Tensor rule;  ///< of a delta net: [value_heads, key_dim, value_dim], fp32
+  /// Of a delta net [value_heads, key_dim, value_dim], of a Mamba 2 layer [heads, state_dim, head_dim], fp32.
+  at::Tensor rule;
 
   /// The `count` rows before these next ones [n, channels], zeros before the first; from then on `rows` are
   /// the last `count` of all.
@@ -19,8 +20,8 @@ struct RecurrentState {
 };
 
 /// What layers remember of the tokens seen so far, of each sequence, for decoding: attention their keys and
-/// values, in buffers that grow by doubling, convolutions and gated delta nets their states. A sequence that
-/// ended is dropped with `keep`.
+/// values, in buffers that grow by doubling, convolutions, gated delta nets and Mamba 2 layers their states.
+/// A sequence that ended is dropped with `keep`.
 class KvCache {
  public:
   KvCache(std::int64_t layers, std::int64_t sequences);

@@ -19,6 +19,7 @@ struct ModelShape {
   std::int64_t output_row_parameters =
       0;                            ///< that a token passes in the last layer's o and MLP (see OutputRows)
   std::int64_t state_elements = 0;  ///< of a sequence's states in all gated delta nets
+  std::int64_t state_space_elements = 0;  ///< the same in all Mamba 2 layers
   bool tied_head = false;
 
   /// Of the layers' projections, those that a token passes.

@@ -9,9 +9,9 @@ namespace lorikeet::nn {
 
 /// The tokens of a batch whose output is read: in training those that predict a label, in generation each
 /// sequence's last. Rows of one token meet those of another in a token mixer alone (attention, a
-/// gated delta net, a short convolution), so that the last layer computes what comes behind it, and the model
-/// its final norm and head, for these rows only. The results are those of all rows, and gradients too: that
-/// of a row which isn't read is zero.
+/// gated delta net, a short convolution, a Mamba 2 layer), so that the last layer computes what comes behind
+/// it, and the model its final norm and head, for these rows only. The results are those of all rows, and
+/// gradients too: that of a row which isn't read is zero.
 struct OutputRows {
   at::Tensor index;         ///< int64 [R] on the batch's device, each of the T tokens once at most
   Batch batch;              ///< of R rows: only position_ids and sample_ids are filled in

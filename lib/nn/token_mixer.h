@@ -19,7 +19,8 @@ struct LatentKept {
 struct TokenMixerKept {
   /// The rows that the mixing begins with: of attention queries, keys and values, rotated in place where
   /// nothing else is done to them (of latent attention its heads); of a gated delta net those before the
-  /// convolution, and its z; of a short convolution its input and gates.
+  /// convolution, and its z; of a short convolution its input and gates; of a Mamba 2 layer all that its
+  /// input module made.
   at::Tensor projected;
   at::Tensor gates;  ///< of a gated delta net: [T, b | a]
   at::Tensor out;    ///< what the tokens were mixed to, before any gate
@@ -43,8 +44,8 @@ struct TokenMixerGradients {
   }
 };
 
-/// A layer's block in which tokens of a sequence meet: attention, latent attention, a gated delta net or a
-/// short convolution.
+/// A layer's block in which tokens of a sequence meet: attention, latent attention, a gated delta net, a
+/// short convolution or a Mamba 2 layer.
 class TokenMixer {
  public:
   virtual ~TokenMixer() = default;

@@ -127,7 +127,8 @@ CardLoad card_load(const nn::CausalLMSpec& spec, const peft::LoraAdapters& adapt
                                            .output_row_parameters = shape.output_row_parameters},
                                           {}, size) /
                         2;
-  load.recurrence_flops = train::step_flops({.state_elements = shape.state_elements}, {}, size);
+  load.recurrence_flops = train::step_flops(
+      {.state_elements = shape.state_elements, .state_space_elements = shape.state_space_elements}, {}, size);
   load.product_flops = all - load.attention_flops - load.float8_flops - load.recurrence_flops;
 
   const Widths widths = widths_of(spec);

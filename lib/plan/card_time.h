@@ -21,7 +21,7 @@ struct CardLoad {
   double float8_flops = 0;       ///< of those in fp8
   double attention_flops = 0;    ///< of real pairs of a query and a key
   double attention_filling = 1;  ///< so many times of it kernels compute, where heads are filled up by zeros
-  double recurrence_flops = 0;   ///< of gated delta nets' rule, in fp32
+  double recurrence_flops = 0;   ///< of gated delta nets' rule and of state spaces, in fp32
   double moved_bytes = 0;        ///< of activations, that kernels read and write in the card's memory
 
   /// train::step_flops.

@@ -16,7 +16,7 @@ double attention_flops(const nn::ModelShape& shape, const StepSize& size) {
 }
 
 double recurrence_flops(const nn::ModelShape& shape, const StepSize& size) {
-  return 7.0 * d(shape.state_elements) * d(size.tokens);
+  return (7.0 * d(shape.state_elements) + 5.0 * d(shape.state_space_elements)) * d(size.tokens);
 }
 
 // Parameters times the rows that they multiply: all tokens, but for those of them that only output rows pass.

@@ -28,14 +28,7 @@ std::vector<bool> read_attending(ConfigReader& config, const DecoderSizes& sizes
     return attends;
   }
   attends.assign(static_cast<std::size_t>(sizes.layers), !by_index);
-  if (!by_index) return attends;
-  for (const JsonView& item : config.view().at("full_attn_idxs").items()) {
-    const std::int64_t layer = item.as_int();
-    if (layer < 0 || layer >= sizes.layers)
-      config.fail("full_attn_idxs",
-                  "expected layers below " + std::to_string(sizes.layers) + ", got " + std::to_string(layer));
-    attends[static_cast<std::size_t>(layer)] = true;
-  }
+  if (by_index) set_layers(attends, config, "full_attn_idxs");
   return attends;
 }
 

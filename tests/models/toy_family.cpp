@@ -198,7 +198,8 @@ nn::CausalLMSpec toy_latent_spec() {
 }
 
 std::vector<nn::CausalLMSpec> every_toy_spec() {
-  return {toy_spec(), toy_forms_spec(), toy_gemma4_spec(), toy_short_conv_spec(), toy_latent_spec()};
+  return {toy_spec(),        toy_forms_spec(), toy_gemma4_spec(), toy_short_conv_spec(),
+          toy_latent_spec(), toy_mamba_spec()};
 }
 
 precision::Policy fp32_policy() { return {.base_storage = DType::kF32, .compute = DType::kF32}; }

@@ -53,6 +53,12 @@ nn::CausalLMSpec toy_short_conv_spec();
 /// neighbours rotated, values wider than keys.
 nn::CausalLMSpec toy_latent_spec();
 
+/// A model of Granite 4 H's forms, with norms before the blocks, a residual multiplier and no rotary: a Mamba
+/// 2 layer of two groups of heads, whose output is normed by groups, with a bias in its convolution;
+/// attention; a Mamba 2 layer with biases in its projections and four taps, and three experts beside the
+/// fused MLP, of which a token passes two.
+nn::CausalLMSpec toy_mamba_spec();
+
 /// All of these.
 std::vector<nn::CausalLMSpec> every_toy_spec();
 
@@ -80,6 +86,9 @@ at::Tensor toy_short_conv_logits(const State& state, const std::vector<std::int3
 
 /// The same of a model of toy_latent_spec.
 at::Tensor toy_latent_logits(const State& state, const std::vector<std::int32_t>& tokens);
+
+/// The same of a model of toy_mamba_spec.
+at::Tensor toy_mamba_logits(const State& state, const std::vector<std::int32_t>& tokens);
 
 /// Sequences of different lengths, longer and shorter than the window.
 std::vector<std::vector<std::int32_t>> toy_prompts();

@@ -83,6 +83,18 @@ TEST_CASE("latent attention computes what its formulas say") {
   CHECK(relative_error(logits, at::cat(expected)) < 2e-6);
 }
 
+TEST_CASE("Mamba 2 layers, and experts beside a fused MLP, compute what their formulas say") {
+  nn::FrozenFactory factory(fp32_policy());
+  nn::CausalLM model(toy_mamba_spec(), factory);
+  const State state = toy_state(model, 7);
+  fill(model, state);
+  const auto prompts = toy_prompts();
+  const at::Tensor logits = model.logits({.batch = nn::pack_sequences(prompts, {}, at::kCPU)});
+  std::vector<at::Tensor> expected;
+  for (const auto& prompt : prompts) expected.push_back(toy_mamba_logits(in_fp64(state), prompt));
+  CHECK(relative_error(logits, at::cat(expected)) < 2e-6);
+}
+
 TEST_CASE("every tensor of the toy families takes part in their logits") {
   for (const auto& spec : every_toy_spec()) {
     nn::FrozenFactory factory(fp32_policy());

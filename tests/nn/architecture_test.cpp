@@ -201,6 +201,41 @@ TEST_CASE("a gated short convolution stands in an architecture in place of atten
   CHECK(value(lines, "layers 1-1 attention.heads") == "4");
 }
 
+TEST_CASE("a Mamba 2 layer stands in an architecture in place of attention, with all of its numbers") {
+  const CausalLMSpec spec = test::toy_mamba_spec();
+  const Architecture before = architecture(spec);
+  CHECK(value(before, "layers 0-0 mamba2.heads") == "4");
+  CHECK(value(before, "layers 0-0 mamba2.head_dim") == "5");
+  CHECK(value(before, "layers 0-0 mamba2.groups") == "2");
+  CHECK(value(before, "layers 0-0 mamba2.state_dim") == "6");
+  CHECK(value(before, "layers 0-0 mamba2.taps") == "3");
+  CHECK(value(before, "layers 0-0 mamba2.norm.eps") == "1e-05");
+  CHECK(value(before, "layers 0-0 mamba2.norm.groups") == "2");
+  CHECK(value(before, "layers 0-0 mamba2.convolution_bias") == "true");
+  CHECK(value(before, "layers 0-0 mamba2.bias").empty());
+  CHECK(value(before, "layers 0-0 attention.heads").empty());
+  CHECK(value(before, "layers 0-0 rotary").empty());
+  CHECK(value(before, "layers 1-1 mamba2.heads").empty());
+  CHECK(value(before, "layers 1-1 attention.heads") == "4");
+  CHECK(value(before, "layers 2-2 mamba2.convolution_bias").empty());
+  CHECK(value(before, "layers 2-2 mamba2.bias") == "true");
+  const auto changes = [&](auto change) {
+    CausalLMSpec other = spec;
+    change(other.layers[0].mamba2.value());
+    return architecture(other) != before;
+  };
+  CHECK(changes([](Mamba2Spec& m) { m.layout.heads = 2; }));
+  CHECK(changes([](Mamba2Spec& m) { m.layout.head_dim = 2; }));
+  CHECK(changes([](Mamba2Spec& m) { m.layout.groups = 1; }));
+  CHECK(changes([](Mamba2Spec& m) { m.layout.state_dim = 2; }));
+  CHECK(changes([](Mamba2Spec& m) { m.taps = 2; }));
+  CHECK(changes([](Mamba2Spec& m) { m.norm_eps = 1e-6; }));
+  CHECK(changes([](Mamba2Spec& m) { m.norm_groups = 1; }));
+  CHECK(changes([](Mamba2Spec& m) { m.convolution_bias = false; }));
+  CHECK(changes([](Mamba2Spec& m) { m.bias = true; }));
+  CHECK_FALSE(changes([](Mamba2Spec& m) { m.names.input = "x"; }));
+}
+
 TEST_CASE("latents stand in an architecture with all of their numbers") {
   const CausalLMSpec spec = test::toy_latent_spec();
   const Architecture before = architecture(spec);

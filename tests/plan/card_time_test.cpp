@@ -203,6 +203,11 @@ TEST_CASE("recurrences are a part of a step's operations, at a rate of their own
   CHECK(step.load.recurrence_flops == Approx(3.0 * 7 * 28 * 16 * 128 * 128 * kTokens));
   CHECK(step.load.flops() == Approx(step.flops));
   CHECK(step.load.product_flops == Approx(step_of(kQwen06B, 2048).load.product_flops));
+  nn::CausalLMSpec mamba = spec_of(kQwen06B);
+  mamba.shape.state_space_elements = 28 * 64 * 128 * 64;
+  const Step scan = step_of(mamba, 2048);
+  CHECK(scan.load.recurrence_flops == Approx(3.0 * 5 * 28 * 64 * 128 * 64 * kTokens));
+  CHECK(scan.load.flops() == Approx(scan.flops));
   const auto seconds = [&](int capability) {
     const CardRates rates = card_rates(kPeak, kMemory, capability, AttentionKernel::kFlash);
     return card_seconds(step.load, rates) - card_seconds(step_of(kQwen06B, 2048).load, rates);

@@ -54,6 +54,7 @@ TEST_CASE("memory is saved to the bit through every form of a layer") {
   check_bitwise({.rank = 3, .alpha = 6, .target_modules = {"h.1.attn.query"}}, toy_forms_spec());
   check_bitwise({.rank = 3, .alpha = 6, .dropout = 0.4}, toy_short_conv_spec());
   check_bitwise({.rank = 3, .alpha = 6, .dropout = 0.4}, toy_latent_spec());
+  check_bitwise({.rank = 3, .alpha = 6, .dropout = 0.4}, toy_mamba_spec());
 }
 
 TEST_CASE("memory is saved to the bit where layers read each other's keys, and inputs, whatever is trained") {

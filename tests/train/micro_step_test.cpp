@@ -25,7 +25,7 @@ struct Family {
 };
 const Family kToy{toy_spec, toy_logits}, kForms{toy_forms_spec, toy_forms_logits},
     kGemma4{toy_gemma4_spec, toy_gemma4_logits}, kShortConv{toy_short_conv_spec, toy_short_conv_logits},
-    kLatent{toy_latent_spec, toy_latent_logits};
+    kLatent{toy_latent_spec, toy_latent_logits}, kMamba{toy_mamba_spec, toy_mamba_logits};
 
 // Adapters hold a module's rows in group order, the state in the checkpoint's.
 nn::RowOrder order_of(const ToyLora& toy, const std::string& module) {
@@ -182,6 +182,15 @@ TEST_CASE("gradients through latent attention, whatever of its block is trained"
        {"h.0.attn.query_down", "h.0.attn.query_up", "h.0.attn.latent", "h.0.attn.key_value", "h.0.attn.dense",
         "h.2.attn.query", "h.2.attn.latent", "h.2.attn.key_value", "h.2.attn.dense", "h.1.attn.key"})
     check_gradients(kLatent, {.rank = 2, .alpha = 8, .target_modules = {module}}, 1);
+}
+
+TEST_CASE("gradients through Mamba 2 layers, whatever of their block is trained") {
+  check_gradients(kMamba, {.rank = 3, .alpha = 6}, 14);
+  check_gradients(kMamba, {.rank = 3, .alpha = 6, .use_dora = true}, 14);
+  check_gradients(kMamba, {.rank = 3, .alpha = 6, .freeze_a = true}, 14);
+  for (const char* module :
+       {"h.0.attn.in", "h.0.attn.dense", "h.2.attn.in", "h.2.attn.dense", "h.2.ffn.w13", "h.2.ffn.w2"})
+    check_gradients(kMamba, {.rank = 2, .alpha = 8, .target_modules = {module}}, 1);
 }
 
 TEST_CASE("gradients are right through Gemma 4's forms of a layer, whatever of it is trained") {
