@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -105,6 +106,12 @@ void name_parts(io::Checkpoint& checkpoint, const io::TensorView& view, const St
   }
 }
 
+// "PREFIX.experts." of a tensor that files have under a name of their own; nothing for another tensor.
+std::optional<std::string> prefix_of(const std::string& name, const std::string& in_file) {
+  if (!name.ends_with("." + in_file)) return std::nullopt;
+  return name.substr(0, name.size() - in_file.size()) + in_file.substr(0, in_file.find('.')) + ".experts.";
+}
+
 // Calls f(tensor, its stack, "PREFIX.experts.", what stands behind the stack's name) for all tensors of
 // stacks.
 template <typename F>
@@ -112,11 +119,15 @@ void for_each_stack(const io::Checkpoint& checkpoint, const io::CheckpointNames&
   static constexpr std::string_view kExperts = ".experts.";
   if (names.expert_stacks.empty()) return;
   for (const auto& [name, view] : checkpoint.tensors()) {
-    const std::size_t at = name.rfind(kExperts);
-    if (at == std::string::npos) continue;
-    const std::size_t begin = at + kExperts.size();
-    const std::string_view tensor = std::string_view(name).substr(begin);
     for (const Stack& stack : names.expert_stacks) {
+      if (!stack.in_file.empty()) {
+        if (const auto prefix = prefix_of(name, stack.in_file)) f(*view, stack, *prefix, std::string_view());
+        continue;
+      }
+      const std::size_t at = name.rfind(kExperts);
+      if (at == std::string::npos) continue;
+      const std::size_t begin = at + kExperts.size();
+      const std::string_view tensor = std::string_view(name).substr(begin);
       if (tensor.starts_with(stack.tensor))
         f(*view, stack, name.substr(0, begin), tensor.substr(stack.tensor.size()));
     }

@@ -19,7 +19,8 @@ namespace lorikeet::models {
 ///   PREFIX.experts.TENSOR_scales   uint8 [experts, out, in / 32]
 /// as PREFIX.experts.NUMBER.MODULE.weight and MODULE.weight_scales, and of biases
 ///   PREFIX.experts.TENSOR_bias     [experts, out]
-/// as PREFIX.experts.NUMBER.MODULE.bias. Throws Error, which names the tensor, for other shapes.
+/// as PREFIX.experts.NUMBER.MODULE.bias. A stack with a name of its own in files (`in_file`) is one of
+/// numbers. Throws Error, which names the tensor, for other shapes.
 void name_expert_parts(io::Checkpoint& checkpoint, const io::CheckpointNames& names);
 
 /// A matrix [rows, columns] of an expert in the tensor of all.

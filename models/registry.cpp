@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/strings.h"
+#include "models/bamba/bamba.h"
 #include "models/cohere/cohere.h"
 #include "models/decoder_spec.h"
 #include "models/deepseek/deepseek.h"
@@ -40,7 +41,8 @@
 namespace lorikeet::models {
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> kFamilies{{"cohere", cohere_spec},
+  static const std::vector<Family> kFamilies{{"bamba", bamba_spec},
+                                             {"cohere", cohere_spec},
                                              {"cohere2", cohere2_spec},
                                              {"deepseek_v2", deepseek_v2_spec},
                                              {"deepseek_v3", deepseek_v3_spec},

@@ -22,6 +22,9 @@ struct CheckpointNames {
     bool interleaved = false;          ///< a row of each module in turn, else all rows of a module together
     bool transposed = false;           ///< [experts, in, out], else [experts, out, in]
     std::int64_t in_features = 0;      ///< > 0: a tensor whose last extent is that isn't transposed
+    /// "block_sparse_moe.input_linear.weight": what files call the tensor behind the layer's prefix, where it
+    /// isn't PREFIX.experts.TENSOR. The model's PREFIX is then that up to the first dot, the block.
+    std::string in_file = {};
   };
   /// Files may have these in place of a tensor for each expert's matrix.
   std::vector<ExpertStack> expert_stacks = {};

@@ -1,7 +1,14 @@
 #include "models/granite/granite.h"
 
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "base/strings.h"
 #include "models/decoder_spec.h"
+#include "models/experts.h"
+#include "models/mamba.h"
 #include "models/rope.h"
 
 namespace lorikeet::models {
@@ -31,20 +38,60 @@ nn::CausalLMSpec read_granite(ConfigReader& config, const DecoderSizes& sizes, c
   return spec;
 }
 
-// Throws unless each layer has attention. transformers takes Mamba layers where the file has no list.
-void require_attention(ConfigReader& config, const DecoderSizes& sizes) {
+// Of the layers, those that are Mamba 2's. transformers takes all where the file has no list.
+std::vector<bool> read_mamba_layers(ConfigReader& config, const DecoderSizes& sizes) {
   constexpr const char* kKey = "layer_types";
   // Another name of the list in transformers, which prefers it.
   if (config.has("layers_block_type"))
     config.fail("layers_block_type", "is not read; give the list as layer_types");
-  if (!config.has(kKey)) config.fail(kKey, "is missing; expected 'attention' for each layer");
+  if (!config.has(kKey)) config.fail(kKey, "is missing; expected 'attention' or 'mamba' for each layer");
+  std::vector<bool> mamba;
   for (const JsonView& type : of_each_layer(config, kKey, sizes)) {
     const std::string& name = type.as_string();
-    if (name != "attention" && name != "full_attention") {
-      config.fail(kKey, "expected 'attention' for each layer, got '" + escape_control(name) +
-                            "'; Mamba layers (Granite 4.0 H) are not built");
+    mamba.push_back(name == "mamba" || name == "linear_attention");
+    if (!mamba.back() && name != "attention" && name != "full_attention") {
+      config.fail(kKey,
+                  "expected 'attention' or 'mamba' for each layer, or transformers 5's "
+                  "'full_attention' or 'linear_attention', got '" +
+                      escape_control(name) + "'");
     }
   }
+  return mamba;
+}
+
+// Beside the MLP, which every token passes; nothing where num_local_experts is 0.
+std::optional<nn::ExpertsSpec> read_granite_experts(ConfigReader& config, const DecoderSizes& sizes) {
+  constexpr const char* kCount = "num_local_experts";
+  if (config.is_null(kCount)) config.fail(kCount, "expected a number, 0 for none, got null");
+  if (config.has(kCount) && config.view().at(kCount).as_int() == 0) return std::nullopt;
+  nn::ExpertsSpec experts = read_experts(config, sizes,
+                                         {.count = 8,
+                                          .per_token = 2,
+                                          .width_key = "intermediate_size",
+                                          .width = sizes.intermediate_size,
+                                          .normalized = true,
+                                          .reads_normalized = false});
+  // Softmax over the logits of a token's experts alone is that over all, normalized.
+  experts.names.router = "block_sparse_moe.router.layer";
+  experts.names.experts = "block_sparse_moe.experts";
+  experts.stacks.prefix = "block_sparse_moe";
+  experts.stacks.only = true;
+  experts.shared = nn::SharedExpertSpec{.name = "shared_mlp", .gate = ""};
+  return experts;
+}
+
+// In place of each layer's MLP, which is the shared expert then.
+void set_granite_experts(nn::CausalLMSpec& spec, nn::ExpertsSpec experts) {
+  const nn::MlpSpec& mlp = spec.layers.front().mlp;
+  experts.shared->intermediate_size = mlp.intermediate_size;
+  experts.shared->modules = mlp.names;
+  experts.shared->fused_gate_up = mlp.fused_gate_up;
+  set_experts(spec, experts, "block_sparse_moe");
+  for (nn::DecoderLayerSpec& layer : spec.layers)
+    layer.experts->prefix = "model.layers." + std::to_string(layer.index);
+  auto& stacks = spec.checkpoint_names.expert_stacks = gate_up_stacks(/*transposed=*/false);
+  stacks[0].in_file = "block_sparse_moe.input_linear.weight";
+  stacks[1].in_file = "block_sparse_moe.output_linear.weight";
 }
 
 }  // namespace
@@ -60,27 +107,33 @@ nn::CausalLMSpec granite_spec(const JsonView& json) {
 
 nn::CausalLMSpec granitemoehybrid_spec(const JsonView& json) {
   ConfigReader config(json, "granitemoehybrid");
-  config.claim({"num_local_experts"});
-  if (!json.has("num_local_experts") || json.at("num_local_experts").as_int() != 0)
-    config.fail("num_local_experts", "expected 0: experts are not built");
   DecoderSizes sizes = read_sizes(config, HeadDim::kImplied);
-  require_attention(config, sizes);
+  const std::vector<bool> is_mamba = read_mamba_layers(config, sizes);
+  const std::optional<nn::ExpertsSpec> experts = read_granite_experts(config, sizes);
   // The width of experts is `intermediate_size`; what every token passes has its own.
   sizes.intermediate_size = config.size("shared_intermediate_size", kLargestWidth);
   const bool rotary = config.choice("position_embedding_type", "nope", {"rope", "nope"}) == "rope";
   nn::CausalLMSpec spec = read_granite(
       config, sizes, rotary ? read_rope(config, sizes.head_dim) : nn::RotarySpec{}, /*mlp_bias=*/false);
+  std::optional<nn::Mamba2Spec> mamba;
+  if (std::find(is_mamba.begin(), is_mamba.end(), true) != is_mamba.end())
+    mamba = read_mamba2(config, sizes, config.epsilon("rms_norm_eps"));
   if (!rotary) {
     config.claim({"partial_rotary_factor"});
     spec.rotary.reset();
   }
   config.finish();
   for (nn::DecoderLayerSpec& layer : spec.layers) {
-    layer.mlp.prefix = "model.layers." + std::to_string(layer.index) + ".shared_mlp";
+    const std::string prefix = "model.layers." + std::to_string(layer.index);
+    layer.mlp.prefix = prefix + ".shared_mlp";
     layer.mlp.fused_gate_up = nn::FusedModule{"input_linear"};
     layer.mlp.names.down = "output_linear";
     if (!rotary) layer.rotary = nn::LayerRotary::kNone;
+    if (!is_mamba[static_cast<std::size_t>(layer.index)]) continue;
+    layer.mamba2 = mamba;
+    layer.mamba2->prefix = prefix + ".mamba";
   }
+  if (experts) set_granite_experts(spec, *experts);
   return spec;
 }
 

@@ -9,8 +9,9 @@ namespace lorikeet::models {
 /// scores and the logits.
 nn::CausalLMSpec granite_spec(const JsonView& config);
 
-/// Granite 4 without experts and Mamba layers (`granitemoehybrid`: Granite 4.0 Micro, 1B and 350M): Granite
-/// 3's with gate and up fused in shared_mlp.input_linear, with rotary or none.
+/// Granite 4 (`granitemoehybrid`): Granite 3's with gate and up fused in shared_mlp.input_linear, with rotary
+/// or none; with Mamba 2 layers in place of attention in most layers (4.0 H), and with experts beside that
+/// MLP (4.0 H Tiny and Small).
 nn::CausalLMSpec granitemoehybrid_spec(const JsonView& config);
 
 }  // namespace lorikeet::models

@@ -150,6 +150,20 @@ TEST_CASE("stacked experts load as experts by themselves, whichever way their ro
   }
 }
 
+TEST_CASE("stacks that files name otherwise load as experts by themselves") {
+  const State state = random_state();
+  const Loaded by_themselves({}, policy_of(DType::kF32), state);
+  Stacks stacks = stacks_of(false, false);
+  stacks[0].in_file = "mlp.input_linear.weight";
+  stacks[1].in_file = "mlp.output_linear.weight";
+  State named = state;
+  for (const auto& stack : stacks)
+    named["model.layers.0." + stack.in_file] = take_stack(named, stack, ".weight");
+  const Loaded loaded(stacks, policy_of(DType::kF32), named);
+  check_equal(loaded, by_themselves);
+  CHECK((loaded.digests == by_themselves.digests));
+}
+
 TEST_CASE("where files may be either way, a tensor's extents say which it is") {
   const State state = random_state();
   const Loaded by_themselves({}, policy_of(DType::kF32), state);

@@ -30,6 +30,9 @@ SLIDING, FULL, LINEAR = "sliding_attention", "full_attention", "linear_attention
 # Two value heads for each key head, of other widths. At the class's eps of 1e-6 rounding decides what the norm behind the rule makes of a
 # sequence's first rows, which are small: transformers' own gradients then differ by 1e-4 for a start that differs in the last bit.
 DELTA_NET = dict(rms_norm_eps=1e-3, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=10)
+# Chunks are shorter than sequences. At an eps of 1e-6 rounding would decide what the norm behind the state space makes of small rows.
+MAMBA = dict(rms_norm_eps=1e-3, mamba_n_heads=4, mamba_d_state=6, mamba_chunk_size=16)
+GRANITE = dict(embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.7, logits_scaling=2.5, shared_intermediate_size=40)
 # Of layers without a window a part of all pairs is rotated, by the frequencies of whole heads.
 PROPORTIONAL = {FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000.0},
                 SLIDING: ROPE | {"rope_theta": 100.0}}
@@ -199,6 +202,16 @@ FAMILIES = {
         "dense": dict(embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.7, logits_scaling=2.5,
                       num_local_experts=0, shared_intermediate_size=40, position_embedding_type="rope",
                       layer_types=["full_attention"] * 2, mamba_n_heads=4, tie_word_embeddings=True, rope_parameters=ROPE),
+        "hybrid": dict(MAMBA, **GRANITE, num_hidden_layers=3, layer_types=[LINEAR, FULL, LINEAR], num_local_experts=0, mamba_n_groups=2,
+                       tie_word_embeddings=True, rope_parameters=ROPE),
+        "experts": dict(MAMBA, **GRANITE, layer_types=[LINEAR, FULL], intermediate_size=24, num_local_experts=5, num_experts_per_tok=2, mamba_d_conv=3,
+                        mamba_conv_bias=False, mamba_proj_bias=True, attention_bias=True, position_embedding_type="rope", rope_parameters=ROPE),
+    },
+    "bamba": {
+        "hybrid": dict(MAMBA, hidden_size=32, num_hidden_layers=3, attn_layer_indices=[1], mamba_n_groups=2, attention_bias=True, mlp_bias=True,
+                       rope_parameters=ROPE),
+        "tied": dict(MAMBA, hidden_size=32, attn_layer_indices=[0], mamba_d_conv=3, mamba_conv_bias=False, mamba_proj_bias=True,
+                     tie_word_embeddings=True, rope_parameters=ROPE),
     },
     "starcoder2": {
         "window": dict(tie_word_embeddings=True, sliding_window=8, rope_parameters=ROPE),

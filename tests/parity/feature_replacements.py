@@ -8,6 +8,7 @@ GRADIENTS = ("test_train", "gradients are right*,gradients of all adapters*")
 ROUTING = ("test_ops", "the gradient of logits*")
 LATENT_GRADIENTS = ("test_train", "gradients through latent*")
 CONVOLUTIONS = ("test_train", "gradients through gated*")
+MAMBA_GRADIENTS = ("test_train", "gradients through Mamba*")
 DECODING = ("test_nn", "logits of cached decoding*")
 GEMMAS = {"gemma", "gemma2", "gemma3", "gemma3_text"}
 SANDWICH = GEMMAS - {"gemma"}
@@ -22,8 +23,9 @@ SHARED_EXPERTS = {"qwen2_moe", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"}
 BESIDE_MLP = {"gemma4", "gemma4_text"}
 SIGMOIDS = {"deepseek_v3", "glm4_moe", "glm4_moe_lite"}
 CHOICE_BIAS = {"ernie4_5_moe", "lfm2_moe"} | SIGMOIDS
-EXPERTS = {"gpt_oss", "mixtral", "olmoe", "qwen3_moe", "qwen3_vl_moe"} | SHARED_EXPERTS | BESIDE_MLP | CHOICE_BIAS | {"deepseek_v2"}
+EXPERTS = {"gpt_oss", "mixtral", "olmoe", "qwen3_moe", "qwen3_vl_moe"} | SHARED_EXPERTS | BESIDE_MLP | CHOICE_BIAS | {"deepseek_v2", "granitemoehybrid"}
 LFM2 = {"lfm2", "lfm2_moe"}
+MAMBA = {"bamba", "granitemoehybrid"}
 LATENTS = {"deepseek_v2", "deepseek_v3", "glm4_moe_lite", "minicpm3", "youtu"}
 DELTA_NETS = {"qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"}
 
@@ -86,7 +88,7 @@ FEATURES = [
         ("biases of experts", "experts.router_bias = experts.bias = true;", "experts.router_bias = true;"),
         ("clamped SwiGLU", "experts.activation = ops::Activation::kClampedSwiglu;", ""),
         ("rows of gate and up in turn", "gate_up_stacks(/*transposed=*/true, experts.stacks.interleaved);", "gate_up_stacks(/*transposed=*/true, false);")),
-    *of({"gpt_oss", "qwen3_vl_moe"} | BESIDE_MLP, "models/experts.cpp",
+    *of({"gpt_oss", "granitemoehybrid", "qwen3_vl_moe"} | BESIDE_MLP, "models/experts.cpp",
         ("which rows are the gate", '.modules = {"gate_proj", "up_proj"}', '.modules = {"up_proj", "gate_proj"}')),
     *of("olmoe", "models/olmoe/olmoe.cpp", ("norms of q and k over all heads", *WHOLE_NORMS)),
     *of({"deepseek_v2", "deepseek_v3", "glm4_moe", "lfm2_moe", "olmoe", "qwen2_moe", "qwen3_moe"}, "lib/ops/experts/routing.cpp",
@@ -149,7 +151,7 @@ FEATURES = [
     *of("ernie4_5_moe", "models/ernie4_5/ernie4_5.cpp",
         ("which layers have experts", "(layer + 1) % interval == 0 && layer >= first", "(layer + 1) % interval >= 0 && layer >= first"),
         ("the last layer with experts", " && layer <= last;", " && layer <= last + sizes.layers;")),
-    *of({"deepseek_v2", "ernie4_5_moe"} | SIGMOIDS, "lib/nn/shared_expert.cpp", ("shared experts without a gate", "if (!gate_) return y.add_(own);", "if (!gate_) return y;")),
+    *of({"deepseek_v2", "ernie4_5_moe", "granitemoehybrid"} | SIGMOIDS, "lib/nn/shared_expert.cpp", ("shared experts without a gate", "if (!gate_) return y.add_(own);", "if (!gate_) return y;")),
     *of(CHOICE_BIAS, "lib/nn/experts.cpp",
         ("bias for the choice of experts", "ops::route(logits, options_, choice_bias(weights, logits.scalar_type()));", "ops::route(logits, options_);")),
     *of(LFM2, "models/lfm2/lfm2.cpp",
@@ -161,7 +163,7 @@ FEATURES = [
          "store(0 * load(c[i]) + window.sum(i), y[i]);\n    }\n  }\n}"),
         ("earlier rows", "for (int j = taps - 2; j >= 0; --j) total += w[j][i] * u[j][i];", "for (int j = taps - 2; j >= 0; --j) total = w[j][i] * u[j][i];"),
         ("order of the taps", "w[j] = weight + (taps - 1 - j) * channels;", "w[j] = weight + j * channels;")),
-    *of(DELTA_NETS | LFM2, "lib/nn/kv_cache.cpp",
+    *of(DELTA_NETS | LFM2 | MAMBA, "lib/nn/kv_cache.cpp",
         ("decoding: the rows before a token", "before = rows.defined() ? rows : at::zeros(", "before = at::zeros(")),
     *of({"qwen3_5_text", "qwen3_next"}, "models/qwen3_5/delta_decoder.cpp",
         ("biases of attention", "attention.output_bias = bias;", "attention.output_bias = bias && sizes.layers == 0;")),
@@ -202,7 +204,34 @@ FEATURES = [
          "layer.mlp.activation = activation == ops::Activation::kGelu ? ops::Activation::kGeluTanh : ops::Activation::kGelu;")),
     *of("granitemoehybrid", "models/granite/granite.cpp",
         ("width of the shared MLP", 'sizes.intermediate_size = config.size("shared_intermediate_size", kLargestWidth);', ""),
-        ("rotary of Granite 4", "if (!rotary) layer.rotary", "layer.rotary")),
+        ("rotary of Granite 4", "if (!rotary) layer.rotary", "layer.rotary"),
+        ("which layers are Mamba 2's", 'name == "mamba" || name == "linear_attention");', 'name == "attention" || name == "full_attention");'),
+        ("experts' weights that are divided by their sum", ".normalized = true", ".normalized = false"),
+        ("which stack is the experts' first", 'stacks[0].in_file = "block_sparse_moe.input_linear', 'stacks[0].in_file = "shared_mlp.input_linear'),
+        ("width of the MLP beside experts", "shared->intermediate_size = mlp.intermediate_size;",
+         "shared->intermediate_size = experts.intermediate_size;")),
+    *of("bamba", "models/bamba/bamba.cpp",
+        ("which layers attend", "if (!attends[", "if (attends["),
+        ("rotary of half of each head", "decoder_spec(sizes, rotary, eps)", "decoder_spec(sizes, {.head_dim = sizes.head_dim, .rotary_dim = sizes.head_dim, .theta = 1e4}, eps)"),
+        ("biases of attention", "output_bias = attention_bias;", "output_bias = attention_bias && sizes.layers == 0;"),
+        ("biases of the MLP", "layer.mlp.bias = mlp_bias;", "layer.mlp.bias = mlp_bias && sizes.layers == 0;")),
+    *of(MAMBA, "models/mamba.cpp",
+        ("groups of a Mamba 2 layer's heads", 'config.size_or("mamba_n_groups", kLargestWidth, 1)', '0 * config.size_or("mamba_n_groups", kLargestWidth, 1) + 1'),
+        ("groups of a Mamba 2 layer's norm", ".norm_groups = layout.groups", ".norm_groups = 1"),
+        ("bias of a Mamba 2 layer's convolution", '.convolution_bias = config.flag("mamba_conv_bias", true)', ".convolution_bias = false"),
+        ("biases of a Mamba 2 layer's projections", '.bias = config.flag("mamba_proj_bias", false)', ".bias = false")),
+    *of(MAMBA, "lib/nn/mamba2.cpp",
+        ("A_log", "{unit_->tensor(a_log_),", "{0 * unit_->tensor(a_log_),"),
+        ("dt_bias", "unit_->tensor(dt_bias_),", "0 * unit_->tensor(dt_bias_),"),
+        ("what of x passes by the state", "unit_->tensor(d_)}", "0 * unit_->tensor(d_)}"),
+        ("bias of the convolution", "return convolution_bias_ ? unit_->tensor(*convolution_bias_) : at::Tensor();", "return {};"),
+        ("the convolution's earlier rows", ".dense(dtype);", ".dense(dtype) * at::arange(taps_).ge(taps_ - 1);"),
+        ("norm and gate behind the state space", "= normed(out, projected);", "= out;"),
+        ("decoding: the state", "rule.push_back(states[s]->rule);", "rule.emplace_back();")),
+    *of_program(MAMBA_GRADIENTS, "lib/nn/mamba2.cpp",
+        ("the steps' gradient", "layout_, sequences, steps(dprojected));", "layout_, sequences, at::empty_like(steps(dprojected)));"),
+        ("the gate's gradient", "norm_eps_, gate(dprojected),", "norm_eps_, at::empty_like(gate(dprojected)),"),
+        ("rows that out_proj reads, for its A", "out.want_input() ? &result : nullptr", "nullptr")),
     *of(YARN, "lib/nn/rotary_table.cpp",
         ("yarn's frequencies", "} else if (yarn) {", "} else if (yarn && spec.factor < 0) {")),
     *of(YARN - {"deepseek_v2", "deepseek_v3", "ministral3", "mistral3"}, "models/rope.cpp",
@@ -344,9 +373,9 @@ FEATURES = [
         ("embedding multiplier", "spec.embedding_scale = config", "spec.embedding_scale = 1 + 0 * config"),
         ("residual multiplier", "residual_multiplier = residual;", "residual_multiplier = 1 + 0 * residual;"),
         ("attention multiplier", "options.scale = attention;", "options.scale += 0 * attention;"),
-        ("logits scaling", "spec.head.scale = 1 / config", "spec.head.scale = 1 + 0 * config")),
+        ("logits scaling", "spec.head.scale = 1 / config", "spec.head.scale = 1 + 0 * config"),
+        ("biases of attention", "output_bias = attention_bias;", "output_bias = attention_bias && sizes.layers == 0;")),
     *of("granite", "models/granite/granite.cpp",
-        ("biases of attention", "output_bias = attention_bias;", "output_bias = attention_bias && sizes.layers == 0;"),
         ("biases of the MLP", "layer.mlp.bias = mlp_bias;", "layer.mlp.bias = mlp_bias && sizes.layers == 0;")),
     *of("stablelm", "models/stablelm/stablelm.cpp",
         ("bias of q, k and v", "qkv_bias = qkv_bias;", "qkv_bias = qkv_bias && sizes.layers == 0;"),

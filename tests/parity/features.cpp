@@ -126,6 +126,23 @@ bool default_delta_eps(DecoderLayerSpec& layer) {
   return layer.delta_net && std::exchange(layer.delta_net->norm_eps, kDefault) != kDefault;
 }
 
+// A value of Mamba 2 layers other than `off`.
+template <typename Value>
+std::function<bool(DecoderLayerSpec&)> of_mamba2(Value nn::Mamba2Spec::*value, const Value& off) {
+  return [=](DecoderLayerSpec& layer) {
+    return layer.mamba2 && std::exchange((*layer.mamba2).*value, off) != off;
+  };
+}
+
+// One group that is as wide as all.
+bool one_state_space_group(DecoderLayerSpec& layer) {
+  if (!layer.mamba2) return false;
+  ops::StateSpaceLayout& layout = layer.mamba2->layout;
+  const std::int64_t groups = std::exchange(layout.groups, 1);
+  layout.state_dim *= groups;
+  return groups > 1;
+}
+
 bool rms_norms(DecoderLayerSpec& layer) {
   return each_norm(layer, [](nn::NormSpec& norm) {
     return std::exchange(norm.kind, ops::NormKind::kRms) != ops::NormKind::kRms;
@@ -152,6 +169,22 @@ bool global_rotary(DecoderLayerSpec& layer, LayerRotary instead_of) {
   if (layer.rotary != instead_of) return false;
   layer.rotary = LayerRotary::kGlobal;
   return true;
+}
+
+// A model that rotates nothing gets a table.
+Feature of_layers_without_rotary() {
+  const auto without = [](const DecoderLayerSpec& layer) {
+    return layer.rotary == LayerRotary::kNone && layer.attends();
+  };
+  return {
+      "layers without rotary",
+      [=](const CausalLMSpec& spec) { return std::any_of(spec.layers.begin(), spec.layers.end(), without); },
+      [](CausalLMSpec& spec) {
+        const std::int64_t head_dim = spec.shape.head_dim;
+        if (!spec.rotary)
+          spec.rotary = nn::RotarySpec{.head_dim = head_dim, .rotary_dim = head_dim, .theta = 1e4};
+        for (DecoderLayerSpec& layer : spec.layers) global_rotary(layer, LayerRotary::kNone);
+      }};
 }
 
 // Where both tables have heads of one size.
@@ -255,6 +288,11 @@ std::vector<Feature> make_features() {
                 [](Layer& l) { return !std::exchange(l.output_scale, "").empty(); }),
       of_layers("value heads of a delta net that share a key head", own_key_heads),
       of_layers("eps of a delta net's norm", default_delta_eps),
+      of_layers("groups of a Mamba 2 layer's heads", one_state_space_group),
+      of_layers("groups of a Mamba 2 layer's norm", of_mamba2(&nn::Mamba2Spec::norm_groups, std::int64_t{1})),
+      of_layers("eps of a Mamba 2 layer's norm", of_mamba2(&nn::Mamba2Spec::norm_eps, 1e-6)),
+      of_layers("bias of a Mamba 2 layer's convolution", of_mamba2(&nn::Mamba2Spec::convolution_bias, false)),
+      of_layers("biases of a Mamba 2 layer's projections", of_mamba2(&nn::Mamba2Spec::bias, false)),
       of_layers("order of rows", one_row_group),
       of_layers("layer norm", rms_norms),
       of_layers("bias of norms", unbiased_norms),
@@ -263,7 +301,7 @@ std::vector<Feature> make_features() {
       of_layers("two norms of parallel blocks", one_parallel_norm),
       of_layers("norms behind the blocks too", without_post_norms),
       of_layers("norms behind the blocks alone", norms_before),
-      of_layers("layers without rotary", [](Layer& l) { return global_rotary(l, LayerRotary::kNone); }),
+      of_layers_without_rotary(),
       of_local_rotary(),
       of_layers("residual multiplier",
                 set<double>([](Layer& l) -> auto& { return l.residual_multiplier; }, 1)),

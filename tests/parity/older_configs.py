@@ -2,7 +2,7 @@
 
 import transformers
 
-from families import FULL, SLIDING
+from families import FULL, LINEAR, SLIDING
 
 
 def to_transformers_4(config):
@@ -67,7 +67,9 @@ def to_transformers_4(config):
     if family == "cohere2":
         config["sliding_window_pattern"] = config["layer_types"].index(FULL) + 1
     if family == "granitemoehybrid":
-        config["layer_types"] = ["attention" for _ in config["layer_types"]]
+        config["layer_types"] = ["mamba" if kind == LINEAR else "attention" for kind in config["layer_types"]]
+    if family in ("bamba", "granitemoehybrid"):  # as published
+        config.pop("time_step_limit")
     if family == "starcoder2":  # as published
         config |= {"norm_type": "layer_norm", "mlp_type": "default"}
         if config["tie_word_embeddings"]:  # the default of all classes

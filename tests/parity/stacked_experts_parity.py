@@ -23,9 +23,10 @@ SETTINGS = ["lora.rank=4", "lora.alpha=8", "data.packing=true", f"batch.global={
             "lr_scheduler.warmup_steps=2"]
 MIXTURES = [("qwen2_moe", "plain"), ("qwen3_moe", "normalized"), ("mixtral", "window"), ("olmoe", "plain"), ("gpt_oss", "windows"),
             ("qwen3_next", "fused"), ("qwen3_5_moe_text", "experts"), ("qwen3_vl_moe", "experts"), ("qwen3_5_moe", "nested-tied"),
-            ("gemma4_text", "experts"), ("lfm2_moe", "experts"), ("ernie4_5_moe", "shared"), ("glm4_moe", "biases")]
+            ("gemma4_text", "experts"), ("lfm2_moe", "experts"), ("ernie4_5_moe", "shared"), ("glm4_moe", "biases"),
+            ("granitemoehybrid", "experts")]
 # Of families that name them otherwise: the block of the experts, and attention's modules.
-BLOCKS = {"gemma4_text": "", "lfm2_moe": "feed_forward."}
+BLOCKS = {"gemma4_text": "", "granitemoehybrid": "block_sparse_moe.", "lfm2_moe": "feed_forward."}
 ATTENTIONS = {"lfm2_moe": [*ATTENTION[:3], "out_proj"]}
 
 

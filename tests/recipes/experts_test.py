@@ -8,6 +8,7 @@ import unittest
 
 import harness
 from delta_net import write_lfm2
+from mamba import write_granite
 from mixture import EXPERTS, write_gemma4, write_gpt_oss, write_shared_mixture
 
 PARAMETERS = "[mlp.experts.gate_up_proj, mlp.experts.down_proj]"
@@ -22,6 +23,7 @@ class Experts(unittest.TestCase):
         cls.shared = write_shared_mixture(cls.programs.work / "shared")
         cls.gemma4 = write_gemma4(cls.programs.work / "gemma4")
         cls.lfm2 = write_lfm2(cls.programs.work / "lfm2")
+        cls.granite = write_granite(cls.programs.work / "granite")
 
     def train(self, name, model, *overrides, code=0):
         result = self.programs.train(self.programs.work / name, f"model.path={model}", *STEPS, *overrides)
@@ -43,6 +45,29 @@ class Experts(unittest.TestCase):
         self.assertEqual(json.loads((merged / "config.json").read_text())["quantization_config"], {"quant_method": "mxfp4"})
         texts = [self.programs.verb("generate", *arguments, "--prompt", "The", "--max-new-tokens", "8", "device=cpu",
                                     "precision.preset=fp32") for arguments in ((self.gpt_oss, "--adapter", run), (merged,))]
+        for text in texts:
+            self.assertEqual(text.returncode, 0, text.stderr)
+        self.assertEqual(texts[0].stdout, texts[1].stdout)
+
+    def test_granite_4_h_is_trained_used_and_merged_with_adapters_on_mamba_layers_and_experts(self):
+        parameters = "[block_sparse_moe.experts.gate_up_proj, block_sparse_moe.experts.down_proj]"
+        said = self.train("granite all", self.granite)
+        self.assertNotIn("warning", said)
+        config = json.loads((self.programs.work / "granite all" / "adapter_config.json").read_text())
+        self.assertEqual(sorted(config["target_modules"]),
+                         ["in_proj", "input_linear", "k_proj", "o_proj", "out_proj", "output_linear", "q_proj", "v_proj"])
+        self.train("granite mamba", self.granite, "lora.target_modules=[in_proj, mamba.out_proj]", f"lora.target_parameters={parameters}",
+                   "optimizer.lr=1e-2")
+        run, merged = self.programs.work / "granite mamba", self.programs.work / "granite merged"
+        result = self.programs.verb("merge", self.granite, run, merged, "device=cpu")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        before, after = (harness.read_tensors(folder / "model.safetensors") for folder in (self.granite, merged))
+        self.assertEqual(before.keys(), after.keys())
+        changed = {name.split(".", 3)[3] for name in before if before[name] != after[name]}
+        self.assertEqual(changed, {"mamba.in_proj.weight", "mamba.out_proj.weight", "block_sparse_moe.input_linear.weight",
+                                   "block_sparse_moe.output_linear.weight"})
+        texts = [self.programs.verb("generate", *arguments, "--prompt", "The", "--max-new-tokens", "8", "device=cpu",
+                                    "precision.preset=fp32") for arguments in ((self.granite, "--adapter", run), (merged,))]
         for text in texts:
             self.assertEqual(text.returncode, 0, text.stderr)
         self.assertEqual(texts[0].stdout, texts[1].stdout)
