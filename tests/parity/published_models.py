@@ -52,14 +52,14 @@ class PublishedModels(live_test.LiveTest):
                                 env=programs.ENVIRONMENT)
         counted = {config["name"].rsplit("_", 1)[0]: config["parameters"] for config in json.loads(listed.stdout)["configs"]}
         models = published()
-        self.assertGreaterEqual(len(models), 136)
+        self.assertGreaterEqual(len(models), 142)
         for name, facts in models.items():
             with self.subTest(name):
                 # Layers are alike, or come in groups that are: the second group has what each of the others has.
                 text = facts.get("text_config", facts)
                 # Every layer counts where heads of two sizes follow each other, the last of which are the larger ones, where a list
                 # says which layers attend, and where some have no experts.
-                whole = {"global_head_dim", "full_attn_idxs", *DENSE_LAYERS} & text.keys()
+                whole = {"global_head_dim", "full_attn_idxs", "mamba_n_heads", *DENSE_LAYERS} & text.keys()
                 group = text["num_hidden_layers"] if whole else text.get("full_attention_interval", 1)
                 groups, rest = divmod(text["num_hidden_layers"], group)
                 self.assertEqual(rest, 0)
