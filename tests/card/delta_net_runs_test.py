@@ -1,5 +1,5 @@
-"""Gated delta nets (Qwen 3.5), gated short convolutions (LFM2) and latent attention (DeepSeek) on the fake card: the CPU's losses, on one card
-and on two, and nothing that would be wrong on a card."""
+"""Gated delta nets (Qwen 3.5), gated short convolutions (LFM2), latent attention (DeepSeek) and Mamba 2 layers (Granite 4 H) on the fake card: the
+CPU's losses, on one card and on two, and nothing that would be wrong on a card."""
 
 import pathlib
 import sys
@@ -8,6 +8,7 @@ import unittest
 from card_programs import SECOND, ModelRuns, called_operators
 from delta_net import write_delta_net, write_lfm2
 from latents import write_latents
+from mamba import write_granite
 
 BF16_RELATIVE = 1e-2  # runs_test.py's
 
@@ -72,6 +73,22 @@ class Latents(ModelRuns):
     def test_in_16_bits_and_in_4(self):
         self.check("bf16", BF16_RELATIVE)
         self.check("nf4", BF16_RELATIVE, "precision.base_storage=nf4")
+
+
+class Mamba2(ModelRuns):
+    write_model = staticmethod(write_granite)
+
+    def test_the_cpus_losses(self):
+        for name, settings in {"plain": [], "saving": ["lora.dropout=0.1", "training.activation_checkpointing=full"]}.items():
+            self.check(name, self.FP32_RELATIVE, "precision.preset=fp32", *settings)
+        self.assertNotEqual(self.losses("plain-cpu"), self.losses("saving-cpu"))
+
+    def test_in_16_bits_and_in_4(self):
+        self.check("bf16", BF16_RELATIVE)
+        self.check("nf4", BF16_RELATIVE, "precision.base_storage=nf4")
+
+    def test_two_cards_compute_what_one_does(self):
+        self.check_two_cards()
 
 
 if __name__ == "__main__":
