@@ -19,6 +19,7 @@ def part(run):
     models.write_delta_net(run.folder / "delta-net")
     models.write_short_convolutions(run.folder / "convolutions")
     models.write_latents(run.folder / "latents")
+    models.write_mamba(run.folder / "mamba")
     experts = [f"model.path={run.folder / 'experts'}", *precision, "lora.target_modules=[q_proj,v_proj,w1,w2,w3]"]
     wide = [f"model.path={run.folder / 'wide'}", *precision]  # heads of 64
     deterministic = "training.deterministic=true"
@@ -28,10 +29,11 @@ def part(run):
         "fp32": (64, common.FP32_RELATIVE, ["precision.preset=fp32"]),
         "rows that cuDNN takes": (256, HALF_RELATIVE, wide),
         "experts": (64, EXACT, [*experts, deterministic]),
-        # 80 tokens a row: the delta net's second chunk of 64 isn't full.
+        # 80 tokens a row: the second chunk of 64, of the delta net and of Mamba 2, isn't full.
         "delta net": (80, EXACT, [f"model.path={run.folder / 'delta-net'}", *precision, deterministic]),
         "convolutions": (64, EXACT, [f"model.path={run.folder / 'convolutions'}", *precision, deterministic]),
         "latent attention": (64, EXACT, [f"model.path={run.folder / 'latents'}", *precision, deterministic]),
+        "mamba": (80, EXACT, [f"model.path={run.folder / 'mamba'}", *precision, deterministic]),
     }
 
     def train(name, length, *settings):

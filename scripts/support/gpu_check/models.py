@@ -135,3 +135,24 @@ def write_latents(folder, hidden=128, inner=256, heads=4, plain=32, rotated=16, 
         num_attention_heads=heads, num_key_value_heads=heads, q_lora_rank=query_rank, kv_lora_rank=rank, qk_nope_head_dim=plain,
         qk_rope_head_dim=rotated, v_head_dim=value, vocab_size=vocabulary, rms_norm_eps=1e-6,
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0}))
+
+
+def write_mamba(folder, hidden=128, inner=256, heads=2, state=64, vocabulary=1000, taps=4):
+    """A Granite 4 H of two layers, one with Mamba 2, whose heads are 64 wide, one with attention."""
+    kinds, head, width = ["mamba", "attention"], 64, 2 * hidden
+    channels = width + 2 * state
+    mamba = {"mamba.in_proj.weight": (width + channels + width // head, hidden), "mamba.out_proj.weight": (hidden, width),
+             "mamba.conv1d.weight": (channels, 1, taps), "mamba.conv1d.bias": (channels,), "mamba.norm.weight": (width,),
+             **{f"mamba.{name}": (width // head,) for name in ("A_log", "dt_bias", "D")}}
+    attention = {f"self_attn.{name}_proj.weight": (hidden, hidden) for name in "qkvo"}
+    common = {"shared_mlp.input_linear.weight": (2 * inner, hidden), "shared_mlp.output_linear.weight": (hidden, inner),
+              "input_layernorm.weight": (hidden,), "post_attention_layernorm.weight": (hidden,)}
+    shapes = {"model.embed_tokens.weight": (vocabulary, hidden), "model.norm.weight": (hidden,),
+              **layer_shapes(len(kinds), lambda layer: (attention if layer else mamba) | common)}
+    write_checkpoint(folder, shapes, dict(
+        model_type="granitemoehybrid", architectures=["GraniteMoeHybridForCausalLM"], layer_types=kinds, hidden_size=hidden,
+        intermediate_size=inner, shared_intermediate_size=inner, num_local_experts=0, num_hidden_layers=len(kinds),
+        num_attention_heads=heads, num_key_value_heads=heads, vocab_size=vocabulary, rms_norm_eps=1e-5, attention_multiplier=0.125,
+        embedding_multiplier=12.0, logits_scaling=8.0, residual_multiplier=0.22, position_embedding_type="nope",
+        mamba_n_heads=width // head, mamba_d_head=head, mamba_d_state=state, mamba_d_conv=taps, mamba_expand=2,
+        tie_word_embeddings=True))
