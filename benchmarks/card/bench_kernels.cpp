@@ -3,8 +3,8 @@
 // Each of our CUDA kernels alone on the first card, without libtorch: microseconds of one run, the bytes
 // that it must move (each input read once, each output written once) a second, and that rate's share of what
 // a copy from device memory to device memory reaches in the same run. Shapes are those of Llama and Qwen3
-// models, with N rows (4,096) where rows are tokens. --only takes the kernels whose name contains TEXT.
-// Prints Markdown.
+// models, of state spaces Granite 4's and Nemotron-H's, with N rows (4,096) where rows are tokens. --only
+// takes the kernels whose name contains TEXT. Prints Markdown.
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -81,6 +81,7 @@ void run(const Settings& settings) {
   std::vector<Case> cases = bf16_kernels(settings.tokens);
   for (Case& one : low_rank_kernels(settings.tokens)) cases.push_back(std::move(one));
   for (Case& one : expert_kernels(settings.tokens)) cases.push_back(std::move(one));
+  for (Case& one : state_space_kernels(settings.tokens)) cases.push_back(std::move(one));
   for (Case& one : quantized_kernels(settings.tokens)) cases.push_back(std::move(one));
   std::erase_if(cases, [&](const Case& one) { return one.kernel.find(settings.only) == std::string::npos; });
   if (cases.empty()) throw std::invalid_argument("no kernel's name contains " + settings.only);

@@ -22,6 +22,8 @@ std::vector<Case> quantized_kernels(std::int64_t tokens);
 /// Mixtures of experts of Qwen3-30B-A3B's shape with equally many rows of `tokens`: what moves rows to
 /// experts and back, and, on GPUs with tensor cores, products of all experts at once.
 std::vector<Case> expert_kernels(std::int64_t tokens);
+/// The state space of Granite 4 H (48 and 128 heads) and Nemotron-H over one sequence of `tokens`.
+std::vector<Case> state_space_kernels(std::int64_t tokens);
 /// A copy from device memory to device memory by the driver, of 1 GiB.
 Case device_copy();
 

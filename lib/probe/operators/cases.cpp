@@ -40,8 +40,8 @@ ops::Sequences Place::sequences(const std::vector<std::int32_t>& ends) const {
 const std::vector<OperatorCase>& operator_cases() {
   static const std::vector<OperatorCase> all = [] {
     std::vector<OperatorCase> cases;
-    for (auto* const part : {&norm_cases, &elementwise_cases, &attention_cases, &sequence_cases, &gate_cases,
-                             &product_cases, &expert_cases, &table_cases}) {
+    for (auto* const part : {&norm_cases, &elementwise_cases, &attention_cases, &sequence_cases,
+                             &state_space_cases, &gate_cases, &product_cases, &expert_cases, &table_cases}) {
       for (OperatorCase& one : part()) cases.push_back(std::move(one));
     }
     return cases;
