@@ -9,6 +9,7 @@
 #include "ops/lora/dora_cuda.h"
 #include "ops/lora/dropout_mask.h"
 #include "ops/norm/norm_cuda.h"
+#include "ops/norm_of_gated/norm_of_gated_cuda.h"
 #include "ops/qk_norm/qk_norm_cuda.h"
 #include "ops/rotary/rotary_cuda.h"
 
@@ -203,6 +204,44 @@ void add_gated_activation(std::vector<Case>& to, std::int64_t tokens, std::int64
   }
 }
 
+void add_norm_of_gated(std::vector<Case>& to, std::int64_t tokens, std::int64_t groups, std::int64_t group) {
+  const std::int64_t width = groups * group, count = tokens * width;
+  const auto on_device = [=](DeviceMemory& memory) -> ops::NormOfGatedOnDevice {
+    return {.rows = tokens,
+            .groups = groups,
+            .width = group,
+            .x = memory.bf16(count),
+            .z = memory.bf16(count),
+            .z_row = width,
+            .weight = memory.bf16(width, kNearOne),
+            .is_fp32 = false,
+            .eps = kEps};
+  };
+  const std::string shape = matrix(tokens, width) + ", " + std::to_string(groups) + " groups";
+  to.push_back({.kernel = "norm_of_gated forward",
+                .shape = shape,
+                .bytes = 3 * count * kBF16 + width * kBF16,
+                .make = [=](DeviceMemory& memory) -> Launch {
+                  const ops::NormOfGatedOnDevice in = on_device(memory);
+                  void* const y = memory.bf16(count);
+                  return [=](cudaStream_t stream) { ops::launch_norm_of_gated(kElement, in, y, stream); };
+                }});
+  for (const bool with_result : {false, true}) {
+    to.push_back({.kernel = with_result ? "norm_of_gated backward with result" : "norm_of_gated backward",
+                  .shape = shape,
+                  .bytes = (with_result ? 6 : 5) * count * kBF16 + width * kBF16,
+                  .make = [=](DeviceMemory& memory) -> Launch {
+                    const ops::NormOfGatedOnDevice in = on_device(memory);
+                    void* const dy = memory.bf16(count);
+                    void* const dz = memory.bf16(count);
+                    void* const again = with_result ? memory.bf16(count) : nullptr;
+                    return [=](cudaStream_t stream) {
+                      ops::launch_norm_of_gated_backward(kElement, in, dy, dz, width, again, stream);
+                    };
+                  }});
+  }
+}
+
 void add_softmax(std::vector<Case>& to, std::int64_t rows, std::int64_t width, bool gradient) {
   to.push_back({.kernel = gradient ? "softmax with gradient" : "softmax",
                 .shape = matrix(rows, width),
@@ -309,6 +348,8 @@ std::vector<Case> bf16_kernels(std::int64_t tokens) {
   add_qk_norm(cases, tokens, kQwen3Large);
   add_rotary(cases, tokens, kLlama);
   for (const std::int64_t width : {3072, 9728, 14336}) add_gated_activation(cases, tokens, width);
+  for (const std::int64_t groups : {1, 8})
+    for (const std::int64_t width : {4096, 8192}) add_norm_of_gated(cases, tokens, groups, width / groups);
   for (const bool gradient : {false, true})
     for (const std::int64_t vocabulary : {151936, 128256}) add_softmax(cases, 1024, vocabulary, gradient);
   for (const std::int64_t parameters : {10'000'000, 42'000'000}) add_adamw(cases, parameters);

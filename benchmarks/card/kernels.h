@@ -13,7 +13,8 @@ inline std::string matrix(std::int64_t rows, std::int64_t cols) {
   return "[" + std::to_string(rows) + ", " + std::to_string(cols) + "]";
 }
 
-/// Norms, rotary, activations, softmax, AdamW, DoRA's columns and dropout, in bf16 for `tokens` rows.
+/// Norms, also of gated products, rotary, activations, softmax, AdamW, DoRA's columns and dropout, in bf16
+/// for `tokens` rows.
 std::vector<Case> bf16_kernels(std::int64_t tokens);
 /// Low-rank terms that these kernels add, and their gradients, alike; none on a GPU without tensor cores.
 std::vector<Case> low_rank_kernels(std::int64_t tokens);

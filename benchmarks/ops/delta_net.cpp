@@ -5,6 +5,7 @@
 #include "ops/causal_conv/causal_conv.h"
 #include "ops/gated_conv/gated_conv.h"
 #include "ops/gated_norm/gated_norm.h"
+#include "ops/norm_of_gated/norm_of_gated.h"
 #include "ops/sigmoid_gate/sigmoid_gate.h"
 
 namespace lorikeet::bench {
@@ -26,28 +27,29 @@ double bytes_of(std::int64_t matrices, const at::Tensor& matrix) {
   return static_cast<double>(matrices) * static_cast<double>(matrix.nbytes());
 }
 
-void bench_convolution(const Settings& s) {
+// Without a bias as gated delta nets have it, with one as Mamba does.
+void bench_convolution(const Settings& s, const char* name, const at::Tensor& bias) {
   const Sequences sequences{.cu_seqlens = {0, kTokens}, .max_seqlen = kTokens};
   const at::Tensor x = random(s, {kTokens, kProjected}).narrow(1, 0, kChannels);
   const at::Tensor upstream = random(s, {kTokens, kChannels}), weight = random(s, {kChannels, kTaps});
   const at::Tensor gradient = at::empty({kTokens, kProjected}, x.options()).narrow(1, 0, kChannels);
-  compare(s, {.name = "causal_conv",
+  compare(s, {.name = name,
               .input = x,
               .upstream = upstream,
               .here =
                   [=](const auto& v, Backward& backward) {
                     backward = [=](const auto& dy) {
-                      causal_conv_backward(dy, v, weight, sequences, gradient);
+                      causal_conv_backward(dy, v, weight, sequences, gradient, bias);
                       return gradient;
                     };
-                    return causal_conv(v, weight, sequences);
+                    return causal_conv(v, weight, sequences, {}, bias);
                   },
               .reference = [=](const auto& v) -> Outputs {
-                return {reference::causal_conv(v, weight, sequences)};
+                return {reference::causal_conv(v, weight, sequences, {}, bias)};
               },
               .aten = [=](const auto& v) -> Outputs {  // as transformers does it
                 const at::Tensor y =
-                    at::conv1d(v.t().unsqueeze(0), weight.unsqueeze(1), {}, 1, kTaps - 1, 1, kChannels);
+                    at::conv1d(v.t().unsqueeze(0), weight.unsqueeze(1), bias, 1, kTaps - 1, 1, kChannels);
                 return {at::silu(y[0].narrow(1, 0, kTokens).t())};
               },
               .forward_bytes = bytes_of(2, upstream),
@@ -115,7 +117,8 @@ void bench_gated(const Settings& s, const char* name, const Gated& here, const G
 
 void bench_delta_net(const Settings& s) {
   bench_gated_convolution(s);
-  bench_convolution(s);
+  bench_convolution(s, "causal_conv", {});
+  bench_convolution(s, "causal_conv with a bias", random(s, {kChannels}));
   const at::Tensor weight = random(s, {kHead});
   bench_gated(
       s, "gated_norm", [=](const auto& x, const auto& z) { return gated_norm(x, z, weight, kEps); },
@@ -126,6 +129,27 @@ void bench_delta_net(const Settings& s) {
       [=](const auto& x, const auto& z) {
         return at::rms_norm(x.unflatten(1, {-1, kHead}), {kHead}, weight, kEps).flatten(1) * at::silu(z);
       });
+  // Mamba 2's, one group as wide as a row and eight.
+  const at::Tensor row_weight = random(s, {kWidth});
+  for (const auto& [name, groups] :
+       {std::pair{"norm_of_gated", std::int64_t{1}}, {"norm_of_gated, 8 groups", 8}}) {
+    bench_gated(
+        s, name,
+        [=, groups = groups](const auto& x, const auto& z) {
+          return norm_of_gated(x, z, row_weight, groups, kEps);
+        },
+        [=, groups = groups](const auto& dy, const auto& x, const auto& z, const auto& dz) {
+          norm_of_gated_backward_(dy, x, z, row_weight, groups, kEps, dz);
+        },
+        [=, groups = groups](const auto& x, const auto& z) {
+          return reference::norm_of_gated(x, z, row_weight, groups, kEps);
+        },
+        [=, groups = groups](const auto& x, const auto& z) {
+          return at::rms_norm((x * at::silu(z)).unflatten(1, {groups, -1}), {kWidth / groups}, {}, kEps)
+                     .flatten(1) *
+                 row_weight;
+        });
+  }
   bench_gated(
       s, "sigmoid_gate", [](const auto& x, const auto& gate) { return sigmoid_gate(x, gate); },
       [](const auto& dy, const auto& x, const auto& gate, const auto& dgate) {

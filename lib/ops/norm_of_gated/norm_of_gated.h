@@ -16,7 +16,7 @@ at::Tensor norm_of_gated(const at::Tensor& x, const at::Tensor& z, const at::Ten
                          std::int64_t groups, double eps);
 
 /// From dy, the gradient of the result, dense: writes x's gradient over dy and z's into dz (of z's shape,
-/// rows any distance apart). `y`, unless it is null, gets the result once more.
+/// rows any distance apart), which may be z. `y`, unless it is null, gets the result once more.
 void norm_of_gated_backward_(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& z,
                              const at::Tensor& weight, std::int64_t groups, double eps, const at::Tensor& dz,
                              at::Tensor* y = nullptr);

@@ -58,7 +58,7 @@ elementwise_cases();  ///< rotary, latent heads, activations, DoRA's columns, dr
 std::vector<OperatorCase> attention_cases();
 std::vector<OperatorCase> sequence_cases();     ///< the gated delta rule, convolutions over packed sequences
 std::vector<OperatorCase> state_space_cases();  ///< Mamba 2's state space
-std::vector<OperatorCase> gate_cases();         ///< the gated norm, gates of rows and of their elements
+std::vector<OperatorCase> gate_cases();         ///< norms with gates, gates of rows and of their elements
 std::vector<OperatorCase> product_cases();  ///< matrix products, linear layers with LoRA, quantised weights
 std::vector<OperatorCase> expert_cases();   ///< rows and linear layers of mixtures of experts
 std::vector<OperatorCase> table_cases();    ///< embedding, linear cross-entropy, AdamW
