@@ -253,14 +253,14 @@ __device__ __forceinline__ void add_dots(const Patch<columns>& a, const Patch<co
 }
 
 /// Sums over each row of products of what its threads own, added to what a thread of the row keeps of it.
-__device__ __forceinline__ void add_row_sums(const Patch<4>& a, const Patch<4>& b, float factor,
-                                             float* sums) {
+__device__ __forceinline__ void add_row_sums(const Patch<4>& a, const Patch<4>& b, float* sums) {
+  const int first = opaque(first_row());
   float dots[kRows] = {};
-  add_dots(a, b, factor, dots);
+  add_dots(a, b, 1, dots);
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const float sum = sum_of_row(dots[r]);
-    if (share() == 0) sums[first_row() + r] += sum;
+    if (share() == 0) sums[first + r] += sum;
   }
 }
 

@@ -56,9 +56,15 @@ inline int slices_of(const Shape& shape) { return (shape.value_dim + kSliceColum
 struct RowScales {
   float q[kSide], k[kSide];  // norms
   float beta[kSide];
-  float decay[kSide];       // G
+  float decay[kSide];       // G, but for
+  float decay_rest[kSide];  // what fp32 rounds away of it
   float from_start[kSide];  // exp(G_i)
   float to_end[kSide];      // exp(G of the chunk - G_i)
+
+  // exp(G_i - G_j), for i >= j.
+  __device__ __forceinline__ float between(int i, int j) const {
+    return expf((decay[i] - decay[j]) + (decay_rest[i] - decay_rest[j]));
+  }
 };
 /// By the first threads of a block, between barriers. Behind the chunk's rows: no norm, beta 0, G of the
 /// last.
@@ -70,11 +76,12 @@ __device__ __forceinline__ void load_scales(const Shape& shape, const float* nor
   const bool is_there = row < chunk.rows;
   to.q[row] = is_there ? of_row[0] : 0;
   to.k[row] = is_there ? of_row[shape.key_heads] : 0;
-  const float decay = decays[kSide + row];
+  const float decay = decays[kSide + row], rest = decays[2 * kSide + row];
   to.beta[row] = decays[row];
   to.decay[row] = decay;
+  to.decay_rest[row] = rest;
   to.from_start[row] = expf(decay);
-  to.to_end[row] = expf(decays[2 * kSide - 1] - decay);
+  to.to_end[row] = expf((decays[2 * kSide - 1] - decay) + (decays[3 * kSide - 1] - rest));
 }
 
 }  // namespace lorikeet::ops::delta

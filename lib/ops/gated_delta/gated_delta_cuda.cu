@@ -68,12 +68,12 @@ __device__ __forceinline__ void join_blocks(float4* tile) {
   __syncthreads();
 }
 
-// beta of two tokens a lane, and g summed up to each: by one warp. `gates`: of the chunk's first token and
-// the head.
+// beta of two tokens a lane, and g summed up to each, in fp64: by one warp. `gates`: of the chunk's first
+// token and the head.
 template <typename T>
 __device__ __forceinline__ void compute_decays(const Shape& shape, const T* gates, int rows, float a_log,
-                                               float dt_bias, float* beta, float* decay) {
-  const int lane = thread();
+                                               float dt_bias, RowScales& to, float* decays) {
+  const int lane = opaque(thread());
   float own[2], betas[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
@@ -86,15 +86,21 @@ __device__ __forceinline__ void compute_decays(const Shape& shape, const T* gate
       own[i] = -expf(a_log) * (a > 20 ? a : log1pf(expf(a)));  // softplus
     }
   }
-  float before = own[0] + own[1];
+  double up_to = static_cast<double>(own[0]) + own[1];
 #pragma unroll
   for (int lanes = 1; lanes < kWarp; lanes *= 2) {
-    const float other = __shfl_sync(0xFFFFFFFFU, before, lane >= lanes ? lane - lanes : lane);
-    if (lane >= lanes) before += other;
+    const double other = __shfl_sync(0xFFFFFFFFU, up_to, lane >= lanes ? lane - lanes : lane);
+    if (lane >= lanes) up_to += other;
   }
-  before -= own[0] + own[1];
-  beta[2 * lane] = betas[0], beta[2 * lane + 1] = betas[1];
-  decay[2 * lane] = before + own[0], decay[2 * lane + 1] = before + own[0] + own[1];
+  const double sums[2] = {up_to - own[1], up_to};
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int row = lane * 2 + i;
+    const auto decay = static_cast<float>(sums[i]), rest = static_cast<float>(sums[i] - decay);
+    to.beta[row] = decays[row] = betas[i];
+    to.decay[row] = decays[kSide + row] = decay;
+    to.decay_rest[row] = decays[2 * kSide + row] = rest;
+  }
 }
 
 // A block a chunk and key head, for all its value heads.
@@ -146,11 +152,8 @@ __global__ void __launch_bounds__(kThreads, 2)
   for (int head = key_head * of_key; head < (key_head + 1) * of_key; ++head) {
     if (thread() < kWarp)
       compute_decays(shape, gates + chunk.begin * 2 * shape.value_heads + head, chunk.rows, a_log[head],
-                     dt_bias[head], scales.beta, scales.decay);
+                     dt_bias[head], scales, decays + shape.decays(slot, head));
     __syncthreads();  // all have read the inverse of the head before, too
-    if (thread() < DeltaSizes::kDecays)
-      decays[shape.decays(slot, head) + thread()] =
-          thread() < kSide ? scales.beta[thread()] : scales.decay[thread() - kSide];
     float* const to_scores = scores + shape.matrix(slot, head);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
@@ -160,7 +163,7 @@ __global__ void __launch_bounds__(kThreads, 2)
       for (int c = 0; c < 4; ++c) {
         const int j = share() * 4 + c;
         if (i < j) continue;
-        const float factor = expf(scales.decay[i] - scales.decay[j]) * scales.k[j];
+        const float factor = scales.between(i, j) * scales.k[j];
         score[c] = of_queries.values[r][c] * factor;
         if (i > j) a[c] = scales.beta[i] * of_keys.values[r][c] * factor;
       }

@@ -11,10 +11,12 @@ namespace lorikeet::ops {
 /// A packed batch, and how its rows are divided. A sequence's chunks of kChunk tokens have places among those
 /// of the batch ("slots") that a kernel finds from the sequences' ends alone; some slots have no tokens.
 struct DeltaSizes {
-  static constexpr int kChunk = 64;           ///< tokens
-  static constexpr int kMostKeyDim = 128;     ///< whose states fit in shared memory, a slice of columns each
-  static constexpr int kDimMultiple = 8;      ///< of key_dim and value_dim
-  static constexpr int kDecays = 2 * kChunk;  ///< numbers of a chunk and value head: beta, then G
+  static constexpr int kChunk = 64;        ///< tokens
+  static constexpr int kMostKeyDim = 128;  ///< whose states fit in shared memory, a slice of columns each
+  static constexpr int kDimMultiple = 8;   ///< of key_dim and value_dim
+  /// Numbers of a chunk and value head: beta, then G as the sum of two, the second what the first rounds
+  /// away. In differences of large ones fp32 would leave few digits.
+  static constexpr int kDecays = 3 * kChunk;
 
   std::int64_t tokens, sequences;
   std::int64_t key_heads, value_heads, key_dim, value_dim;

@@ -1,11 +1,17 @@
 // With the states before chunks, and the gradients of those behind them, chunks are computed apart from each
 // other.
 //
-// G_i is in forward's formulas beside q_i and k_i alone: as q_i exp(G_i), in rows of A and before the state
-// as k_i exp(G_i), in columns of A and of the scores and in the state behind the chunk as k_i exp(-G_i), and
-// exp(G of the chunk) is a factor of that state. So its gradient is q_i.dq_i + k_i.(dk_i of rows) - k_i.(dk_i
-// of columns), for the last token with the product of that state and its gradient. Of beta, beside k_i of
-// rows and v_i, it is (k_i.(dk_i of rows) + v_i.dv_i) / beta_i.
+// A token's g_t is in the exponent of all that spans the token, and its gradient is the sum of the products
+// of these exponentials' values and gradients. With r and delta the rows of the gradient and of the values, S
+// and S' the states before and behind the chunk, M and N the gradients of q_i.k_j and k_i.k_j, these are
+//
+//     q_i.(dq_i by S) + k_i.(dk_i by S) for i >= t,
+//     k_i.(dk_i by S') for i < t, and <exp(G of the chunk) S, dS'>,
+//     x_ij = M_ij q_i.k_j + N_ij k_i.k_j for i >= t > j.
+//
+// A sum over i >= t of the gradients of G_i has fewer terms, but each x_ij in it whose i and j are on the
+// same side of t is added and taken away again: where a head forgets nearly all, fp32 leaves few digits of
+// the rest. The gradient of b_i is (1 - beta_i) r_i.delta_i, as r_i.delta_i is beta_i times that of beta_i.
 #include <type_traits>
 
 #include "ops/cuda_vector.h"
@@ -16,6 +22,8 @@ namespace lorikeet::ops {
 namespace {
 
 using namespace delta;
+
+constexpr int kWarps = kThreads / kWarp;
 
 // Arguments of gradients_kernel, with the places of a chunk's and value head's numbers in them. These are
 // computed where they are used (see `opaque`).
@@ -36,9 +44,6 @@ struct OfHead {
   __device__ __forceinline__ const T* k(const Shape& shape) const {
     return qkv + in_rows(shape) + shape.k(opaque(key_head));
   }
-  __device__ __forceinline__ const T* v(const Shape& shape) const {
-    return qkv + in_rows(shape) + shape.v(opaque(head));
-  }
   __device__ __forceinline__ std::int64_t in_values(const Shape& shape) const {
     return static_cast<std::int64_t>(opaque(begin)) * shape.values_width + opaque(head) * shape.value_dim;
   }
@@ -58,13 +63,54 @@ struct OfHead {
 
 // A value head's sums over the rows' threads, and over the block's warps.
 struct GateSums {
-  float decay[kSide];  // the gradients of G, but for the product of states
-  float k[kSide];      // k.dk as a row's
-  float v[kSide];      // v.dv / beta
-  float state[kThreads / kWarp];
+  float before[kSide];           // i's products through the state before the chunk
+  float behind[kSide];           // and through that behind it
+  float values[kSide];           // r_i.delta_i
+  float spanned[kWarps][kSide];  // each warp's rows' part of the sum over i >= t > j of x_ij
+  float state[kWarps];
 };
 
-// The gradients of q_i.k_j and k_i.k_j of a chunk, and sums of v.
+// q's or k's columns of a part, normed.
+template <typename T>
+__device__ __forceinline__ Patch<4> load_normed(const Shape& shape, const Chunk& chunk, const T* from,
+                                                int column, const float* norms) {
+  Patch<4> out = load<4>(from + column, shape.width, chunk.rows, shape.key_dim - column).patch();
+  out.scale_rows(norms);
+  return out;
+}
+
+// Of x, 0 for i <= j: its part of the sums over i >= t > j of x_ij for each token t, by warps. A row is
+// summed up from its begin, so that a thread's columns are numbers t, and these sums over rows i >= t.
+__device__ __forceinline__ void add_spanned(const Patch<4>& x, bool adds, GateSums& gate_sums) {
+  const int first = opaque(first_row()), own_share = opaque(share()), warp = opaque(thread()) / kWarp;
+  float sums[4] = {};
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    float up_to = x.values[r][0] + x.values[r][1] + x.values[r][2] + x.values[r][3];
+#pragma unroll
+    for (int lanes = 1; lanes < kRowThreads; lanes *= 2) {
+      const int from = own_share >= lanes ? own_share - lanes : own_share;
+      const float other = __shfl_sync(0xFFFFFFFFU, up_to, from, kRowThreads);
+      if (own_share >= lanes) up_to += other;
+    }
+    float sum = __shfl_sync(0xFFFFFFFFU, up_to, own_share > 0 ? own_share - 1 : 0, kRowThreads);
+    if (own_share == 0) sum = 0;
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      if (first + r >= own_share * 4 + c) sums[c] += sum;
+      sum += x.values[r][c];
+    }
+  }
+#pragma unroll
+  for (int c = 0; c < 4; ++c) {
+    sums[c] += __shfl_xor_sync(0xFFFFFFFFU, sums[c], kRowThreads);
+    float& sum = gate_sums.spanned[warp][own_share * 4 + c];
+    if (first % (2 * kRows) == 0) sum = sums[c] + (adds ? sum : 0);
+  }
+}
+
+// The gradients of q_i.k_j and k_i.k_j of a chunk, and what they add to those of its gates. `dscores` holds
+// the scores before.
 template <typename T>
 __device__ __forceinline__ void compute_products(const Shape& shape, const Chunk& chunk, const OfHead<T>& of,
                                                  const RowScales& scales, float4* left, float4* right,
@@ -81,37 +127,34 @@ __device__ __forceinline__ void compute_products(const Shape& shape, const Chunk
     store_tile(values.patch(), right);
     store_tile(dout.patch(), left);
     __syncthreads();
-    const auto drows_ahead = of_values(of.drows);
+    const auto drows = of_values(of.drows);
     add_product_with_transposed(dscores, left, right);
-    const Patch<4> drows = drows_ahead.patch();
     __syncthreads();
-    store_tile(drows, left);
-    add_row_sums(drows, load<4>(of.v(shape) + column, shape.width, chunk.rows, columns).patch(), 1,
-                 gate_sums.v);
+    store_tile(drows.patch(), left);
     __syncthreads();
     add_product_with_transposed(dkeys, left, right);
   }
+  const int first = opaque(first_row()), first_column = opaque(share()) * 4;
+  Patch<4> x = load<4>(of.dscores + of.in_matrices(shape), kSide, kSide, kSide).patch();
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (int c = 0; c < 4; ++c) x.values[r][c] *= first + r > first_column + c ? dscores.values[r][c] : 0;
+  }
+  add_spanned(x, /*adds=*/false, gate_sums);
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      const int i = first_row() + r, j = share() * 4 + c;
-      const float factor = i >= j ? expf(scales.decay[i] - scales.decay[j]) : 0;
+      const int i = first + r, j = first_column + c;
+      const float factor = i >= j ? scales.between(i, j) : 0;
+      if (i == j) gate_sums.values[i] = dkeys.values[r][c];
       dscores.values[r][c] *= factor;
       dkeys.values[r][c] *= i > j ? -scales.beta[i] * factor : 0;
     }
   }
   store<4>(dscores, of.dscores + of.in_matrices(shape), kSide, kSide, kSide);
   store<4>(dkeys, of.dkeys + of.in_matrices(shape), kSide, kSide, kSide);
-}
-
-// q's or k's columns of a part, normed.
-template <typename T>
-__device__ __forceinline__ Patch<4> load_normed(const Shape& shape, const Chunk& chunk, const T* from,
-                                                int column, const float* norms) {
-  Patch<4> out = load<4>(from + column, shape.width, chunk.rows, shape.key_dim - column).patch();
-  out.scale_rows(norms);
-  return out;
 }
 
 // Stores a gradient of q's or k's columns of a part, on top of what is there.
@@ -158,8 +201,11 @@ __device__ __forceinline__ void add_row_gradients(const Shape& shape, const Chun
     __syncthreads();
     add_product_with_transposed(dk, left, right);
   }
-  const auto dscores = load<4>(of.dscores + of.in_matrices(shape), kSide, kSide, kSide);
+  if (!chunk.is_first)
+    add_row_sums(load_normed(shape, chunk, of.q(shape), key_column, scales.q), dq, gate_sums.before);
   const Patch<4> k = load_normed(shape, chunk, of.k(shape), key_column, scales.k);
+  if (!chunk.is_first) add_row_sums(k, dk, gate_sums.before);
+  const auto dscores = load<4>(of.dscores + of.in_matrices(shape), kSide, kSide, kSide);
   __syncthreads();
   store_tile(dscores.patch(), left);
   store_tile(k, right);
@@ -171,22 +217,29 @@ __device__ __forceinline__ void add_row_gradients(const Shape& shape, const Chun
   __syncthreads();
   add_product(dk, left, right);
 
-  add_row_sums(load_normed(shape, chunk, of.q(shape), key_column, scales.q), dq, 1, gate_sums.decay);
-  add_row_sums(own_of(right), dk, 1, gate_sums.decay);
-  add_row_sums(own_of(right), dk, 1, gate_sums.k);
   store_sum(shape, chunk, dq, key_column, !is_first_head, of.sums_q(shape));
   store_sum(shape, chunk, dk, key_column, !is_first_head, of.sums_k(shape));
+
+  Patch<4> x = {};
+  add_product_with_transposed(x, right, right);
+  const Patch<4> factors = own_of(left);
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (int c = 0; c < 4; ++c) x.values[r][c] *= factors.values[r][c];
+  }
+  add_spanned(x, /*adds=*/true, gate_sums);
 }
 
-// And of dk as a column's. Returns the thread's part of the product of the state behind the chunk and its
-// gradient.
+// And of dk as a column's. Returns the thread's part of the product of exp(G of the chunk) times the state
+// before the chunk and the gradient of that behind it.
 template <typename T>
 __device__ __forceinline__ float add_column_gradients(const Shape& shape, const Chunk& chunk,
                                                       const OfHead<T>& of, int key_column,
                                                       const RowScales& scales, float4* left, float4* right,
                                                       GateSums& gate_sums) {
   Patch<4> dk = {};
-  float product[kRows] = {};
+  float product = 0;
   for (int column = 0; !chunk.is_last && column < shape.value_dim; column += kSide) {
     const int columns = shape.value_dim - column;
     const auto load_state = [&](const float* states) {
@@ -197,7 +250,11 @@ __device__ __forceinline__ float add_column_gradients(const Shape& shape, const 
     Patch<4> values =
         load<4>(of.values + of.in_values(shape) + column, shape.values_width, chunk.rows, columns).patch();
     const Patch<4> dstate = load_state(of.dstates);
-    if (!chunk.is_first) add_dots(load_state(of.states), dstate, scales.from_start[kSide - 1], product);
+    if (!chunk.is_first) {
+      float dots[kRows] = {};
+      add_dots(load_state(of.states), dstate, scales.from_start[kSide - 1], dots);
+      product += dots[0] + dots[1] + dots[2] + dots[3];
+    }
     values.scale_rows(scales.to_end);
     __syncthreads();
     store_tile(dstate, right);
@@ -206,7 +263,7 @@ __device__ __forceinline__ float add_column_gradients(const Shape& shape, const 
     add_product_with_transposed(dk, left, right);
   }
   const Patch<4> k = load_normed(shape, chunk, of.k(shape), key_column, scales.k);
-  add_dots(k, dk, 1, product);  // of what the chunk adds to the state
+  if (!chunk.is_last) add_row_sums(k, dk, gate_sums.behind);
   const auto dkeys = load<4>(of.dkeys + of.in_matrices(shape), kSide, kSide, kSide);
   __syncthreads();
   store_tile(dkeys.patch(), left);
@@ -221,9 +278,8 @@ __device__ __forceinline__ float add_column_gradients(const Shape& shape, const 
   __syncthreads();
   add_product_of_transposed(dk, left, right);
 
-  add_row_sums(load_normed(shape, chunk, of.k(shape), key_column, scales.k), dk, -1, gate_sums.decay);
   store_sum(shape, chunk, dk, key_column, /*adds=*/true, of.sums_k(shape));
-  return product[0] + product[1] + product[2] + product[3];
+  return product;
 }
 
 // The gradient of rows x from that of the normed ones, n = scale x:
@@ -255,32 +311,45 @@ __device__ __forceinline__ void store_norm_gradients(const Shape& shape, const C
   }
 }
 
-// The gradients of b and a of two tokens a lane, by one warp: a token's g is part of G of all behind it.
+// The gradients of b and a of two tokens a lane, by one warp.
 template <typename T>
 __device__ __forceinline__ void store_gate_gradients(const Shape& shape, const Chunk& chunk,
                                                      const GateSums& sums, const RowScales& scales,
                                                      const T* gates, float a_log, float dt_bias, T* dgates) {
-  const int lane = thread();
+  const int lane = opaque(thread()), first = opaque(2 * lane);
   float of_state = 0;
 #pragma unroll
   for (const float part : sums.state) of_state += part;
-  const float own[2] = {sums.decay[2 * lane], sums.decay[2 * lane + 1]};
-  float from_here = own[0] + own[1] + (lane == kWarp - 1 ? of_state : 0);
+  float spanned[2] = {};
+#pragma unroll
+  for (int warp = 0; warp < kWarps; ++warp) {
+    spanned[0] += sums.spanned[warp][first];
+    spanned[1] += sums.spanned[warp][first + 1];
+  }
+  // Of this lane's tokens and all behind them, and of this lane's and all in front of them.
+  float from_here = sums.before[first] + sums.before[first + 1];
+  float up_to_here = sums.behind[first] + sums.behind[first + 1];
 #pragma unroll
   for (int lanes = 1; lanes < kWarp; lanes *= 2) {
-    const float other = __shfl_down_sync(0xFFFFFFFFU, from_here, static_cast<unsigned>(lanes));
-    if (lane + lanes < kWarp) from_here += other;
+    const float later = __shfl_down_sync(0xFFFFFFFFU, from_here, static_cast<unsigned>(lanes));
+    const float earlier = __shfl_sync(0xFFFFFFFFU, up_to_here, lane >= lanes ? lane - lanes : lane);
+    if (lane + lanes < kWarp) from_here += later;
+    if (lane >= lanes) up_to_here += earlier;
   }
-  float behind = __shfl_down_sync(0xFFFFFFFFU, from_here, 1);
-  if (lane == kWarp - 1) behind = of_state;
-  const float of_token[2] = {from_here, behind + own[1]};
+  float later = __shfl_down_sync(0xFFFFFFFFU, from_here, 1);
+  float earlier = __shfl_sync(0xFFFFFFFFU, up_to_here, lane > 0 ? lane - 1 : 0);
+  if (lane == kWarp - 1) later = 0;
+  if (lane == 0) earlier = 0;
+  const float of_token[2] = {
+      from_here + earlier + spanned[0] + of_state,
+      later + sums.before[first + 1] + earlier + sums.behind[first] + spanned[1] + of_state};
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const int row = 2 * lane + i;
+    const int row = first + i;
     if (row >= chunk.rows) continue;
     const std::int64_t at = static_cast<std::int64_t>(row) * 2 * shape.value_heads;
     const float a = device::widen(gates[at + shape.value_heads]) + dt_bias;
-    device::narrow((sums.k[row] + scales.beta[row] * sums.v[row]) * (1 - scales.beta[row]), dgates[at]);
+    device::narrow(sums.values[row] * (1 - scales.beta[row]), dgates[at]);
     device::narrow(-of_token[i] * expf(a_log) / (1 + expf(-a)), dgates[at + shape.value_heads]);
   }
 }
@@ -317,7 +386,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   for (int head = first_head; head < first_head + of_key; ++head) {
     __syncthreads();  // all have read what the head before left here
     load_scales(shape, norms, decays + shape.decays(slot, head), chunk, key_head, scales);
-    if (thread() < kSide) gate_sums.decay[thread()] = gate_sums.k[thread()] = gate_sums.v[thread()] = 0;
+    if (thread() < kSide) gate_sums.before[thread()] = gate_sums.behind[thread()] = 0;
     __syncthreads();
     of.head = head;
     compute_products(shape, chunk, of, scales, left, right, gate_sums);

@@ -188,7 +188,7 @@ __device__ __forceinline__ void add_states(const Shape& shape, const Chunk& chun
         __syncthreads();
         add_product_with_transposed(of_head, left, right);
       }
-      add_row_sums(load<4>(of.row(shape) + from, shape.width, chunk.rows, rest).patch(), of_head, 1,
+      add_row_sums(load<4>(of.row(shape) + from, shape.width, chunk.rows, rest).patch(), of_head,
                    is_behind ? of_heads[h].behind : of_heads[h].before);
       sum.add(of_head);
       if (!is_behind) continue;

@@ -21,10 +21,9 @@ const Ends& around_a_chunk() {
   return ends;
 }
 
-// Some heads forget all of a state within a chunk, others hardly anything. In one that forgets all from a
-// token to the next a's gradient is the small rest of large terms, of which fp32 leaves few digits.
+// Some heads forget all of a state from a token to the next, others hardly anything.
 ops::DeltaDecay decay_of(const Place& place, std::int64_t heads) {
-  return {.a_log = at::linspace(-5, 0, heads, at::kFloat).to(place.wide()).to(place.device),
+  return {.a_log = at::linspace(2.77, -5, heads, at::kFloat).to(place.wide()).to(place.device),
           .dt_bias = place.wide_normal({heads}, 4)};
 }
 
@@ -37,12 +36,15 @@ Results delta(const Place& place, const ops::DeltaLayout& layout, const Ends& en
   const at::Tensor dout = place.normal({tokens, heads * layout.value_dim}, 3);
   const ops::DeltaGradients gradients = ops::gated_delta_backward(dout, qkv, gates, decay, layout, sequences);
   // One by one: what is small in one of them may be large in another.
-  return {{"output", ops::gated_delta(qkv, gates, decay, layout, sequences)},
-          {"gradient of q", gradients.qkv.slice(1, 0, layout.k_begin())},
-          {"gradient of k", gradients.qkv.slice(1, layout.k_begin(), layout.v_begin())},
-          {"gradient of v", gradients.qkv.slice(1, layout.v_begin())},
-          {"gradient of b", gradients.gates.slice(1, 0, heads)},
-          {"gradient of a", gradients.gates.slice(1, heads)}};
+  Results results = {{"output", ops::gated_delta(qkv, gates, decay, layout, sequences)},
+                     {"gradient of q", gradients.qkv.slice(1, 0, layout.k_begin())},
+                     {"gradient of k", gradients.qkv.slice(1, layout.k_begin(), layout.v_begin())},
+                     {"gradient of v", gradients.qkv.slice(1, layout.v_begin())},
+                     {"gradient of b", gradients.gates.slice(1, 0, heads)}};
+  for (std::int64_t head = 0; head < heads; ++head)
+    results.emplace_back("gradient of a of head " + std::to_string(head),
+                         gradients.gates.narrow(1, heads + head, 1));
+  return results;
 }
 
 // Prompts, of which one has no token, then a token each and several, as generation has them.
