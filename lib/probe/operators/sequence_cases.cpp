@@ -23,7 +23,7 @@ const Ends& around_a_chunk() {
 
 // Some heads forget all of a state from a token to the next, others hardly anything.
 ops::DeltaDecay decay_of(const Place& place, std::int64_t heads) {
-  return {.a_log = at::linspace(3.5, -5, heads, at::kFloat).to(place.wide()).to(place.device),
+  return {.a_log = at::linspace(4.6, -5, heads, at::kFloat).to(place.wide()).to(place.device),
           .dt_bias = place.wide_normal({heads}, 4)};
 }
 
