@@ -78,9 +78,10 @@ class Latents(ModelRuns):
 class Mamba2(ModelRuns):
     write_model = staticmethod(write_granite)
 
-    def test_the_cpus_losses(self):
+    def test_the_cpus_losses_by_kernels_of_ours(self):
         for name, settings in {"plain": [], "saving": ["lora.dropout=0.1", "training.activation_checkpointing=full"]}.items():
-            self.check(name, self.FP32_RELATIVE, "precision.preset=fp32", *settings)
+            report = self.check(name, self.FP32_RELATIVE, "precision.preset=fp32", *settings)
+            self.assertGreater(report["kernels"].get("state_space_cuda.cu", 0), 0)
         self.assertNotEqual(self.losses("plain-cpu"), self.losses("saving-cpu"))
 
     def test_in_16_bits_and_in_4(self):
