@@ -42,6 +42,18 @@ def gpt_oss(hidden, expert, layers, heads, kv_heads, experts, per_token, vocabul
                 max_position_embeddings=131072, tie_word_embeddings=False)
 
 
+def granite_h(hidden, intermediate, layers, heads, kv_heads, mamba_heads, state, vocabulary):
+    """Granite 4 H without experts: Mamba 2 in all layers but the sixth of each ten, no rotary."""
+    kinds = ["attention" if i % 10 == 5 else "mamba" for i in range(layers)]
+    return dict(model_type="granitemoehybrid", architectures=["GraniteMoeHybridForCausalLM"], hidden_size=hidden,
+                intermediate_size=intermediate, shared_intermediate_size=intermediate, num_hidden_layers=layers, layer_types=kinds,
+                num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=hidden // heads, num_local_experts=0,
+                num_experts_per_tok=0, mamba_n_heads=mamba_heads, mamba_d_head=2 * hidden // mamba_heads, mamba_n_groups=1,
+                mamba_d_state=state, mamba_d_conv=4, mamba_expand=2, position_embedding_type="nope", vocab_size=vocabulary,
+                rms_norm_eps=1e-5, attention_multiplier=(hidden // heads) ** -0.5, embedding_multiplier=1.0, logits_scaling=1.0,
+                residual_multiplier=1.0, max_position_embeddings=131072, tie_word_embeddings=False)
+
+
 # What config.json says of each size; head_dim is always given.
 MODELS = {
     "tiny": llama(128, 352, 2, 4, 2, 2000),
@@ -55,6 +67,8 @@ MODELS = {
     "oss-500m": gpt_oss(1024, 1024, 8, 16, 4, 16, 4, 32000),  # of which a token passes 155M
     "tiny-delta": qwen3_5(128, 352, 4, 2, 1, 16, vocab_size=2000),
     "delta-160m": qwen3_5(1024, 3584, 8, 8, 2, 16, vocab_size=32000),  # Qwen3.5-0.8B's layers, a third of them
+    "tiny-mamba": granite_h(128, 352, 6, 4, 2, 8, 32, 2000),
+    "mamba-310m": granite_h(1536, 4096, 8, 12, 4, 48, 128, 32000),  # Granite 4.0 H 1B's layers, a fifth of them
     "qwen3-0.6b": qwen3(1024, 3072, 28, 16),
     "qwen3-1.7b": qwen3(2048, 6144, 28, 16),
     "qwen3-4b": qwen3(2560, 9728, 36, 32),
@@ -66,12 +80,15 @@ MODELS = {
 RANK, ALPHA, LEARNING_RATE = 16, 32, 1e-4
 ATTENTION, MLP = ["q_proj", "k_proj", "v_proj", "o_proj"], ["gate_proj", "up_proj", "down_proj"]
 DELTA_NET = ["in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"]
+MAMBA, SHARED_MLP = ["in_proj", "out_proj"], ["input_linear", "output_linear"]
 
 
 def targets(config):
     """The modules that get an adapter: experts don't."""
     if "linear_num_value_heads" in config:
         return ATTENTION + DELTA_NET + MLP
+    if "mamba_n_heads" in config:
+        return ATTENTION + MAMBA + SHARED_MLP
     return ATTENTION if "num_experts" in config else ATTENTION + MLP
 
 
@@ -116,7 +133,7 @@ def layouts(model, device):
                  Layout("fixed", length, 1, packs, 4)]
     elif model.startswith("tiny"):
         found = [Layout("padded", 256, 4, 1), Layout("packed", 256, 4, 2), Layout("fixed", 128, 1, 2)]
-    elif model in ("57m", "135m", "moe-500m", "oss-500m", "delta-160m"):
+    elif model in ("57m", "135m", "moe-500m", "oss-500m", "delta-160m", "mamba-310m"):
         found = [Layout("padded", 1024, 8, 1), Layout("packed", 1024, 8, 2), Layout("fixed", 512, 1, 4)]
     else:
         found = [Layout("fixed", 512, 1, 2)]
@@ -124,8 +141,12 @@ def layouts(model, device):
 
 
 def mixer_shapes(config, layer):
-    """The linear modules [in, out] of a layer's attention or delta net, the output's last."""
+    """The linear modules [in, out] of a layer's attention or of what is in its place, the output's last."""
     hidden, width = config["hidden_size"], config["head_dim"]
+    if config.get("layer_types", [])[layer:layer + 1] == ["mamba"]:
+        heads = config["mamba_n_heads"]
+        inner = heads * config["mamba_d_head"]
+        return [(hidden, 2 * inner + 2 * config["mamba_n_groups"] * config["mamba_d_state"] + heads), (inner, hidden)]
     if config.get("layer_types", [])[layer:layer + 1] == ["linear_attention"]:
         values = config["linear_num_value_heads"] * config["linear_value_head_dim"]
         keys = config["linear_num_key_heads"] * config["linear_key_head_dim"]
@@ -144,6 +165,8 @@ def flops(config, lengths, labels):
     heads = config["num_attention_heads"] * config["head_dim"]
     passed = config["num_experts_per_tok"] if config["model_type"] == "gpt_oss" else 1  # else it is that of all of them
     mlp = [(config["hidden_size"], passed * config["intermediate_size"])] * 3  # of all experts that a token passes
+    if "mamba_n_heads" in config:  # gate and up are one module
+        mlp = [(config["hidden_size"], 2 * config["intermediate_size"]), (config["intermediate_size"], config["hidden_size"])]
     adapted_mlp = [] if "num_experts" in config else mlp
 
     def products(shapes, adapted):
@@ -154,6 +177,8 @@ def flops(config, lengths, labels):
         total += products(mixer + mlp, mixer + adapted_mlp) * tokens
         if config.get("layer_types", [])[layer:layer + 1] == ["linear_attention"]:
             total += 21 * config["linear_num_value_heads"] * config["linear_key_head_dim"] * config["linear_value_head_dim"] * tokens
+        elif config.get("layer_types", [])[layer:layer + 1] == ["mamba"]:
+            total += 15 * config["mamba_n_heads"] * config["mamba_d_head"] * config["mamba_d_state"] * tokens
         else:
             total += 6 * heads * sum(s * s for s in lengths)
         if layer + 1 == config["num_hidden_layers"]:
