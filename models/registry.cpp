@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/strings.h"
 #include "models/bamba/bamba.h"
+#include "models/bare_floats.h"
 #include "models/cohere/cohere.h"
 #include "models/decoder_spec.h"
 #include "models/deepseek/deepseek.h"
@@ -117,7 +118,7 @@ Json read_config_json(const std::filesystem::path& folder) {
     throw Error("[model.path] '" + folder.string() +
                 "' has no config.json; expected a Hugging Face checkpoint folder" + adapter_hint(folder));
   }
-  return Json::parse(read_file(path, 16U << 20), path.string());
+  return Json::parse(name_bare_floats(read_file(path, 16U << 20)), path.string());
 }
 
 nn::CausalLMSpec model_spec(const JsonView& config) {

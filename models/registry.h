@@ -18,7 +18,8 @@ struct Family {
 /// Every family there is: the one place that knows them all.
 const std::vector<Family>& families();
 
-/// The parsed config.json of a checkpoint folder; throws Error when it is absent or malformed.
+/// The parsed config.json of a checkpoint folder, with Python's bare numbers as bare_floats.h says; throws
+/// Error when it is absent or malformed.
 Json read_config_json(const std::filesystem::path& folder);
 
 /// The blocks of the model that `config` describes. Throws Error for an unknown family (listing the known
