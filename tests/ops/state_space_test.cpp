@@ -328,6 +328,26 @@ TEST_CASE("a dry run counts what the state space's kernels take, which grows wit
   CHECK(peaks[1] < 4 * peaks[0]);
 }
 
+TEST_CASE("many short sequences take hardly more memory on a GPU than a long one") {
+  const StateSpaceLayout layout{.heads = 64, .head_dim = 64, .groups = 1, .state_dim = 128};
+  constexpr std::int32_t kTokens = 2048;
+  const auto peak = [&](std::int32_t length) {
+    Ends ends;
+    for (std::int32_t end = 0; end <= kTokens; end += length) ends.push_back(end);
+    const ops::DryRun run({.device = at::kCUDA});
+    const auto like = at::TensorOptions(at::kMeta).dtype(at::kBFloat16);
+    const at::Tensor xbc = at::empty({kTokens, layout.width()}, like), dt = at::empty({kTokens, 64}, like);
+    const at::Tensor of_heads = at::empty({64}, like.dtype(at::kFloat));
+    const std::int64_t before = run.now().total();
+    ops::state_space_backward(at::empty({kTokens, layout.b_begin()}, like), xbc, dt,
+                              {of_heads, of_heads, of_heads}, layout, sequences_of(ends), at::empty_like(dt));
+    return static_cast<double>(run.peak().total() - before);
+  };
+  // Twice the states at every 64th token, which are most of it; none between sequences.
+  CHECK(peak(kTokens) > 2.0 * 2048 / 64 * 4 * static_cast<double>(layout.state_elements()));
+  CHECK(peak(32) < 1.1 * peak(kTokens));
+}
+
 TEST_CASE("a state space's inputs that don't fit are errors") {
   const StateSpaceLayout layout{2, 16, 1, 8};
   const Input in(layout, 6, at::kFloat);

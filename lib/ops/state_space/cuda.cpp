@@ -67,7 +67,7 @@ struct Chunks {
 // Scratch of StateSpaceStates.
 struct States {
   States(const StateSpaceSizes& sizes, const at::Tensor& like)
-      : before(scratch({sizes.slots(), sizes.heads, sizes.state_dim, sizes.head_dim}, like)),
+      : before(scratch({sizes.boundaries(), sizes.heads, sizes.state_dim, sizes.head_dim}, like)),
         behind(at::empty_like(before)),
         steps(scratch({sizes.slices(), sizes.tokens, sizes.heads}, like)),
         sums(scratch({sizes.blocks_of_group(), sizes.tokens, 2 * sizes.groups * sizes.state_dim}, like)) {}

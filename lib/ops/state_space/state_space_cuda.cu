@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     if (keeps && has_state) {
       for (int part = 0; part < parts; ++part)
         store<of_thread>(own_of(state_slice + part * kSlice),
-                         states + shape.state(slot, head) + of_state(part), shape.head_dim,
+                         states + shape.state(chunk.begin / kSide - 1, head) + of_state(part), shape.head_dim,
                          shape.state_dim - part * kSide, columns);
     }
     __syncthreads();

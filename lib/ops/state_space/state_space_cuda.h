@@ -22,6 +22,9 @@ struct StateSpaceSizes {
 
   /// Those of sequence s begin at ends[s] / kChunk + s, of as many as it needs and at most one more.
   std::int64_t slots() const { return tokens / kChunk + sequences; }
+  /// Places of states between chunks of a sequence: that behind the chunk whose first row is r is number
+  /// r / kChunk, that before it the one before. No two chunks have the same, and short sequences none.
+  std::int64_t boundaries() const { return tokens / kChunk; }
   /// Columns of a state that a block of a scan has, and the blocks of a head.
   std::int64_t slice_columns() const { return state_dim > kMostStateDim / 2 ? 16 : 32; }
   std::int64_t slices() const { return (head_dim + slice_columns() - 1) / slice_columns(); }
@@ -50,9 +53,9 @@ struct StateSpaceChunks {
 
 /// What backward keeps of its passes over the chunks, in order and in reverse.
 struct StateSpaceStates {
-  float*
-      before;  ///< the state before a chunk: [slots, heads, state_dim, head_dim]; not of a sequence's first
-  float* behind;  ///< the gradient of that behind it, alike; not of the last one
+  /// The state before a chunk but a sequence's first: [boundaries, heads, state_dim, head_dim].
+  float* before;
+  float* behind;  ///< the gradient of that behind a chunk but a sequence's last, alike
   float* steps;   ///< x_t.du_t of u = step x, by slices of its columns: [slices, tokens, heads]
   float* sums;    ///< B's and C's gradients by blocks of heads: [blocks_of_group, tokens, 2 groups state_dim]
 };

@@ -36,7 +36,7 @@ struct OfChunk {
   const T *xbc, *dout;
   const float *states, *dstates;
   float* sums;  // of the block's first row
-  int begin, slot, group;
+  int begin, group;
 
   __device__ __forceinline__ const T* row(const Shape& shape) const {
     return xbc + static_cast<std::int64_t>(opaque(begin)) * shape.width;
@@ -47,8 +47,11 @@ struct OfChunk {
   __device__ __forceinline__ const T* of_out(const Shape& shape, int head) const {
     return dout + static_cast<std::int64_t>(opaque(begin)) * shape.x_width + opaque(head) * shape.head_dim;
   }
-  __device__ __forceinline__ std::int64_t in_states(const Shape& shape, int head, int row, int column) const {
-    return shape.state(opaque(slot), opaque(head)) + static_cast<std::int64_t>(row) * shape.head_dim + column;
+  // Of the state before the chunk, or the gradient of that behind it.
+  __device__ __forceinline__ std::int64_t in_states(const Shape& shape, bool before, int head, int row,
+                                                    int column) const {
+    return shape.state(opaque(begin) / kSide - (before ? 1 : 0), opaque(head)) +
+           static_cast<std::int64_t>(row) * shape.head_dim + column;
   }
   // Of B's or C's columns, which begin at `column` of a row of xbc.
   __device__ __forceinline__ float* sums_of(const Shape& shape, int column) const {
@@ -165,9 +168,10 @@ __device__ __forceinline__ void add_states(const Shape& shape, const Chunk& chun
       float product[kRows] = {};
       for (int column = 0; column < shape.head_dim; column += kSide) {
         const int columns = shape.head_dim - column;
-        const auto load_state = [&](const float* states) {
-          return load<4>(states + of.in_states(shape, first_head + h, row, column), shape.head_dim, rest,
-                         columns)
+        const auto load_state = [&](bool before) {
+          return load<4>((before ? of.states : of.dstates) +
+                             of.in_states(shape, before, first_head + h, row, column),
+                         shape.head_dim, rest, columns)
               .patch();
         };
         Patch<4> upstream;
@@ -180,8 +184,8 @@ __device__ __forceinline__ void add_states(const Shape& shape, const Chunk& chun
               load<4>(of.of_out(shape, first_head + h) + column, shape.x_width, chunk.rows, columns).patch();
           upstream.scale_rows(scales.from_start);
         }
-        const Patch<4> state = load_state(is_behind ? of.dstates : of.states);
-        if (is_behind && !chunk.is_first) add_dots(load_state(of.states), state, 1, product);
+        const Patch<4> state = load_state(!is_behind);
+        if (is_behind && !chunk.is_first) add_dots(load_state(true), state, 1, product);
         __syncthreads();
         store_tile(upstream, left);
         store_tile(state, right);
@@ -259,7 +263,6 @@ __global__ void __launch_bounds__(kThreads, 2)
                          .dstates = dstates,
                          .sums = sums + block * sums_of_block,
                          .begin = static_cast<int>(chunk.begin),
-                         .slot = slot,
                          .group = group};
   const Patch<4> pairs = sum_pairs(shape, chunk, of, first_head, heads,
                                    products + shape.products(slot, group), left, right, columns, of_heads);

@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     if (!chunk.is_last) {
       for (int part = 0; part < parts; ++part)
         store<of_thread>(own_of(state_slice + part * kSlice),
-                         dstates + shape.state(slot, head) +
+                         dstates + shape.state(chunk.begin / kSide, head) +
                              static_cast<std::int64_t>(part * kSide) * shape.head_dim + column,
                          shape.head_dim, shape.state_dim - part * kSide, columns);
     }
