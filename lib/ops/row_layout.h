@@ -23,4 +23,11 @@ inline bool rows_are_aligned(const at::Tensor& matrix) {
           matrix.stride(0) * static_cast<std::int64_t>(matrix.element_size()) % 16 == 0);
 }
 
+/// Frozen parameters as kernels read them beside x: in fp32 or x's type, to which those of a third type, like
+/// bf16 beside fp32, are not rounded but widened. Undefined ones stay so.
+inline at::Tensor readable_beside(const at::Tensor& x, const at::Tensor& parameters) {
+  if (!parameters.defined() || parameters.scalar_type() == x.scalar_type()) return parameters;
+  return parameters.to(at::kFloat);
+}
+
 }  // namespace lorikeet::ops

@@ -223,7 +223,7 @@ TEST_CASE("convolutions on a card that its kernels don't take go through the ref
   const at::Tensor bias = weight_of({16}, 28).to(kCard);
   CHECK(biased(bias) == 2);
   CHECK(biased(bias.to(at::kFloat)) == 2);
-  CHECK(biased(bias.to(at::kHalf)) == 0);
+  CHECK(biased(bias.to(at::kHalf)) == 2);  // widened
   CHECK(biased(shifted(bias)) == 0);
   CHECK(biased(at::stack({bias, bias}, 1).select(1, 0)) == 0);
   // A gradient whose rows aren't aligned.
@@ -274,7 +274,7 @@ TEST_CASE("gated norms on a card that its kernels don't take go through the refe
   CHECK(count(3, 256, weight_of({256}, 15), at::kFloat) == 0);
   CHECK(count(3, 128, weight_of({128}, 15).to(at::kFloat), at::kFloat) == 1);
   CHECK(count(3, 12, weight_of({12}, 15), at::kBFloat16) == 0);
-  CHECK(count(3, 64, weight_of({32}, 15).to(at::kHalf), at::kBFloat16) == 0);
+  CHECK(count(3, 64, weight_of({32}, 15).to(at::kHalf), at::kBFloat16) == 1);  // widened
   CHECK(count(3, 64, shifted(weight_of({32}, 15).to(kCard)), at::kBFloat16) == 0);
   CHECK(count(3, 64, weight_of({64}, 15).slice(0, 0, 64, 2), at::kDouble) == 0);
   CHECK(count(0, 64, weight_of({32}, 15), at::kBFloat16) == 0);

@@ -32,8 +32,9 @@ at::Tensor wide(const at::Tensor& bias) { return bias.defined() ? bias.to(at::kF
 }  // namespace
 
 at::Tensor causal_conv(const at::Tensor& x, const at::Tensor& weight, const Sequences& sequences,
-                       const at::Tensor& before, const at::Tensor& bias) {
-  check_input(x, weight, sequences, bias);
+                       const at::Tensor& before, const at::Tensor& given_bias) {
+  check_input(x, weight, sequences, given_bias);
+  const at::Tensor bias = readable_beside(x, given_bias);
   check_before(kOp, before, x, weight, sequences);
   const bool on_cpu = vector::has_fast_elements(x);
   if (!on_cpu && !convolves_on_cuda(x, weight, sequences, bias))
@@ -53,8 +54,9 @@ at::Tensor causal_conv(const at::Tensor& x, const at::Tensor& weight, const Sequ
 }
 
 void causal_conv_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
-                          const Sequences& sequences, const at::Tensor& dx, const at::Tensor& bias) {
-  check_input(x, weight, sequences, bias);
+                          const Sequences& sequences, const at::Tensor& dx, const at::Tensor& given_bias) {
+  check_input(x, weight, sequences, given_bias);
+  const at::Tensor bias = readable_beside(x, given_bias);
   check_tensor(dy.sizes() == x.sizes() && dy.scalar_type() == x.scalar_type() && dy.is_contiguous(), kOp,
                "a dense gradient of the result, of its type", dy);
   check_tensor(dx.sizes() == x.sizes() && dx.scalar_type() == x.scalar_type(), kOp,

@@ -53,8 +53,9 @@ GatedNormOnDevice on_device(const at::Tensor& x, const at::Tensor& z, const at::
 
 }  // namespace
 
-at::Tensor gated_norm(const at::Tensor& x, const at::Tensor& z, const at::Tensor& weight, double eps) {
-  check_input(x, z, weight);
+at::Tensor gated_norm(const at::Tensor& x, const at::Tensor& z, const at::Tensor& given_weight, double eps) {
+  check_input(x, z, given_weight);
+  const at::Tensor weight = readable_beside(x, given_weight);
   const bool on_cpu = fits_on_cpu(z, x, weight);
   if (!on_cpu && !fits_on_cuda(z, x, weight)) return reference::gated_norm(x, z, weight, eps);
   const at::Tensor y = at::empty(x.sizes(), x.options());
@@ -69,8 +70,9 @@ at::Tensor gated_norm(const at::Tensor& x, const at::Tensor& z, const at::Tensor
 }
 
 void gated_norm_backward_(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& z,
-                          const at::Tensor& weight, double eps, const at::Tensor& dz, at::Tensor* y) {
-  check_input(x, z, weight);
+                          const at::Tensor& given_weight, double eps, const at::Tensor& dz, at::Tensor* y) {
+  check_input(x, z, given_weight);
+  const at::Tensor weight = readable_beside(x, given_weight);
   check_tensor(dy.sizes() == x.sizes() && dy.scalar_type() == x.scalar_type() && dy.is_contiguous(), kOp,
                "a dense gradient of the result, of its type", dy);
   check_tensor(dz.sizes() == x.sizes(), kOp, "a matrix for the gate's gradient", dz);

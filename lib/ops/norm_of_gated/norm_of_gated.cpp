@@ -56,9 +56,10 @@ NormOfGatedOnDevice on_device(const at::Tensor& x, const at::Tensor& z, const at
 
 }  // namespace
 
-at::Tensor norm_of_gated(const at::Tensor& x, const at::Tensor& z, const at::Tensor& weight,
+at::Tensor norm_of_gated(const at::Tensor& x, const at::Tensor& z, const at::Tensor& given_weight,
                          std::int64_t groups, double eps) {
-  check_input(x, z, weight, groups);
+  check_input(x, z, given_weight, groups);
+  const at::Tensor weight = readable_beside(x, given_weight);
   const bool on_cpu = fits_on_cpu(z, x, groups);
   if (!on_cpu && !fits_on_cuda(z, x, weight, groups))
     return reference::norm_of_gated(x, z, weight, groups, eps);
@@ -75,9 +76,10 @@ at::Tensor norm_of_gated(const at::Tensor& x, const at::Tensor& z, const at::Ten
 }
 
 void norm_of_gated_backward_(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& z,
-                             const at::Tensor& weight, std::int64_t groups, double eps, const at::Tensor& dz,
-                             at::Tensor* y) {
-  check_input(x, z, weight, groups);
+                             const at::Tensor& given_weight, std::int64_t groups, double eps,
+                             const at::Tensor& dz, at::Tensor* y) {
+  check_input(x, z, given_weight, groups);
+  const at::Tensor weight = readable_beside(x, given_weight);
   check_tensor(dy.sizes() == x.sizes() && dy.scalar_type() == x.scalar_type() && dy.is_contiguous(), kOp,
                "a dense gradient of the result, of its type", dy);
   check_tensor(dz.sizes() == x.sizes() && dz.scalar_type() == x.scalar_type(), kOp,
