@@ -25,8 +25,9 @@ namespace lorikeet::train {
 /// + 3 x 7 x elements of states x tokens               gated delta nets, by the rule itself: a state is
 ///                                                     decayed, read with k, added to, read with q; that
 ///                                                     chunks take more isn't counted, nor convolutions
-/// + 3 x 5 x elements of states x tokens               Mamba 2 layers, likewise: decayed, added to, read with
-/// C The usual 6N counts a weight gradient that LoRA never computes.
+/// + 3 x 5 x elements of states x tokens               Mamba 2 layers, likewise: decayed, added to, read
+///                                                     with C
+/// The usual 6N counts a weight gradient that LoRA never computes.
 struct StepSize {
   std::int64_t tokens = 0;
   std::int64_t label_tokens = 0;

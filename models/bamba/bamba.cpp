@@ -21,7 +21,7 @@ std::vector<bool> read_attending(ConfigReader& config, const DecoderSizes& sizes
 
 nn::CausalLMSpec bamba_spec(const JsonView& json) {
   ConfigReader config(json, "bamba");
-  const DecoderSizes sizes = read_sizes(config, HeadDim::kImplied);
+  const DecoderSizes sizes = read_sizes(config, HeadDim::kImplied, {.padding_id = 0});
   const double eps = config.has("rms_norm_eps") ? config.epsilon("rms_norm_eps") : 1e-5;
   config.choice("hidden_act", "silu", {"silu"});
   const bool attention_bias = config.flag("attention_bias", false), mlp_bias = config.flag("mlp_bias", false);

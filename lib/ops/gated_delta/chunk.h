@@ -64,6 +64,7 @@ void subtract_seen(const vector::Bf16* v, std::int64_t stride, const Gates& gate
 /// k_i . k_j and the tile of decays.
 void system_tile(const Gates& gates, const float* overlaps, const float* decays, std::int64_t rows,
                  float* system);
+
 /// Queries and keys of a chunk, and their products, which all value heads of the key head share.
 struct KeyChunk {
   KeyChunk(Cutter& cutter, const Widths& widths)
