@@ -18,6 +18,7 @@
 #include "bench/comparable.h"
 #include "config/config.h"
 #include "io/checkpoint.h"
+#include "models/registry.h"
 
 namespace lorikeet::apps {
 namespace {
@@ -51,7 +52,7 @@ void write_synthetic(const std::filesystem::path& path, const SyntheticSize& siz
                      const std::filesystem::path& model) {
   io::require_model_folder(model);
   const std::filesystem::path file = model / "config.json";
-  const Json config = Json::parse(read_file(file), file.string());
+  const Json config = models::read_config_json(model);
   const JsonView field = JsonView(config, file.string()).at("vocab_size");
   const std::int64_t vocabulary = field.as_int();
   if (vocabulary < 1) field.fail("a positive integer");

@@ -10,6 +10,7 @@
 #include "io/shard_index.h"
 #include "models/loading.h"
 #include "models/quantized_weights.h"
+#include "models/registry.h"
 #include "ops/dtype.h"
 #include "recipes/interrupt.h"
 
@@ -196,7 +197,7 @@ void MergedCheckpoint::write_index(const std::filesystem::path& folder) const {
 void MergedCheckpoint::write_config(const std::filesystem::path& folder) const {
   const std::filesystem::path path = folder / "config.json";
   std::string config = read_file(path);
-  const Json json = Json::parse(config, path.string());
+  const Json json = models::read_config_json(folder);
   const bool nested = JsonView(json, path.string()).maybe("text_config").has_value();
   const auto set = [&](const char* key, const Json& value) {
     config = with_member(

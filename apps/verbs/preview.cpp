@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "data/load.h"
 #include "data/preview.h"
+#include "models/registry.h"
 #include "recipes/settings_map.h"
 
 namespace lorikeet::apps {
@@ -24,7 +25,7 @@ namespace {
 std::int64_t embedding_rows(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
   if (!std::filesystem::exists(path)) return 0;
-  const Json json = Json::parse(read_file(path, 1U << 20), path.string());
+  const Json json = models::read_config_json(folder);
   return JsonView(json, path.string()).get_int("vocab_size", 0);
 }
 

@@ -25,7 +25,8 @@ def write_granite(folder):
                "shared_intermediate_size": config["intermediate_size"], "intermediate_size": WIDTH, "num_local_experts": EXPERTS,
                "num_experts_per_tok": PER_TOKEN, "position_embedding_type": "nope", "attention_multiplier": 0.2,
                "embedding_multiplier": 1.0, "logits_scaling": 1.0, "residual_multiplier": 0.8, "mamba_n_heads": HEADS,
-               "mamba_n_groups": GROUPS, "mamba_d_state": STATE, "mamba_d_conv": TAPS}
+               "mamba_n_groups": GROUPS, "mamba_d_state": STATE, "mamba_d_conv": TAPS,
+               "time_step_limit": [0.0, float("inf")]}  # Infinity in the file, as transformers 4 writes it
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     drawn = drawer(11)
     old = harness.read_tensors(base / "model.safetensors")
