@@ -264,6 +264,33 @@ __device__ __forceinline__ void add_row_sums(const Patch<4>& a, const Patch<4>& 
   }
 }
 
+/// The part of a warp's rows in the sums over i >= t > j of x_ij, for each token t that is one of the
+/// thread's columns; what threads own of x on and above the diagonal doesn't count. A row is summed up from
+/// its begin.
+__device__ __forceinline__ void passing_sums(const Patch<4>& x, float (&sums)[4]) {
+  const int first = opaque(first_row()), own = opaque(share());
+#pragma unroll
+  for (float& sum : sums) sum = 0;
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    float up_to = x.values[r][0] + x.values[r][1] + x.values[r][2] + x.values[r][3];
+#pragma unroll
+    for (int lanes = 1; lanes < kRowThreads; lanes *= 2) {
+      const float other = __shfl_sync(0xFFFFFFFFU, up_to, own >= lanes ? own - lanes : own, kRowThreads);
+      if (own >= lanes) up_to += other;
+    }
+    float before = __shfl_sync(0xFFFFFFFFU, up_to, own > 0 ? own - 1 : 0, kRowThreads);
+    if (own == 0) before = 0;
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      if (first + r >= own * 4 + c) sums[c] += before;
+      before += x.values[r][c];
+    }
+  }
+#pragma unroll
+  for (float& sum : sums) sum += __shfl_xor_sync(0xFFFFFFFFU, sum, kRowThreads);
+}
+
 /// The rows of a sequence's chunk: none where the slot has no tokens.
 struct Chunk {
   std::int64_t begin;  // its first row

@@ -79,31 +79,13 @@ __device__ __forceinline__ Patch<4> load_normed(const Shape& shape, const Chunk&
   return out;
 }
 
-// Of x, 0 for i <= j: its part of the sums over i >= t > j of x_ij for each token t, by warps. A row is
-// summed up from its begin, so that a thread's columns are numbers t, and these sums over rows i >= t.
+// Of x, 0 for i <= j: its part of the sums over i >= t > j of x_ij for each token t, by warps.
 __device__ __forceinline__ void add_spanned(const Patch<4>& x, bool adds, GateSums& gate_sums) {
+  float sums[4];
+  passing_sums(x, sums);
   const int first = opaque(first_row()), own_share = opaque(share()), warp = opaque(thread()) / kWarp;
-  float sums[4] = {};
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    float up_to = x.values[r][0] + x.values[r][1] + x.values[r][2] + x.values[r][3];
-#pragma unroll
-    for (int lanes = 1; lanes < kRowThreads; lanes *= 2) {
-      const int from = own_share >= lanes ? own_share - lanes : own_share;
-      const float other = __shfl_sync(0xFFFFFFFFU, up_to, from, kRowThreads);
-      if (own_share >= lanes) up_to += other;
-    }
-    float sum = __shfl_sync(0xFFFFFFFFU, up_to, own_share > 0 ? own_share - 1 : 0, kRowThreads);
-    if (own_share == 0) sum = 0;
-#pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      if (first + r >= own_share * 4 + c) sums[c] += sum;
-      sum += x.values[r][c];
-    }
-  }
 #pragma unroll
   for (int c = 0; c < 4; ++c) {
-    sums[c] += __shfl_xor_sync(0xFFFFFFFFU, sums[c], kRowThreads);
     float& sum = gate_sums.spanned[warp][own_share * 4 + c];
     if (first % (2 * kRows) == 0) sum = sums[c] + (adds ? sum : 0);
   }

@@ -64,31 +64,17 @@ struct OfChunk {
 // kSide].
 __device__ __forceinline__ void sum_passing(const Patch<4>& pairs, const Patch<4>& products, float* columns,
                                             float* sums) {
-  const int own = share();
-  float passing[4] = {};
+  Patch<4> x = pairs;
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
-    float x[4];
 #pragma unroll
-    for (int c = 0; c < 4; ++c) x[c] = pairs.values[r][c] * products.values[r][c];
-    float up_to = x[0] + x[1] + x[2] + x[3];
-#pragma unroll
-    for (int lanes = 1; lanes < kRowThreads; lanes *= 2) {
-      const float other = __shfl_sync(0xFFFFFFFFU, up_to, own >= lanes ? own - lanes : own, kRowThreads);
-      if (own >= lanes) up_to += other;
-    }
-    float before = __shfl_sync(0xFFFFFFFFU, up_to, own > 0 ? own - 1 : 0, kRowThreads);
-    if (own == 0) before = 0;
-#pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      if (first_row() + r >= own * 4 + c) passing[c] += before;
-      before += x[c];
-    }
+    for (int c = 0; c < 4; ++c) x.values[r][c] *= products.values[r][c];
   }
+  float passing[4];
+  passing_sums(x, passing);
 #pragma unroll
   for (int c = 0; c < 4; ++c) {
-    passing[c] += __shfl_xor_sync(0xFFFFFFFFU, passing[c], kRowThreads);
-    if (thread() % kWarp < kRowThreads) columns[thread() / kWarp * kSide + own * 4 + c] = passing[c];
+    if (thread() % kWarp < kRowThreads) columns[thread() / kWarp * kSide + share() * 4 + c] = passing[c];
   }
   __syncthreads();
   if (thread() >= kSide) return;
