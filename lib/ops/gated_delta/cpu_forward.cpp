@@ -6,14 +6,11 @@
 //   S <- e^G_last S + sum_j e^(G_last - G_j) k_j delta_j^T.
 // The system is solved for delta directly. The papers' W and U allow all chunks to be prepared at once,
 // before S is known, at the price of one more product.
-#include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
-
 #include <algorithm>
-#include <array>
 
 #include "ops/gated_delta/chunk.h"
 #include "ops/gated_delta/cpu.h"
+#include "ops/recurrent_states.h"
 
 namespace lorikeet::ops::cpu {
 namespace {
@@ -126,21 +123,6 @@ void run_chunk(const ValueRows<T>& value, std::int64_t count, const Widths& widt
   if (!last) delta::advance_state(b.chunk, widths, count, *b.gates, fresh, delta, state);
 }
 
-// A state [key_dim, value_dim] and its padded form.
-void pad_state(const float* in, const DeltaLayout& layout, float* out) {
-  const Widths widths(layout);
-  std::fill(out, out + widths.state(), 0.0F);
-  for (std::int64_t i = 0; i < layout.key_dim; ++i) {
-    std::copy_n(in + i * layout.value_dim, layout.value_dim, out + i * widths.value);
-  }
-}
-void cut_state(const float* in, const DeltaLayout& layout, float* out) {
-  const Widths widths(layout);
-  for (std::int64_t i = 0; i < layout.key_dim; ++i) {
-    std::copy_n(in + i * widths.value, layout.value_dim, out + i * layout.value_dim);
-  }
-}
-
 // A sequence's states before it (null: 0) and where those behind it go (null: nowhere), [value_heads,
 // key_dim, value_dim].
 struct States {
@@ -170,7 +152,8 @@ void run_head(const Sequence<T>& sequence, std::int64_t key_head, const DeltaLay
   bool fresh = states.before == nullptr;
   if (!fresh) {
     for (std::int64_t i = 0; i < group; ++i) {
-      pad_state(states.before + (first + i) * size, layout, all + i * widths.state());
+      chunked::load_rows(states.before + (first + i) * size, layout.value_dim, layout.key_dim,
+                         layout.value_dim, all + i * widths.state());
     }
   }
   for (std::int64_t begin = 0; begin < sequence.length; begin += kChunk) {
@@ -200,7 +183,8 @@ void run_head(const Sequence<T>& sequence, std::int64_t key_head, const DeltaLay
   }
   if (states.after == nullptr || in_place) return;
   for (std::int64_t i = 0; i < group; ++i) {
-    cut_state(all + i * widths.state(), layout, states.after + (first + i) * size);
+    chunked::store_rows(all + i * widths.state(), /*scale=*/nullptr, layout.key_dim, layout.value_dim,
+                        states.after + (first + i) * size, layout.value_dim);
   }
 }
 
@@ -216,19 +200,8 @@ void gated_delta(const at::Tensor& qkv, const at::Tensor& gates, const DeltaDeca
   Buffers(counter, widths, group);
   const Scratch scratch(qkv, counter.bytes());
   std::vector<at::Tensor> before(lengths.size());
-  if (states != nullptr) {
-    const auto options = qkv.options().dtype(at::kFloat);
-    const std::array<std::int64_t, 3> sizes{layout.value_heads, layout.key_dim, layout.value_dim};
-    for (std::size_t s = 0; s < lengths.size(); ++s) {
-      at::Tensor& state = (*states)[s];
-      if (state.defined()) before[s] = state.to(at::kFloat).contiguous();
-      if (lengths[s] == 0) {
-        state = state.defined() ? before[s] : at::zeros(sizes, options);
-      } else {
-        state = at::empty(sizes, options);
-      }
-    }
-  }
+  if (states != nullptr)
+    before = renew_states(*states, lengths, {layout.value_heads, layout.key_dim, layout.value_dim}, qkv);
   vector::dispatch(qkv, [&]<typename T>(T*) {
     const std::vector<delta::Decay> decays = delta::read_decays(decay);
     for_each_item(lengths, layout.key_heads, [&](std::int64_t worker, const WorkItem& item) {

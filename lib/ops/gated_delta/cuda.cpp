@@ -5,6 +5,7 @@
 #include "ops/check.h"
 #include "ops/cuda_launch.h"
 #include "ops/gated_delta/gated_delta_cuda.h"
+#include "ops/recurrent_states.h"
 
 namespace lorikeet::ops::cuda {
 namespace {
@@ -66,21 +67,6 @@ struct Chunks {
   at::Tensor norms, decays, inverse, scores;
 };
 
-// The states before the sequences as one tensor; undefined where all are 0.
-at::Tensor packed(const std::vector<at::Tensor>& states, const DeltaSizes& sizes, const at::Tensor& like) {
-  std::vector<at::Tensor> all;
-  bool are_there = false;
-  for (const at::Tensor& state : states) are_there = are_there || state.defined();
-  if (!are_there) return {};
-  all.reserve(states.size());
-  const std::vector<std::int64_t> shape = {sizes.value_heads, sizes.key_dim, sizes.value_dim};
-  for (const at::Tensor& state : states) {
-    all.push_back(state.defined() ? state.to(at::kFloat)
-                                  : at::zeros(shape, like.options().dtype(at::kFloat)));
-  }
-  return all.size() == 1 ? aligned(all.front().contiguous()).unsqueeze(0) : at::stack(all);
-}
-
 }  // namespace
 
 bool gated_delta_fits(const at::Tensor& qkv, const DeltaLayout& layout) {
@@ -98,7 +84,7 @@ at::Tensor gated_delta(const at::Tensor& qkv, const at::Tensor& gates, const Del
   const Chunks chunks(sizes, qkv);
   at::Tensor before, behind;
   if (states != nullptr) {
-    before = packed(*states, sizes, qkv);
+    before = packed_states(*states, {sizes.value_heads, sizes.key_dim, sizes.value_dim}, qkv);
     behind = scratch({sizes.sequences, sizes.value_heads, sizes.key_dim, sizes.value_dim}, qkv);
     for (std::size_t s = 0; s < states->size(); ++s)
       (*states)[s] = behind.select(0, static_cast<std::int64_t>(s));

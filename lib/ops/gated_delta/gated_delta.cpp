@@ -2,12 +2,10 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-#include <array>
-
 #include "ops/check.h"
 #include "ops/gated_delta/cpu.h"
 #include "ops/gated_delta/cuda.h"
+#include "ops/recurrent_states.h"
 #include "ops/reference_backward.h"
 #include "ops/vector.h"
 
@@ -31,22 +29,7 @@ void check_input(const at::Tensor& qkv, const at::Tensor& gates, const DeltaDeca
   for (const at::Tensor& numbers : {decay.a_log, decay.dt_bias})
     check_tensor(numbers.defined() && numbers.numel() == layout.value_heads, kOp,
                  "a number for each value head", numbers);
-  const std::vector<std::int32_t>& ends = sequences.cu_seqlens;
-  check(!ends.empty() && ends.front() == 0 && ends.back() == qkv.size(0) &&
-            std::is_sorted(ends.begin(), ends.end()),
-        kOp, "sequences that follow each other from the first row to the last",
-        [&] { return describe(qkv); });
-}
-
-void check_states(const std::vector<at::Tensor>& states, const DeltaLayout& layout,
-                  const Sequences& sequences) {
-  check(states.size() + 1 == sequences.cu_seqlens.size(), kOp, "a state for each sequence",
-        [&] { return std::to_string(states.size()); });
-  const std::array<std::int64_t, 3> sizes{layout.value_heads, layout.key_dim, layout.value_dim};
-  for (const at::Tensor& state : states) {
-    check_tensor(!state.defined() || state.sizes() == at::IntArrayRef(sizes), kOp,
-                 "states [value_heads, key_dim, value_dim]", state);
-  }
+  check_follow(kOp, qkv, sequences);
 }
 
 }  // namespace
@@ -55,7 +38,9 @@ at::Tensor gated_delta(const at::Tensor& qkv, const at::Tensor& gates, const Del
                        const DeltaLayout& layout, const Sequences& sequences,
                        std::vector<at::Tensor>* states) {
   check_input(qkv, gates, decay, layout, sequences);
-  if (states != nullptr) check_states(*states, layout, sequences);
+  if (states != nullptr)
+    check_states(kOp, *states, {layout.value_heads, layout.key_dim, layout.value_dim},
+                 "states [value_heads, key_dim, value_dim]", sequences);
   if (vector::is_fast(qkv)) {
     at::Tensor out = at::empty({qkv.size(0), layout.value_heads * layout.value_dim}, qkv.options());
     cpu::gated_delta(qkv, gates, decay, layout, sequences, states, out);

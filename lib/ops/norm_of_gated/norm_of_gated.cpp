@@ -35,8 +35,7 @@ bool fits_on_cuda(const at::Tensor& rows, const at::Tensor& x, const at::Tensor&
                   std::int64_t groups) {
   return has_cuda_elements(x) && has_dense_rows_like(rows, x) && rows_are_aligned(rows) &&
          rows_are_aligned(x) && norm_of_gated_kernel_fits(cuda_element(x), x.size(1) / groups) &&
-         weight.is_contiguous() && is_aligned(weight) &&
-         (weight.scalar_type() == at::kFloat || weight.scalar_type() == x.scalar_type());
+         weight.is_contiguous() && is_aligned(weight);
 }
 
 at::Tensor wide(const at::Tensor& weight) { return weight.to(at::kFloat).contiguous(); }

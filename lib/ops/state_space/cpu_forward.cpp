@@ -2,12 +2,9 @@
 // that begins with state S, with u_j = step_j x_j:
 //   out_i = e^G_i S^T C_i + sum_{j <= i} (C_i . B_j) e^(G_i - G_j) u_j + d x_i,
 //   S <- e^G_last S + sum_j e^(G_last - G_j) B_j u_j^T.
-#include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
-
 #include <algorithm>
-#include <array>
 
+#include "ops/recurrent_states.h"
 #include "ops/state_space/chunk.h"
 #include "ops/state_space/cpu.h"
 
@@ -106,19 +103,6 @@ void run_chunk(std::int64_t count, const state::Head& head, const Widths& widths
   if (!last) state::advance_state(b.chunk, widths, count, *b.steps, fresh, b.x, state);
 }
 
-// A state [state_dim, head_dim] and its padded form.
-void pad_state(const float* in, const StateSpaceLayout& layout, float* out) {
-  const Widths widths(layout);
-  std::fill(out, out + widths.elements(), 0.0F);
-  for (std::int64_t i = 0; i < layout.state_dim; ++i)
-    std::copy_n(in + i * layout.head_dim, layout.head_dim, out + i * widths.head);
-}
-void cut_state(const float* in, const StateSpaceLayout& layout, float* out) {
-  const Widths widths(layout);
-  for (std::int64_t i = 0; i < layout.state_dim; ++i)
-    std::copy_n(in + i * widths.head, layout.head_dim, out + i * layout.head_dim);
-}
-
 // A sequence, and its states before it (null: 0) and where those behind it go (null: nowhere), [heads,
 // state_dim, head_dim].
 template <typename T>
@@ -144,7 +128,8 @@ void run_block(const Sequence<T>& sequence, std::int64_t block, const StateSpace
   bool fresh = sequence.before == nullptr;
   if (!fresh) {
     for (std::int64_t i = 0; i < count_heads; ++i)
-      pad_state(sequence.before + (first + i) * size, layout, states + i * widths.elements());
+      chunked::load_rows(sequence.before + (first + i) * size, layout.head_dim, layout.state_dim,
+                         layout.head_dim, states + i * widths.elements());
   }
   for (std::int64_t begin = 0; begin < sequence.length; begin += kChunk) {
     const std::int64_t count = std::min(kChunk, sequence.length - begin);
@@ -171,7 +156,8 @@ void run_block(const Sequence<T>& sequence, std::int64_t block, const StateSpace
   }
   if (sequence.after == nullptr || in_place) return;
   for (std::int64_t i = 0; i < count_heads; ++i)
-    cut_state(states + i * widths.elements(), layout, sequence.after + (first + i) * size);
+    chunked::store_rows(states + i * widths.elements(), /*scale=*/nullptr, layout.state_dim, layout.head_dim,
+                        sequence.after + (first + i) * size, layout.head_dim);
 }
 
 }  // namespace
@@ -186,19 +172,8 @@ void state_space(const at::Tensor& xbc, const at::Tensor& dt, const StateSpaceNu
   Buffers(counter, widths, blocks.most_heads);
   const Scratch scratch(xbc, counter.bytes());
   std::vector<at::Tensor> before(lengths.size());
-  if (states != nullptr) {
-    const auto options = xbc.options().dtype(at::kFloat);
-    const std::array<std::int64_t, 3> sizes{layout.heads, layout.state_dim, layout.head_dim};
-    for (std::size_t s = 0; s < lengths.size(); ++s) {
-      at::Tensor& state = (*states)[s];
-      if (state.defined()) before[s] = state.to(at::kFloat).contiguous();
-      if (lengths[s] == 0) {
-        state = state.defined() ? before[s] : at::zeros(sizes, options);
-      } else {
-        state = at::empty(sizes, options);
-      }
-    }
-  }
+  if (states != nullptr)
+    before = renew_states(*states, lengths, {layout.heads, layout.state_dim, layout.head_dim}, xbc);
   vector::dispatch(xbc, [&]<typename T>(T*) {
     const std::vector<state::Head> heads = state::read_heads(numbers);
     for_each_item(lengths, blocks.count, [&](std::int64_t worker, const WorkItem& item) {

@@ -4,6 +4,7 @@
 
 #include "ops/check.h"
 #include "ops/cuda_launch.h"
+#include "ops/recurrent_states.h"
 #include "ops/state_space/state_space_cuda.h"
 
 namespace lorikeet::ops::cuda {
@@ -82,22 +83,6 @@ struct States {
   at::Tensor before, behind, steps, sums;
 };
 
-// The states before the sequences as one tensor; undefined where all are 0.
-at::Tensor packed(const std::vector<at::Tensor>& states, const StateSpaceSizes& sizes,
-                  const at::Tensor& like) {
-  std::vector<at::Tensor> all;
-  bool are_there = false;
-  for (const at::Tensor& state : states) are_there = are_there || state.defined();
-  if (!are_there) return {};
-  all.reserve(states.size());
-  const std::vector<std::int64_t> shape = {sizes.heads, sizes.state_dim, sizes.head_dim};
-  for (const at::Tensor& state : states) {
-    all.push_back(state.defined() ? state.to(at::kFloat)
-                                  : at::zeros(shape, like.options().dtype(at::kFloat)));
-  }
-  return all.size() == 1 ? aligned(all.front().contiguous()).unsqueeze(0) : at::stack(all);
-}
-
 }  // namespace
 
 bool state_space_fits(const at::Tensor& xbc, const StateSpaceLayout& layout) {
@@ -116,7 +101,7 @@ at::Tensor state_space(const at::Tensor& xbc, const at::Tensor& dt, const StateS
   const Chunks chunks(sizes, xbc);
   at::Tensor before, behind;
   if (states != nullptr) {
-    before = packed(*states, sizes, xbc);
+    before = packed_states(*states, {sizes.heads, sizes.state_dim, sizes.head_dim}, xbc);
     behind = scratch({sizes.sequences, sizes.heads, sizes.state_dim, sizes.head_dim}, xbc);
     for (std::size_t s = 0; s < states->size(); ++s)
       (*states)[s] = behind.select(0, static_cast<std::int64_t>(s));

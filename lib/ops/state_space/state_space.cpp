@@ -2,10 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-#include <array>
-
 #include "ops/check.h"
+#include "ops/recurrent_states.h"
 #include "ops/reference_backward.h"
 #include "ops/row_layout.h"
 #include "ops/state_space/cpu.h"
@@ -30,22 +28,7 @@ void check_input(const at::Tensor& xbc, const at::Tensor& dt, const StateSpaceNu
   for (const at::Tensor& of_heads : {numbers.a_log, numbers.dt_bias, numbers.d})
     check_tensor(of_heads.defined() && of_heads.numel() == layout.heads, kOp, "a number for each head",
                  of_heads);
-  const std::vector<std::int32_t>& ends = sequences.cu_seqlens;
-  check(!ends.empty() && ends.front() == 0 && ends.back() == xbc.size(0) &&
-            std::is_sorted(ends.begin(), ends.end()),
-        kOp, "sequences that follow each other from the first row to the last",
-        [&] { return describe(xbc); });
-}
-
-void check_states(const std::vector<at::Tensor>& states, const StateSpaceLayout& layout,
-                  const Sequences& sequences) {
-  check(states.size() + 1 == sequences.cu_seqlens.size(), kOp, "a state for each sequence",
-        [&] { return std::to_string(states.size()); });
-  const std::array<std::int64_t, 3> sizes{layout.heads, layout.state_dim, layout.head_dim};
-  for (const at::Tensor& state : states) {
-    check_tensor(!state.defined() || state.sizes() == at::IntArrayRef(sizes), kOp,
-                 "states [heads, state_dim, head_dim]", state);
-  }
+  check_follow(kOp, xbc, sequences);
 }
 
 }  // namespace
@@ -54,7 +37,9 @@ at::Tensor state_space(const at::Tensor& xbc, const at::Tensor& dt, const StateS
                        const StateSpaceLayout& layout, const Sequences& sequences,
                        std::vector<at::Tensor>* states) {
   check_input(xbc, dt, numbers, layout, sequences);
-  if (states != nullptr) check_states(*states, layout, sequences);
+  if (states != nullptr)
+    check_states(kOp, *states, {layout.heads, layout.state_dim, layout.head_dim},
+                 "states [heads, state_dim, head_dim]", sequences);
   if (vector::is_fast(xbc)) {
     at::Tensor out = at::empty({xbc.size(0), layout.b_begin()}, xbc.options());
     cpu::state_space(xbc, dt, numbers, layout, sequences, states, out);
